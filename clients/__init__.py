@@ -1,0 +1,1 @@
+"""asyncio clients of any Kafka broker, and the `barnabas` command."""

@@ -1,0 +1,1 @@
+"""One file per API: the request and response of every version, as data."""

@@ -1,0 +1,1 @@
+"""The broker: sockets, APIs, replication, metadata, and their composition."""

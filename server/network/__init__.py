@@ -1,0 +1,1 @@
+"""Sockets in and out: frames, order per connection, limits and back-pressure."""

@@ -1,0 +1,1 @@
+"""What a broker knows and does about the replicas it holds."""
