@@ -1,0 +1,106 @@
+"""Java for tests: jars from Maven by coordinates, compiling small programs against them, running them.
+
+`jars("org.apache.kafka:kafka-clients:4.1.1")` resolves once with the system's `mvn` and keeps the result under
+`.cache/java/` of the checkout (or `$BARNABAS_CACHE/java/`); test processes side by side wait for each other.
+"""
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from tests.tools import cache_dir, cache_entry, digest, require_tool, run_checked
+
+# A short-lived JVM: no time spent on optimising, little memory, no waiting for entropy.
+JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
+
+POM = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>barnabas</groupId>
+  <artifactId>jars</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+
+DEPENDENCY = "    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"
+
+
+def require_java() -> None:
+    """Skip the test unless `java`, `javac` and `mvn` are here; under `CI=true` fail it."""
+    for tool in ("java", "javac", "mvn"):
+        require_tool(tool, "these tests need a JDK 17 and Maven")
+
+
+def jars(*coordinates: str) -> list[Path]:
+    """The jars of `group:artifact:version[:classifier]` coordinates with everything they need at run time."""
+    require_java()
+    ordered = sorted(coordinates)
+    name = f"{ordered[0].split(':')[1]}-{ordered[0].split(':')[2]}-{digest(*ordered)}"
+    with cache_entry(cache_dir("java"), name) as (entry, scratch):
+        if scratch is not None:
+            pom = scratch / "pom.xml"
+            pom.write_text(POM.format(dependencies="\n".join(_dependency(coordinate) for coordinate in ordered)))
+            copy = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={scratch}"]
+            run_checked(["mvn", "-q", "-B", "-f", str(pom), *copy])
+    return sorted(entry.glob("*.jar"))
+
+
+def _dependency(coordinate: str) -> str:
+    group, artifact, version, *classifier = (escape(part) for part in coordinate.split(":"))
+    extra = f"<classifier>{classifier[0]}</classifier>" if classifier else ""
+    return DEPENDENCY.format(group, artifact, version, extra)
+
+
+def compile_java(source_dir: Path, classpath: Sequence[Path]) -> Path:
+    """Compile every `.java` below `source_dir` and return the folder of classes; unchanged sources compile once."""
+    require_java()
+    sources = sorted(source_dir.rglob("*.java"))
+    if not sources:
+        raise FileNotFoundError(f"no .java file below {source_dir}")
+    parts = [part for source in sources for part in (source.name, source.read_bytes())]
+    name = f"{source_dir.name}-{digest(*parts, *(str(path) for path in classpath))}"
+    with cache_entry(cache_dir("java-classes"), name) as (entry, scratch):
+        if scratch is not None:
+            options = ["-nowarn", "-encoding", "UTF-8", "-d", str(scratch), "-cp", join_classpath(classpath)]
+            run_checked(["javac", *options, *(str(source) for source in sources)])
+    return entry
+
+
+def join_classpath(classpath: Sequence[Path]) -> str:
+    """The argument of `-cp`."""
+    return ":".join(str(path) for path in classpath)
+
+
+def java_command(
+    main: str, classpath: Sequence[Path], args: Sequence[str], flags: Sequence[str] = JVM_FLAGS
+) -> list[str]:
+    """The command line that runs class `main`."""
+    return ["java", *flags, "-cp", join_classpath(classpath), main, *args]
+
+
+def run_java(
+    main: str,
+    classpath: Sequence[Path],
+    args: Sequence[str] = (),
+    stdin: str | bytes | None = None,
+    timeout: float = 120,
+    flags: Sequence[str] = JVM_FLAGS,
+) -> subprocess.CompletedProcess[str]:
+    """Run class `main` to its end, at most `timeout` seconds; output is text, the exit code is the caller's to judge.
+
+    `stdin` given as bytes is handed over as they are (and read as UTF-8 on the way back like everything printed).
+    """
+    require_java()
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    command = java_command(main, classpath, args, flags)
+    result = subprocess.run(
+        command, input=data if data is not None else b"", capture_output=True, timeout=timeout, check=False
+    )
+    return subprocess.CompletedProcess(
+        command, result.returncode, result.stdout.decode(errors="replace"), result.stderr.decode(errors="replace")
+    )
