@@ -1,0 +1,327 @@
+"""The one door to the disk: the ports `FileSystem` and `File`, and `OsFileSystem`, which speaks to the system.
+
+Everything else in this room receives a `FileSystem`, so that a simulated disk can lose unsynced writes, tear them, fill
+up or fail. Promises a caller may count on, and no others:
+
+* `fsync`/`fdatasync` make a file's bytes durable, not its name; `fsync_dir` makes the names in one directory durable.
+* `pwrite` may be short; `write_all` loops. Reads and writes carry their position, so a file has no cursor to share.
+* `mmap_read` shows the bytes that were in the file when it was called; whether later writes appear is not promised.
+  Never shrink a file below a mapping that may still be read.
+* `OSError` passes through unchanged: what it means is for the caller to decide.
+"""
+
+# Paths are plain `str` throughout the port, as a simulated disk keys its tables by them; hence no pathlib:
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH116, PTH123, PTH208
+import errno
+import fcntl
+import mmap
+import os
+import sys
+from functools import partial
+from typing import Protocol
+
+FILE_MODE = 0o600
+DIRECTORY_MODE = 0o700
+
+_fdatasync = getattr(os, "fdatasync", os.fsync)
+"""macOS has no fdatasync."""
+
+
+class File(Protocol):
+    """An open file. All positions and lengths are bytes; after `close` every call raises `OSError`."""
+
+    def pread(self, length: int, position: int, /) -> bytes:
+        """At most `length` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int, /) -> int:
+        """Write at `position` and return how many bytes were taken, which may be fewer than given."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut or extend (with zeros) to `size`."""
+        ...
+
+    def size(self) -> int: ...
+
+    def fallocate(self, position: int, length: int) -> None:
+        """Reserve real disk space for a range, growing the file with zeros if it ends before the range does."""
+        ...
+
+    def fsync(self) -> None: ...
+
+    def fdatasync(self) -> None: ...
+
+    def mmap_read(self, length: int) -> memoryview | bytes:
+        """A read-only view of the first `length` bytes, which must exist; unmapped when the last reference goes."""
+        ...
+
+    def close(self) -> None: ...
+
+    def fileno(self) -> int | None:
+        """The descriptor for `sendfile`, or None where there is none."""
+        ...
+
+
+class Lock(Protocol):
+    """A held lock on a directory's lock file."""
+
+    def release(self) -> None: ...
+
+
+class FileSystem(Protocol):
+    """The operations on names. Paths are `str`, joined with `/`."""
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> File:
+        """Open for reading and writing. `create` makes a missing file, `exclusive` refuses an existing one."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def is_dir(self, path: str) -> bool: ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """The names in a directory, in no particular order."""
+        ...
+
+    def mkdir(self, path: str) -> None: ...
+
+    def make_dirs(self, path: str) -> None:
+        """Create a directory and its missing parents; an existing one is fine."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Atomically give a file or directory a new name, replacing a file that has it."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def rmdir(self, path: str) -> None: ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory with everything in it; a missing one is fine."""
+        ...
+
+    def fsync_dir(self, path: str) -> None: ...
+
+    def size(self, path: str) -> int: ...
+
+    def modified_ms(self, path: str) -> int: ...
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None: ...
+
+    def lock(self, path: str) -> Lock:
+        """Take an exclusive lock on a file, creating it. Raises `BlockingIOError` if somebody holds it."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes: ...
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Replace a small file so that a crash leaves the old or the new content, and the new one once this returns."""
+        ...
+
+    def free_bytes(self, path: str) -> int:
+        """Space left to an ordinary user on the disk that holds `path`."""
+        ...
+
+
+def write_all(file: File, data: bytes | bytearray | memoryview, position: int) -> None:
+    """Write all of `data` at `position`, however short the single writes are. Raises `OSError`."""
+    written = file.pwrite(data, position)
+    length = len(data)
+    while written < length:
+        taken = file.pwrite(memoryview(data)[written:], position + written)
+        if taken <= 0:
+            raise OSError(errno.EIO, "the disk took no bytes and gave no reason")
+        written += taken
+
+
+def parent_of(path: str) -> str:
+    """The directory that holds `path`."""
+    return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+
+
+def write_atomic(fs: FileSystem, path: str, data: bytes) -> None:
+    """`FileSystem.write_atomic` in terms of the other operations: temp file, fsync, rename, fsync of the directory."""
+    temporary = path + ".tmp"
+    file = fs.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        write_all(file, data, 0)
+        file.fsync()
+    finally:
+        file.close()
+    fs.rename(temporary, path)
+    fs.fsync_dir(parent_of(path))
+
+
+def make_dirs(fs: FileSystem, path: str) -> None:
+    """`FileSystem.make_dirs` in terms of the other operations; each new name is made durable in its parent."""
+    if fs.is_dir(path):
+        return
+    parent = parent_of(path)
+    if parent != path:
+        make_dirs(fs, parent)
+    fs.mkdir(path)
+    fs.fsync_dir(parent)
+
+
+def remove_tree(fs: FileSystem, path: str) -> None:
+    """`FileSystem.remove_tree` in terms of the other operations."""
+    if not fs.is_dir(path):
+        return
+    for name in fs.list_dir(path):
+        child = f"{path}/{name}"
+        if fs.is_dir(child):
+            remove_tree(fs, child)
+        else:
+            fs.unlink(child)
+    fs.rmdir(path)
+
+
+class OsFile:
+    """A `File` over a descriptor. `pread` and `pwrite` are bound straight to the system calls: the data path."""
+
+    __slots__ = ("_fd", "pread", "pwrite")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.pread = partial(os.pread, fd)
+        self.pwrite = partial(os.pwrite, fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def fallocate(self, position: int, length: int) -> None:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(self._fd, position, length)
+        elif self.size() < position + length:
+            os.ftruncate(self._fd, position + length)
+
+    def fsync(self) -> None:
+        if hasattr(fcntl, "F_FULLFSYNC"):
+            # On macOS fsync stops at the drive's own cache.
+            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+        else:
+            os.fsync(self._fd)
+
+    def fdatasync(self) -> None:
+        if hasattr(fcntl, "F_FULLFSYNC"):
+            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+        else:
+            _fdatasync(self._fd)
+
+    def mmap_read(self, length: int) -> memoryview | bytes:
+        if length == 0:
+            return b""
+        return memoryview(mmap.mmap(self._fd, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            # The number may be given to another file at once: a late read through this object must not reach that one.
+            self.pread = partial(os.pread, -1)
+            self.pwrite = partial(os.pwrite, -1)
+            os.close(fd)
+
+    def fileno(self) -> int | None:
+        return self._fd
+
+
+class OsLock:
+    """A `Lock` held through an open descriptor; it goes with the process at the latest."""
+
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OsFileSystem:
+    """The `FileSystem` of the machine."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> OsFile:
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_RDONLY if readonly else os.O_RDWR)
+        if create:
+            flags |= os.O_CREAT
+        if exclusive:
+            flags |= os.O_CREAT | os.O_EXCL
+        return OsFile(os.open(path, flags, FILE_MODE))
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path, DIRECTORY_MODE)
+
+    def make_dirs(self, path: str) -> None:
+        make_dirs(self, path)
+
+    def rename(self, old: str, new: str) -> None:
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)
+
+    def remove_tree(self, path: str) -> None:
+        remove_tree(self, path)
+
+    def fsync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def lock(self, path: str) -> OsLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
+        try:
+            # flock tells two brokers in one process apart; a record lock is what Apache Kafka's broker would take.
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if sys.platform == "linux":
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise BlockingIOError(error.errno, "the lock is held by somebody else", path) from error
+            raise
+        return OsLock(fd)
+
+    def read_bytes(self, path: str) -> bytes:
+        with open(path, "rb", buffering=0) as file:
+            return file.readall()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        write_atomic(self, path, data)
+
+    def free_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_bavail * status.f_frsize
