@@ -1,0 +1,33 @@
+"""Failures of the storage room that are not answers on the wire."""
+
+
+class StorageError(Exception):
+    """Parent of what storage raises beside `KafkaError`."""
+
+
+class CorruptIndexError(StorageError):
+    """An index contradicts its log or itself. It is rebuilt from the log; nothing is lost."""
+
+
+class CorruptSnapshotError(StorageError):
+    """A producer snapshot fails its CRC or its format. An older one and a longer replay take its place."""
+
+
+class CorruptCheckpointError(StorageError):
+    """A checkpoint or metadata file cannot be parsed. Says which file and which line."""
+
+
+class CorruptSegmentError(StorageError):
+    """Bytes inside the trusted part of a segment are no record batch; they are never given to a reader."""
+
+
+class LogDirFailedError(StorageError):
+    """The disk under a log directory failed, so nothing in it may be trusted or written until restart.
+
+    After a failed fsync the page cache may differ from the disk while claiming to be clean, so there is no retry.
+    """
+
+    def __init__(self, path: str, cause: OSError) -> None:
+        super().__init__(f"{path}: {cause}")
+        self.path = path
+        self.cause = cause
