@@ -1,0 +1,458 @@
+"""A simulated disk: a file system in memory that can lose power, tear writes, fill up and fail."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from tests.sim.disk_names import DiskNames, os_error
+from tests.sim.disk_nodes import DirectoryNode, FileNode, NameChange, Resize, Write
+
+from barnabas.storage.filesystem import make_dirs, remove_tree, write_atomic
+
+Mode: TypeAlias = Literal["A", "B", "kill"]
+"""What a crash keeps: power loss with directory changes as a prefix (A) or per name (B), or everything (kill -9)."""
+
+
+class SimCrash(BaseException):
+    """The machine stopped at a file-system call. Not an Exception: no handler of the product may see to it."""
+
+
+@dataclass(slots=True)
+class Fault:
+    """An error that calls of one kind answer with, while their path contains a text."""
+
+    operation: str
+    error: int
+    path_contains: str = ""
+    skip: int = 0
+    times: int | None = None
+
+    def strikes(self, operation: str, path: str) -> bool:
+        """Whether this call fails; counts down."""
+        if operation != self.operation or self.path_contains not in path or self.times == 0:
+            return False
+        if self.skip > 0:
+            self.skip -= 1
+            return False
+        if self.times is not None:
+            self.times -= 1
+        return True
+
+
+class SimDisk:
+    """Implements the FileSystem port in memory.
+
+    Every file keeps a cache, a durable image and the changes in between; every directory its durable names and
+    the changes in between. `fsync` of a file makes its data durable but not its name; `fsync_dir` makes names durable.
+
+    Calls that change the disk, or make something durable, are numbered from 1 (`calls`). `crash_at(k)` stops the
+    machine just before the k-th: `SimCrash` is raised there and at every later call, so that nothing can be repaired on
+    the way out. `survivor(seed, mode)` is the disk that the next start finds. Everything random comes from the seed.
+    """
+
+    def __init__(
+        self,
+        *,
+        now_ms: Callable[[], int] = lambda: 0,
+        capacity: int | None = None,
+        max_open_files: int | None = None,
+        keep_log: bool = True,
+    ) -> None:
+        self.now_ms = now_ms
+        self.capacity = capacity
+        self.max_open_files = max_open_files
+        self._names = DiskNames()
+        self.calls = 0
+        self.open_files = 0
+        self.crashed = False
+        self.log: list[str] = []
+        self.faults: list[Fault] = []
+        self._keep_log = keep_log
+        self._crash_at: int | None = None
+        self._kill_fraction = 0.5
+        self._bad_ranges: list[tuple[FileNode, int, int]] = []
+        self._locks: set[str] = set()
+        self._used = 0
+
+    # Control of the simulation
+
+    def crash_at(self, call: int | None, *, written_fraction: float = 0.5) -> None:
+        """Stops the machine at the `call`-th counted call from now; of a write, this part still reaches the cache."""
+        self._crash_at = None if call is None else self.calls + call
+        self._kill_fraction = written_fraction
+
+    def crash(self) -> None:
+        """Stops the machine now: every later call raises SimCrash."""
+        self.crashed = True
+
+    def survivor(self, seed: int, mode: Mode) -> SimDisk:
+        """The disk as the next start finds it. This disk stays as it is, so that many survivors can be drawn."""
+        rng = random.Random(f"{seed}/{mode}")
+        disk = SimDisk(now_ms=self.now_ms, capacity=self.capacity, max_open_files=self.max_open_files)
+        disk._names = self._names.clone() if mode == "kill" else self._names.after_power_loss(rng, mode)
+        disk._used = sum(len(node.cache) for node in disk._names.files())
+        return disk
+
+    def make_everything_durable(self) -> None:
+        """As if all caches had been written back: a starting point for a test, no counted call."""
+        self._names.make_everything_durable()
+
+    def fail(
+        self, operation: str, error: int, path_contains: str = "", *, skip: int = 0, times: int | None = 1
+    ) -> Fault:
+        """Lets calls fail: the next `times` (None: all) of `operation` whose path contains the text, after `skip`."""
+        fault = Fault(operation, error, path_contains, skip, times)
+        self.faults.append(fault)
+        return fault
+
+    def heal(self) -> None:
+        """Takes all injected errors and bad sectors away."""
+        self.faults.clear()
+        self._bad_ranges.clear()
+
+    def fail_read(self, path: str, position: int, length: int) -> None:
+        """Makes a range of a file unreadable: reads that touch it raise EIO."""
+        self._bad_ranges.append((self._names.file(path), position, position + length))
+
+    def overwrite(self, path: str, position: int, data: bytes) -> None:
+        """Changes bytes behind everybody's back, cache and durable image: rot, a lost or misdirected write."""
+        node = self._names.file(path)
+        node.make_durable()
+        node.change(Write(position, data))
+        node.make_durable()
+
+    def cut(self, path: str, size: int) -> None:
+        """Cuts a file behind everybody's back, cache and durable image."""
+        node = self._names.file(path)
+        self._used -= max(0, len(node.cache) - size)
+        node.change(Resize(size))
+        node.make_durable()
+
+    def tree(self) -> dict[str, bytes]:
+        """All files by path with the bytes that reads see."""
+        found: dict[str, bytes] = {}
+
+        def walk(directory: DirectoryNode, path: str) -> None:
+            for name in sorted(directory.entries):
+                node = directory.entries[name]
+                if isinstance(node, DirectoryNode):
+                    walk(node, f"{path}/{name}")
+                else:
+                    found[f"{path}/{name}"] = bytes(node.cache)
+
+        walk(self._names.root, "")
+        return found
+
+    # The FileSystem port
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> SimFile:
+        """Opens a file; see FileSystem.open."""
+        parent, name = self._names.place(path)
+        node = parent.entries.get(name)
+        create = create or exclusive
+        if node is None and not create:
+            self._look("open", path)
+            raise os_error(errno.ENOENT, path)
+        if node is not None and exclusive:
+            self._look("open", path)
+            raise os_error(errno.EEXIST, path)
+        if isinstance(node, DirectoryNode):
+            raise os_error(errno.EISDIR, path)
+        if self.max_open_files is not None and self.open_files >= self.max_open_files:
+            raise os_error(errno.EMFILE, path)
+        if node is None:
+            self._step("open", path)
+            node = FileNode(modified_ms=self.now_ms())
+            self._change_names(NameChange(node, target=(parent, name)))
+        else:
+            self._look("open", path)
+        return SimFile(self, path, node, readonly=readonly)
+
+    def exists(self, path: str) -> bool:
+        """Whether anything has this name."""
+        self._look("exists", path)
+        return self._names.find(path) is not None
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a directory has this name."""
+        self._look("is_dir", path)
+        return isinstance(self._names.find(path), DirectoryNode)
+
+    def list_dir(self, path: str) -> list[str]:
+        """The names in a directory, in no order that means anything."""
+        self._look("list_dir", path)
+        return sorted(self._names.directory(path).entries)
+
+    def mkdir(self, path: str) -> None:
+        """Creates one directory."""
+        parent, name = self._names.place(path)
+        if name in parent.entries:
+            raise os_error(errno.EEXIST, path)
+        self._step("mkdir", path)
+        self._change_names(NameChange(DirectoryNode(modified_ms=self.now_ms()), target=(parent, name)))
+
+    def make_dirs(self, path: str) -> None:
+        """Creates a directory and all that are missing above it."""
+        make_dirs(self, path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Gives a file or directory another name, replacing what has it."""
+        source, target = self._names.place(old), self._names.place(new)
+        node = self._names.node(old)
+        replaced = target[0].entries.get(target[1])
+        if isinstance(replaced, DirectoryNode) and (replaced.entries or isinstance(node, FileNode)):
+            raise os_error(errno.ENOTEMPTY if isinstance(node, DirectoryNode) else errno.EISDIR, new)
+        if isinstance(replaced, FileNode) and isinstance(node, DirectoryNode):
+            raise os_error(errno.ENOTDIR, new)
+        self._step("rename", old, f"-> {new}")
+        if replaced is node:
+            return
+        if isinstance(replaced, FileNode):
+            self._unlinked(replaced)
+        self._change_names(NameChange(node, source=source, target=target))
+
+    def unlink(self, path: str) -> None:
+        """Removes a file's name; its space is free when the last handle is closed."""
+        parent, name = self._names.place(path)
+        node = self._names.node(path)
+        if isinstance(node, DirectoryNode):
+            raise os_error(errno.EISDIR, path)
+        self._step("unlink", path)
+        self._change_names(NameChange(node, source=(parent, name)))
+        self._unlinked(node)
+
+    def rmdir(self, path: str) -> None:
+        """Removes an empty directory."""
+        parent, name = self._names.place(path)
+        node = self._names.directory(path)
+        if node.entries:
+            raise os_error(errno.ENOTEMPTY, path)
+        self._step("rmdir", path)
+        self._change_names(NameChange(node, source=(parent, name)))
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a directory with everything in it."""
+        remove_tree(self, path)
+
+    def fsync_dir(self, path: str) -> None:
+        """Makes the names in a directory durable, not what they stand for."""
+        directory = self._names.directory(path)
+        self._step("fsync_dir", path)
+        self._names.make_durable(directory)
+
+    def size(self, path: str) -> int:
+        """The length of a file in bytes."""
+        self._look("size", path)
+        return len(self._names.file(path).cache)
+
+    def modified_ms(self, path: str) -> int:
+        """When the file was last changed, milliseconds since the epoch."""
+        self._look("modified_ms", path)
+        return self._names.node(path).modified_ms
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Sets when the file was last changed."""
+        node = self._names.node(path)
+        self._step("set_modified_ms", path)
+        node.modified_ms = modified_ms
+
+    def lock(self, path: str) -> SimLock:
+        """Takes an exclusive lock; raises BlockingIOError while another holds it."""
+        if self._names.find(path) is None:
+            self.open(path, create=True).close()
+        self._look("lock", path)
+        if path in self._locks:
+            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
+        self._locks.add(path)
+        return SimLock(self._locks, path)
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole content of a file."""
+        file = self.open(path, readonly=True)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def write_atomic(self, path: str, data: bytes) -> None:
+        """Replaces a file's content so that a crash leaves the old or the new, by the steps a real disk would see."""
+        write_atomic(self, path, data)
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that can still be written."""
+        self._look("free_bytes", path)
+        return (1 << 62) if self.capacity is None else max(0, self.capacity - self._used)
+
+    # Inside
+
+    def _look(self, operation: str, path: str) -> None:
+        """A call that changes nothing: a crash just before it is a crash just before the next changing call."""
+        if self.crashed:
+            raise SimCrash(f"{operation} {path} after the crash")
+        for fault in self.faults:
+            if fault.strikes(operation, path):
+                raise os_error(fault.error, path)
+
+    def _step(self, operation: str, path: str, detail: str = "") -> None:
+        """A counted call: the place where a crash can happen."""
+        if self.crashed:
+            raise SimCrash(f"{operation} {path} after the crash")
+        self.calls += 1
+        if self.calls == self._crash_at:
+            self.crashed = True
+            if self._keep_log:
+                self.log.append(f"{self.calls:5} CRASH at {operation} {path} {detail}")
+            raise SimCrash(f"call {self.calls}: {operation} {path} {detail}")
+        if self._keep_log:
+            self.log.append(f"{self.calls:5} {operation} {path} {detail}")
+        for fault in self.faults:
+            if fault.strikes(operation, path):
+                raise os_error(fault.error, path)
+
+    def _reserve(self, wanted: int, path: str, *, partly: bool) -> int:
+        """How many of the wanted new bytes fit; ENOSPC if none does, or not all and a part is of no use."""
+        if self.capacity is None:
+            granted = wanted
+        else:
+            granted = min(wanted, max(0, self.capacity - self._used))
+            if granted < wanted and (granted == 0 or not partly):
+                raise os_error(errno.ENOSPC, path)
+        self._used += granted
+        return granted
+
+    def _unlinked(self, node: FileNode) -> None:
+        node.links = 0
+        if node.handles == 0:
+            self._used -= len(node.cache)
+
+    def _change_names(self, change: NameChange) -> None:
+        self._names.change(change, self.now_ms())
+
+
+class SimLock:
+    """A held lock of a simulated disk; it is gone with the incarnation that took it."""
+
+    def __init__(self, held: set[str], path: str) -> None:
+        self._held = held
+        self._path = path
+
+    def release(self) -> None:
+        """Lets the next one take the lock."""
+        self._held.discard(self._path)
+
+
+class SimFile:
+    """An open file of a simulated disk. It stays with its file through renames and after unlink."""
+
+    def __init__(self, disk: SimDisk, path: str, node: FileNode, *, readonly: bool) -> None:
+        self._disk = disk
+        self._node = node
+        self._readonly = readonly
+        self._closed = False
+        self.path = path
+        disk.open_files += 1
+        node.handles += 1
+
+    def pread(self, length: int, position: int) -> bytes:
+        """Up to `length` bytes from `position`; fewer at the end of the file."""
+        self._check_open()
+        self._disk._look("pread", self.path)
+        for node, start, end in self._disk._bad_ranges:
+            if node is self._node and position < end and start < position + length:
+                raise os_error(errno.EIO, self.path)
+        return bytes(self._node.cache[position : position + length])
+
+    def pwrite(self, data: bytes | bytearray | memoryview, position: int) -> int:
+        """Writes at a position; returns how much was written, which near the end of space is less than asked."""
+        self._check_writable()
+        content = bytes(data)
+        was_running = not self._disk.crashed
+        try:
+            self._disk._step("pwrite", self.path, f"{len(content)} bytes at {position}")
+        except SimCrash:
+            if was_running:
+                self._put(content[: int(len(content) * self._disk._kill_fraction)], position)
+            raise
+        growth = max(0, position + len(content) - len(self._node.cache))
+        granted = self._disk._reserve(growth, self.path, partly=position <= len(self._node.cache)) if growth else 0
+        return self._put(content[: len(content) - (growth - granted)], position)
+
+    def _put(self, content: bytes, position: int) -> int:
+        if content:
+            self._node.change(Write(position, content))
+            self._node.modified_ms = self._disk.now_ms()
+        return len(content)
+
+    def truncate(self, size: int) -> None:
+        """Cuts the file, or extends it with zeros."""
+        self._check_writable()
+        self._disk._step("truncate", self.path, f"to {size}")
+        self._disk._used += size - len(self._node.cache)
+        self._node.change(Resize(size))
+        self._node.modified_ms = self._disk.now_ms()
+
+    def fallocate(self, offset: int, length: int) -> None:
+        """Reserves space so that later writes cannot fail with ENOSPC; extends the file with zeros."""
+        self._check_writable()
+        self._disk._step("fallocate", self.path, f"{length} bytes at {offset}")
+        growth = offset + length - len(self._node.cache)
+        if growth > 0:
+            self._disk._reserve(growth, self.path, partly=False)
+            self._node.change(Resize(offset + length))
+
+    def size(self) -> int:
+        """The length of the file in bytes."""
+        self._check_open()
+        self._disk._look("size", self.path)
+        return len(self._node.cache)
+
+    def fsync(self) -> None:
+        """Makes the content durable. After an error the changes stay in the cache only, and the next call succeeds."""
+        self._sync("fsync")
+
+    def fdatasync(self) -> None:
+        """As fsync: what is needed to read the data back is made durable."""
+        self._sync("fdatasync")
+
+    def _sync(self, operation: str) -> None:
+        self._check_open()
+        try:
+            self._disk._step(operation, self.path)
+        except OSError:
+            self._node.pending.clear()
+            raise
+        self._node.make_durable()
+
+    def mmap_read(self, length: int) -> memoryview:
+        """A read-only view of the first `length` bytes that follows later writes."""
+        self._check_open()
+        self._disk._look("mmap_read", self.path)
+        return memoryview(self._node.map(length)).toreadonly()
+
+    def close(self) -> None:
+        """Gives the handle back; makes nothing durable."""
+        if self._closed:
+            return
+        self._closed = True
+        self._disk.open_files -= 1
+        self._node.handles -= 1
+        if self._node.handles == 0 and self._node.links == 0:
+            self._disk._used -= len(self._node.cache)
+
+    def fileno(self) -> None:
+        """A simulated file has no descriptor of the operating system."""
+        return
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise os_error(errno.EBADF, self.path)
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self._readonly:
+            raise os_error(errno.EBADF, self.path)
