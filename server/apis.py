@@ -1,0 +1,167 @@
+"""KafkaApis: one table from API key to handler and versions, and the one place where exceptions become answers.
+
+An API is added by a message file, a handler file and a line in `SERVED`. ApiVersions answers from the same table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.apis import ApiKey
+from ..protocol.codec import decode_request, encode_response
+from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ..protocol.headers import decode_request_header, response_header_version
+from .request_context import RequestContext
+
+if TYPE_CHECKING:
+    from .broker_state import BrokerState
+    from .network.connection import Connection
+
+logger = logging.getLogger("barnabas.apis")
+
+SERVED: dict[ApiKey, tuple[str, int, int]] = {
+    ApiKey.PRODUCE: ("produce", 0, 13),
+    ApiKey.FETCH: ("fetch", 0, 18),
+    ApiKey.LIST_OFFSETS: ("list_offsets", 0, 11),
+    ApiKey.METADATA: ("metadata", 0, 13),
+    ApiKey.API_VERSIONS: ("api_versions", 0, 4),
+    ApiKey.CREATE_TOPICS: ("create_topics", 0, 7),
+    ApiKey.DELETE_TOPICS: ("delete_topics", 0, 6),
+    ApiKey.DELETE_RECORDS: ("delete_records", 0, 2),
+    ApiKey.INIT_PRODUCER_ID: ("init_producer_id", 0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ("offset_for_leader_epoch", 0, 4),
+    ApiKey.DESCRIBE_CONFIGS: ("describe_configs", 0, 4),
+    ApiKey.ALTER_CONFIGS: ("alter_configs", 0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: ("describe_log_dirs", 0, 4),
+    ApiKey.CREATE_PARTITIONS: ("create_partitions", 0, 3),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ("incremental_alter_configs", 0, 1),
+    ApiKey.DESCRIBE_CLUSTER: ("describe_cluster", 0, 2),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("describe_topic_partitions", 0, 0),
+}
+"""API key -> module in `handlers`, lowest and highest version served. Every version in between works in full."""
+
+_head = Struct(">ii").pack
+_flexible_head = Struct(">iib").pack
+
+
+@dataclass(slots=True)
+class Route:
+    """One line of the table, loaded."""
+
+    handle: Callable[[RequestContext, Any], Any]
+    lowest: int
+    highest: int
+
+
+class KafkaApis:
+    """Dispatches frames to handlers. Loop-thread only."""
+
+    def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
+        self._broker = broker
+        self._loop = loop
+        self._routes: dict[int, Route] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.failures = 0
+        """Requests that failed inside the broker."""
+
+    def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> None:
+        """Handle the frame at [start, end); answers now or later, or closes the connection.
+
+        Raises ProtocolError for bytes that are no request this broker serves: Kafka's answer is a closed connection.
+        """
+        header, position = decode_request_header(buffer, start, end)
+        version = header.api_version
+        route = self._routes.get(header.api_key) or self._route(header.api_key)
+        context = RequestContext(header, self._broker, connection, self._respond)
+        if not route.lowest <= version <= route.highest:
+            if header.api_key != ApiKey.API_VERSIONS:
+                raise ProtocolError(f"API key {header.api_key} has no version {version}")
+            # Not even the body's layout is known: the handler answers in version 0, with error 35.
+            request: Any = None
+        else:
+            request = decode_request(header.api_key, version, buffer, position, end)
+        try:
+            answer = route.handle(context, request)
+        except ProtocolError:
+            raise
+        except KafkaError as error:
+            self._fail(context, error)
+        except Exception:
+            self._fail(context, None)
+        else:
+            if answer is None:
+                return
+            if isinstance(answer, Coroutine):
+                task = self._loop.create_task(self._finish(context, answer))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                self._respond(context, answer)
+
+    async def close(self) -> None:
+        """Give up the requests that are still being worked on."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _route(self, api_key: int) -> Route:
+        """Load the handler of an API at its first use. Raises ProtocolError for one that is not served."""
+        try:
+            module, lowest, highest = SERVED[ApiKey(api_key)]
+        except (ValueError, KeyError):
+            raise ProtocolError(f"API key {api_key} is not served") from None
+        handle = importlib.import_module(f".handlers.{module}", __package__).handle
+        route = self._routes[api_key] = Route(handle, lowest, highest)
+        return route
+
+    async def _finish(self, context: RequestContext, answer: Coroutine[Any, Any, Any]) -> None:
+        try:
+            response = await answer
+        except KafkaError as error:
+            self._fail(context, error)
+        except Exception:
+            self._fail(context, None)
+        else:
+            self._respond(context, response)
+
+    def _respond(self, context: RequestContext, response: Any) -> None:
+        """Encode and send; None means that the request wants no answer."""
+        connection: Any = context.channel
+        if response is None:
+            connection.skip()
+            return
+        key, version = context.api_key, context.api_version
+        if key == ApiKey.API_VERSIONS and version > SERVED[ApiKey.API_VERSIONS][2]:
+            version = 0
+        parts = encode_response(response, version)
+        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
+        if response_header_version(key, version):
+            parts.insert(0, _flexible_head(size + 5, context.correlation_id, 0))
+            connection.send(parts, size + 9)
+        else:
+            parts.insert(0, _head(size + 4, context.correlation_id))
+            connection.send(parts, size + 8)
+
+    def _fail(self, context: RequestContext, error: KafkaError | None) -> None:
+        """Answer a request that failed as a whole: with an error code where its response has one for all."""
+        if error is None:
+            self.failures += 1
+            logger.exception("API key %d version %d failed", context.api_key, context.api_version)
+            error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request")
+        from ..protocol.apis import API_MESSAGES
+
+        response = API_MESSAGES[ApiKey(context.api_key)].response()
+        if hasattr(response, "error_code"):
+            response.error_code = error.code
+            if hasattr(response, "error_message"):
+                response.error_message = error.message
+            self._respond(context, response)
+        else:
+            context.close()

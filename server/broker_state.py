@@ -1,0 +1,37 @@
+"""The parts of a running broker that request handlers reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..storage.log_manager import LogManager
+    from .config import BrokerConfig
+    from .controller import Controller
+    from .dynamic_config import DynamicConfig
+    from .metadata_cache import MetadataCache
+    from .metadata_store import MetadataStore
+    from .ports import Ports
+    from .replication.fetch_session import FetchSessions
+    from .replication.replica_manager import ReplicaManager
+    from .topic_store import TopicStore
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """Built by `server/broker.py`; handlers get it as `ctx.broker` and change the parts only through their methods."""
+
+    broker_id: int
+    cluster_id: str
+    broker_epoch: int
+    config: BrokerConfig
+    ports: Ports
+    store: MetadataStore
+    topic_store: TopicStore
+    dynamic_config: DynamicConfig
+    metadata: MetadataCache
+    controller: Controller
+    log_manager: LogManager
+    replica_manager: ReplicaManager
+    fetch_sessions: FetchSessions

@@ -1,0 +1,81 @@
+"""The real world behind the ports: threads, wall clock, operating-system randomness and disk."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from ..storage.filesystem import OsFileSystem
+from .ports import Ports
+
+T = TypeVar("T")
+
+
+class ThreadWork:
+    """`Work` on one thread per lane, started at the lane's first job.
+
+    `submit`, `run` and `close` belong to the loop's thread; `done` callbacks run there, too.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lanes: dict[str, ThreadPoolExecutor] = {}
+        self._closed = False
+
+    def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = job()
+            except BaseException as caught:  # noqa: BLE001 - handed to `done`, whose owner decides
+                error = caught
+            self._loop.call_soon_threadsafe(done, result, error)
+
+        self._executor(lane).submit(work)
+
+    async def run(self, lane: str, job: Callable[[], T]) -> T:
+        return await self._loop.run_in_executor(self._executor(lane), job)
+
+    def close(self) -> None:
+        self._closed = True
+        for executor in self._lanes.values():
+            executor.shutdown(wait=True)
+
+    def _executor(self, lane: str) -> ThreadPoolExecutor:
+        if self._closed:
+            raise RuntimeError("the work lanes are closed")
+        executor = self._lanes.get(lane)
+        if executor is None:
+            executor = self._lanes[lane] = ThreadPoolExecutor(1, thread_name_prefix=lane)
+        return executor
+
+
+def now_ms() -> int:
+    """Wall clock in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
+    """The ports of a broker that runs on this machine, on `loop`."""
+    return Ports(
+        filesystem=OsFileSystem(),
+        now_ms=now_ms,
+        random=random.Random(secrets.randbits(64)),
+        token_bytes=secrets.token_bytes,
+        work=ThreadWork(loop),
+    )
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """A new loop: uvloop's where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

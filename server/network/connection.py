@@ -1,0 +1,208 @@
+"""One client connection: frames in, responses out in order, one request at a time.
+
+As Kafka mutes a socket while its request is being processed, the next frame of a connection is not looked at before
+the previous one was answered; what a client pipelines stays in the receive buffer, and a full one stops reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from ...protocol.errors import ProtocolError
+from ...protocol.frames import FrameReader
+
+if TYPE_CHECKING:
+    from ..listeners import ListenerConfig
+    from .socket_server import SocketServer
+
+logger = logging.getLogger("barnabas.network")
+
+READ_AHEAD_BYTES = 1 << 20
+"""Received and not yet handled bytes of a busy connection beyond which reading stops."""
+JOIN_BYTES = 1 << 16
+"""Answers up to this size are copied into one buffer: cheaper than a vector of small writes."""
+WRITE_HIGH_BYTES = 1 << 20
+"""Unsent bytes beyond which a connection's next request waits."""
+
+Handle = Callable[["Connection", memoryview, int, int], None]
+"""Handle the frame at [start, end) of the view; answer by `send`, `skip` or `close`, now or later."""
+
+
+class Connection(asyncio.BufferedProtocol):
+    """Loop-thread only. `handle` is called with one frame at a time and must not keep the view."""
+
+    __slots__ = (
+        "_busy",
+        "_handle",
+        "_loop",
+        "_out",
+        "_out_bytes",
+        "_processing",
+        "_reader",
+        "_reading_paused",
+        "_server",
+        "_transport",
+        "_writing_paused",
+        "client_host",
+        "frame_started",
+        "last_active",
+        "listener",
+        "on_close",
+        "write_stalled",
+    )
+
+    def __init__(self, server: SocketServer, listener: ListenerConfig, handle: Handle, reader: FrameReader) -> None:
+        self._server = server
+        self._handle = handle
+        self._loop = server.loop
+        self._reader = reader
+        self._transport: asyncio.Transport | None = None
+        self._out: list[Any] = []
+        self._out_bytes = 0
+        self._busy = False
+        self._processing = False
+        self._reading_paused = False
+        self._writing_paused = False
+        self.listener = listener
+        self.on_close: Callable[[], None] | None = None
+        self.client_host = ""
+        self.last_active = self._loop.time()
+        """Loop time of the last received byte."""
+        self.frame_started: float | None = None
+        """Loop time at which the frame that is still incomplete began to arrive."""
+        self.write_stalled: float | None = None
+        """Loop time since which the client has not taken what was sent to it."""
+
+    # -- what the loop calls ---------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        peer = transport.get_extra_info("peername")
+        self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self._server.admit(self):
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._reader.close()
+        self._out.clear()
+        self._server.forget(self)
+        if self.on_close is not None:
+            self.on_close()
+            self.on_close = None
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reader.received(nbytes)
+        self.last_active = self._loop.time()
+        self._process()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self.write_stalled = self._loop.time()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self.write_stalled = None
+        if self._transport is not None and not self._processing:
+            self._process()
+
+    # -- what the handler calls ------------------------------------------------------------------------------------
+
+    def send(self, parts: list[Any], size: int) -> None:
+        """Send the answer to the request in hand, as buffers of `size` bytes in all, and go on with the next."""
+        if self._transport is None:
+            return
+        self._out += parts
+        self._out_bytes += size
+        self.skip()
+
+    def skip(self) -> None:
+        """The request in hand wants no answer; go on with the next."""
+        self._busy = False
+        self.on_close = None
+        if not self._processing and self._transport is not None:
+            self._process()
+
+    def close(self) -> None:
+        """Send what is ready, then close."""
+        transport = self._transport
+        if transport is not None:
+            self._flush()
+            self._transport = None
+            transport.close()
+
+    def abort(self) -> None:
+        """Close at once, whatever is unsent."""
+        transport = self._transport
+        if transport is not None:
+            self._transport = None
+            transport.abort()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _process(self) -> None:
+        """Handle frames until one has to wait, the bytes end, or the client does not take its answers."""
+        reader = self._reader
+        handle = self._handle
+        self._processing = True
+        try:
+            while not self._busy and not self._writing_paused and self._transport is not None:
+                bounds = reader.next_frame()
+                if bounds is None:
+                    break
+                self._busy = True
+                handle(self, reader.data, bounds[0], bounds[1])
+                if self._out_bytes > JOIN_BYTES:
+                    self._flush()
+        except ProtocolError as error:
+            self._server.protocol_error(self, error)
+            self.close()
+        finally:
+            self._processing = False
+        if self._transport is None:
+            reader.close()
+            return
+        reader.settle()
+        if self._out:
+            self._flush()
+        self._pace_reading()
+
+    def _flush(self) -> None:
+        """Hand the collected answers to the transport."""
+        out, size = self._out, self._out_bytes
+        if not out or self._transport is None:
+            return
+        self._out = []
+        self._out_bytes = 0
+        if size <= JOIN_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    def _pace_reading(self) -> None:
+        """Stop reading from a client whose unhandled requests fill the buffer; note since when a frame is late."""
+        transport, pending = self._transport, self._reader.pending
+        waiting = self._busy or self._writing_paused
+        if transport is None:
+            return
+        if waiting and pending >= READ_AHEAD_BYTES:
+            if not self._reading_paused:
+                self._reading_paused = True
+                transport.pause_reading()
+        elif self._reading_paused:
+            self._reading_paused = False
+            transport.resume_reading()
+        if waiting or not pending:
+            self.frame_started = None
+        elif self.frame_started is None:
+            self.frame_started = self.last_active

@@ -1,0 +1,155 @@
+"""Listening sockets, the connections that came in on them, and the limits they live under."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from ...protocol.frames import BufferPool, FrameReader
+from .connection import Connection, Handle
+
+if TYPE_CHECKING:
+    from ...protocol.errors import ProtocolError
+    from ..config import BrokerConfig
+    from ..listeners import ListenerConfig
+
+logger = logging.getLogger("barnabas.network")
+
+SCRATCH_BYTES = 1 << 18
+"""What one read takes from a socket at most while no frame is pending; also bounds how long one client is served."""
+POOLED_BYTES = 1 << 20
+POOLED_BUFFERS = 16
+SMALL_FRAME_BYTES = 8 << 20
+"""No request but Produce has a reason to be larger."""
+FRAME_SECONDS = 30.0
+"""A frame that has begun to arrive must be complete within this time."""
+STALL_SECONDS = 30.0
+"""A client that takes none of its answers for this time is cut off."""
+SWEEP_SECONDS = 1.0
+
+
+class SocketServer:
+    """Accepts, counts, paces and closes connections (Kafka's SocketServer and ConnectionQuotas). Loop-thread only."""
+
+    def __init__(self, config: BrokerConfig, handle: Handle, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self.listeners: list[ListenerConfig] = []
+        """The bound listeners, with the ports they really have."""
+        self.protocol_errors = 0
+        self._config = config
+        self._handle = handle
+        self._servers: list[asyncio.Server] = []
+        self._connections: dict[Connection, None] = {}
+        self._by_host: Counter[str] = Counter()
+        self._scratch = bytearray(SCRATCH_BYTES)
+        self._pool = BufferPool(POOLED_BYTES, POOLED_BUFFERS)
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closing = False
+
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
+    async def bind(self) -> list[ListenerConfig]:
+        """Bind every listener, reading nothing yet; returns them with the real ports in place of 0.
+
+        Raises OSError when an address cannot be bound.
+        """
+        for listener in self._config.listeners:
+            # The factory needs the bound port, which is known only after binding: hence the one-element cell.
+            cell: list[ListenerConfig] = [listener]
+            server = await self.loop.create_server(
+                lambda cell=cell: self._connection(cell[0]),  # type: ignore[misc]
+                listener.host or None,
+                listener.port,
+                backlog=self._config.socket_listen_backlog_size,
+                start_serving=False,
+            )
+            self._servers.append(server)
+            port = server.sockets[0].getsockname()[1]
+            advertised = listener.advertised_port or port
+            cell[0] = dataclasses.replace(listener, port=port, advertised_port=advertised)
+            self.listeners.append(cell[0])
+        return self.listeners
+
+    async def start(self) -> None:
+        """Begin to accept."""
+        for server in self._servers:
+            await server.start_serving()
+        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    async def stop_accepting(self) -> None:
+        """Close the listening sockets; connections go on."""
+        self._closing = True
+        for server in self._servers:
+            server.close()
+
+    async def close(self) -> None:
+        """Close the listening sockets and every connection."""
+        await self.stop_accepting()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self._connections):
+            connection.close()
+        for server in self._servers:
+            await server.wait_closed()
+
+    # -- what connections call -------------------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> bool:
+        """Count a new connection in, or refuse it by the limits of the configuration."""
+        host = connection.client_host
+        config = self._config
+        if self._closing or len(self._connections) >= config.max_connections:
+            logger.warning("refused a connection from %s: max.connections=%d", host, config.max_connections)
+            return False
+        if self._by_host[host] >= config.max_connections_per_ip:
+            logger.warning(
+                "refused a connection from %s: max.connections.per.ip=%d", host, config.max_connections_per_ip
+            )
+            return False
+        self._connections[connection] = None
+        self._by_host[host] += 1
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if self._connections.pop(connection, self) is None:
+            self._by_host[connection.client_host] -= 1
+            if not self._by_host[connection.client_host]:
+                del self._by_host[connection.client_host]
+
+    def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
+        """A client sent bytes that are no legal request; its connection is being closed."""
+        self.protocol_errors += 1
+        logger.info("closed the connection from %s: %s", connection.client_host, error)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _connection(self, listener: ListenerConfig) -> Connection:
+        reader = FrameReader(
+            self._scratch,
+            self._pool,
+            max_size=self._config.socket_request_max_bytes,
+            max_other_size=min(SMALL_FRAME_BYTES, self._config.socket_request_max_bytes),
+        )
+        return Connection(self, listener, self._handle, reader)
+
+    def _sweep(self) -> None:
+        """Close what has been idle too long, sends a frame too slowly, or does not take its answers."""
+        now = self.loop.time()
+        idle_before = now - self._config.connections_max_idle_ms / 1000
+        for connection in list(self._connections):
+            if connection.last_active < idle_before:
+                logger.debug("closed an idle connection from %s", connection.client_host)
+                connection.abort()
+            elif connection.frame_started is not None and connection.frame_started < now - FRAME_SECONDS:
+                logger.info("closed the connection from %s: a request takes too long to arrive", connection.client_host)
+                connection.abort()
+            elif connection.write_stalled is not None and connection.write_stalled < now - STALL_SECONDS:
+                logger.info("closed the connection from %s: it takes none of its answers", connection.client_host)
+                connection.abort()
+        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)

@@ -1,0 +1,150 @@
+"""Incremental fetch sessions (KIP-227): the broker remembers a reader's partitions and answers with what changed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from ...protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
+
+INVALID_SESSION_ID = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+MAX_EPOCH = 2**31 - 1
+EVICTION_MS = 120_000
+"""A session unused for this long may make room for a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
+
+PartitionKey = tuple[str | UUID, int]
+"""Topic name (Fetch <= 12) or topic id (>= 13), and partition index."""
+
+
+@dataclass(slots=True)
+class FetchItem:
+    """One partition to fetch, and what the reader was last told of it."""
+
+    topic: str | UUID
+    request: FetchPartition
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    must_answer: bool = True
+    """The last answer was an error, or there was none yet."""
+
+
+class FetchSession:
+    """One reader's partitions, in the order in which they are served."""
+
+    __slots__ = ("epoch", "id", "items", "last_used", "uses_topic_ids")
+
+    def __init__(self, session_id: int, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool) -> None:
+        self.id = session_id
+        self.epoch = 1
+        self.items = items
+        self.uses_topic_ids = uses_topic_ids
+        self.last_used = 0.0
+
+    def update(self, request: FetchRequest, *, uses_topic_ids: bool) -> None:
+        """Take over added, changed and forgotten partitions of an incremental request."""
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if uses_topic_ids else topic.topic
+            for index in topic.partitions:
+                self.items.pop((name, index), None)
+        for key, item in requested_items(request, uses_topic_ids=uses_topic_ids).items():
+            known = self.items.get(key)
+            if known is None:
+                self.items[key] = item
+            else:
+                known.request = item.request
+
+    def keep_changed(self, key: PartitionKey, data: PartitionData) -> bool:
+        """Whether an incremental answer has to mention `data`; remembers what it says if so."""
+        item = self.items.get(key)
+        if item is None:
+            return True
+        has_records = data.records is not None and len(data.records) > 0
+        changed = (
+            item.must_answer
+            or has_records
+            or data.error_code != 0
+            or data.high_watermark != item.high_watermark
+            or data.log_start_offset != item.log_start_offset
+            or data.diverging_epoch.end_offset >= 0
+            or data.preferred_read_replica >= 0
+        )
+        if changed:
+            item.high_watermark = data.high_watermark
+            item.log_start_offset = data.log_start_offset
+            item.must_answer = data.error_code != 0
+        if has_records:
+            # Served partitions go to the end, so that one busy partition cannot use up every answer's bytes.
+            del self.items[key]
+            self.items[key] = item
+        return changed
+
+
+class FetchSessions:
+    """All sessions, at most `max.incremental.fetch.session.cache.slots` of them (Kafka's FetchSessionCache)."""
+
+    def __init__(self, slots: int, rng: random.Random) -> None:
+        self._slots = slots
+        self._random = rng
+        self._sessions: dict[int, FetchSession] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool, now: float) -> FetchSession | None:
+        """A new session, or None when there is no room: the reader then goes on without one."""
+        if len(self._sessions) >= self._slots and not self._evict(now):
+            return None
+        session_id = self._random.randint(1, MAX_EPOCH)
+        while session_id in self._sessions:
+            session_id = self._random.randint(1, MAX_EPOCH)
+        session = self._sessions[session_id] = FetchSession(session_id, items, uses_topic_ids=uses_topic_ids)
+        session.last_used = now
+        return session
+
+    def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> FetchSession:
+        """The session that an incremental request continues, brought up to date with it.
+
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(request.session_id)
+        if session is None:
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {request.session_id}")
+        if session.epoch != request.session_epoch:
+            raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is at epoch {session.epoch}")
+        if session.uses_topic_ids != uses_topic_ids:
+            raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the fetch session mixes topic names and ids")
+        session.update(request, uses_topic_ids=uses_topic_ids)
+        session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
+        # Least recently used first.
+        del self._sessions[session.id]
+        self._sessions[session.id] = session
+        session.last_used = now
+        return session
+
+    def close(self, session_id: int) -> None:
+        self._sessions.pop(session_id, None)
+
+    def _evict(self, now: float) -> bool:
+        for session_id, session in self._sessions.items():
+            if now - session.last_used > EVICTION_MS / 1000:
+                del self._sessions[session_id]
+                return True
+            break
+        return False
+
+
+def requested_items(request: FetchRequest, *, uses_topic_ids: bool) -> dict[PartitionKey, FetchItem]:
+    """The partitions that a request names, in its order."""
+    items: dict[PartitionKey, FetchItem] = {}
+    for topic in request.topics:
+        name: str | UUID = topic.topic_id if uses_topic_ids else topic.topic
+        for partition in topic.partitions:
+            items[(name, partition.partition)] = FetchItem(name, partition)
+    return items

@@ -1,0 +1,191 @@
+"""One replica of one partition as its broker sees it: leader state, in-sync replicas, high watermark, durability.
+
+The high watermark is the smallest log end of the in-sync replicas, as in Kafka, with one stricter rule: the leader's own
+log end counts only as far as the disk has what was promised to be on it. A producer that asks for acks=-1 is promised
+the disk (unless `acks.all.durability=page-cache`), so its records raise a *barrier* that holds the high watermark down
+until a group fdatasync has covered them. Records of acks 0 and 1 carry no such promise and raise no barrier.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from ...storage.log import FetchData, Log, LogAppendInfo
+    from ..replication.replica_manager import ReplicaManager
+
+NO_LEADER_EPOCH = -1
+LATEST_TIMESTAMP = -1
+EARLIEST_TIMESTAMP = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+
+
+class Partition:
+    """Kafka's Partition. Loop-thread only.
+
+    Invariant: log_start_offset <= last_stable_offset <= high_watermark <= durable end <= log_end_offset.
+    """
+
+    __slots__ = (
+        "_barriers",
+        "_manager",
+        "in_sync_replicas",
+        "is_leader",
+        "is_offline",
+        "leader_epoch",
+        "log",
+        "partition_epoch",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: Log, manager: ReplicaManager) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.partition_epoch = 0
+        self.replicas: tuple[int, ...] = ()
+        self.in_sync_replicas: tuple[int, ...] = ()
+        self.is_leader = False
+        self.is_offline = False
+        """Its log directory has failed."""
+        self._manager = manager
+        self._barriers: deque[tuple[int, int]] = deque()
+        """(first offset, next offset) of the acks=-1 appends that no finished fdatasync covers, in log order."""
+
+    # -- roles -----------------------------------------------------------------------------------------------------
+
+    def become_leader(
+        self, leader_epoch: int, partition_epoch: int, replicas: tuple[int, ...], in_sync_replicas: tuple[int, ...]
+    ) -> None:
+        """Lead from `leader_epoch` on; an equal or older epoch than the present one changes nothing."""
+        if leader_epoch <= self.leader_epoch:
+            return
+        self.leader_epoch = leader_epoch
+        self.partition_epoch = partition_epoch
+        self.replicas = replicas
+        self.in_sync_replicas = in_sync_replicas
+        self.is_leader = True
+        self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
+        self._raise_high_watermark()
+
+    # -- appending -------------------------------------------------------------------------------------------------
+
+    def append_records_to_leader(
+        self, records: memoryview, acks: int, *, api_version: int, origin: str = "client"
+    ) -> LogAppendInfo:
+        """Append what a producer sent, and let waiting operations see it.
+
+        Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written, and what the log raises.
+        """
+        if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{self.topic_partition} has {len(self.in_sync_replicas)} replicas in sync; "
+                f"min.insync.replicas is {self.min_in_sync_replicas}",
+            )
+        log = self.log
+        info = log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, produce_version=api_version)
+        if acks == -1 and self._manager.acks_all_on_disk:
+            if not info.duplicate:
+                self._barriers.append((info.first_offset, info.last_offset + 1))
+            if self._barriers:
+                self._manager.request_flush(self)
+        elif log.needs_flush:
+            self._manager.request_flush(self)
+        self._raise_high_watermark()
+        return info
+
+    @property
+    def min_in_sync_replicas(self) -> int:
+        """`min.insync.replicas`, never more than there are replicas."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas) or 1)
+
+    @property
+    def durable_end_offset(self) -> int:
+        """How far the leader's own log may count for the high watermark."""
+        return self._barriers[0][0] if self._barriers else self.log.log_end_offset
+
+    def flushed(self, up_to_offset: int) -> None:
+        """A fdatasync has covered everything below `up_to_offset`."""
+        barriers = self._barriers
+        while barriers and barriers[0][1] <= up_to_offset:
+            barriers.popleft()
+        self._raise_high_watermark()
+
+    def _raise_high_watermark(self) -> None:
+        """Let the high watermark follow; it only rises, and not while too few replicas are in sync."""
+        if not self.is_leader or len(self.in_sync_replicas) < self.min_in_sync_replicas:
+            return
+        end = self._barriers[0][0] if self._barriers else self.log.log_end_offset
+        if end > self.log.high_watermark:
+            self.log.update_high_watermark(end)
+            self._manager.high_watermark_raised(self)
+
+    def has_reached(self, required_offset: int) -> ErrorCode | None:
+        """What a producer with acks=-1 is to be told: None while it must wait, NONE once everything below
+        `required_offset` is committed, else why it never will be as it asked.
+        """
+        if self.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < required_offset:
+            return None
+        if len(self.in_sync_replicas) < self.min_in_sync_replicas:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def check_leader_epoch(self, current_leader_epoch: int) -> None:
+        """Fence a client whose idea of the leader epoch differs (KIP-320). -1 asks for no check.
+
+        Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
+        """
+        if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
+            raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
+
+    def read_bound(self, *, read_committed: bool) -> int:
+        """The exclusive bound of what a consumer may read."""
+        return self.log.last_stable_offset if read_committed else self.log.high_watermark
+
+    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool, read_committed: bool) -> FetchData:
+        """Records from the batch that contains `offset` on. Raises KafkaError OFFSET_OUT_OF_RANGE."""
+        return self.log.read(
+            offset,
+            max_bytes,
+            max_offset=self.read_bound(read_committed=read_committed),
+            min_one_message=min_one_batch,
+            read_committed=read_committed,
+        )
+
+    def delete_records(self, offset: int) -> int:
+        """Raise the log start offset (-1: to the high watermark); returns the new low watermark.
+
+        Raises KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION on a compacted topic.
+        """
+        if "delete" not in self.log.config.cleanup_policy:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "records of a topic that is only compacted cannot be deleted")
+        target = self.log.high_watermark if offset == -1 else offset
+        if not 0 <= target <= self.log.high_watermark:
+            raise KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}; the high watermark is {self.log.high_watermark}"
+            )
+        self.log.maybe_increment_log_start_offset(target)
+        return self.log.log_start_offset

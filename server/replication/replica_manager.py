@@ -1,0 +1,184 @@
+"""All replicas of this broker, the operations that wait on them, and the group commit that makes appends durable."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ...storage.errors import LogDirFailedError
+from ..delayed_operation import Purgatory
+from .partition import Partition
+
+if TYPE_CHECKING:
+    from ...storage.log import FlushTask
+    from ...storage.log_config import LogConfig
+    from ...storage.log_manager import LogManager
+    from ..metadata_cache import MetadataCache
+    from ..ports import Ports
+
+logger = logging.getLogger("barnabas.replication")
+
+
+class ReplicaManager:
+    """Kafka's ReplicaManager. Loop-thread only; blocking work goes to one lane per log directory."""
+
+    def __init__(
+        self,
+        *,
+        log_manager: LogManager,
+        metadata: MetadataCache,
+        topic_log_config: Callable[[str], LogConfig],
+        ports: Ports,
+        loop: asyncio.AbstractEventLoop,
+        acks_all_on_disk: bool,
+    ) -> None:
+        self.log_manager = log_manager
+        self.acks_all_on_disk = acks_all_on_disk
+        self.produce_purgatory = Purgatory("Produce", loop)
+        self.fetch_purgatory = Purgatory("Fetch", loop)
+        self._metadata = metadata
+        self._topic_log_config = topic_log_config
+        self._ports = ports
+        self._loop = loop
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._to_flush: dict[str, dict[Partition, None]] = {}
+        self._flushing: set[str] = set()
+
+    def loop_time(self) -> float:
+        """Monotonic seconds."""
+        return self._loop.time()
+
+    # -- partitions ------------------------------------------------------------------------------------------------
+
+    @property
+    def partitions(self) -> Iterator[Partition]:
+        return iter(list(self._partitions.values()))
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The replica here, whatever its role."""
+        return self._partitions.get((topic, index))
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The replica that this broker leads.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        partition = self._partitions.get((topic, index))
+        if partition is None:
+            if self._metadata.has_partition(topic, index):
+                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has no replica on this broker")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        if partition.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic}-{index} has failed")
+        if not partition.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}")
+        return partition
+
+    def become_leader(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: UUID,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        is_new: bool,
+    ) -> None:
+        """Lead a partition, creating its log where there is none (LeaderAndIsr for a leader).
+
+        Raises KafkaError KAFKA_STORAGE_ERROR if no log directory can hold it.
+        """
+        partition = self._partitions.get(topic_partition)
+        if partition is None:
+            config = self._topic_log_config(topic_partition.topic)
+            try:
+                log = self.log_manager.get_or_create_log(
+                    topic_partition, topic_id=topic_id, config=config, is_new=is_new
+                )
+            except (OSError, LogDirFailedError) as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {topic_partition}: {error}") from error
+            partition = self._partitions[topic_partition] = Partition(topic_partition, topic_id, log, self)
+        partition.become_leader(leader_epoch, partition_epoch, replicas, isr)
+
+    async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
+        """Stop serving a replica; with `delete` its directory is renamed away before this returns (StopReplica)."""
+        partition = self._partitions.pop(topic_partition, None)
+        if partition is not None:
+            partition.is_leader = False
+            for per_directory in self._to_flush.values():
+                per_directory.pop(partition, None)
+            self._changed(partition)
+        if delete:
+            self.log_manager.delete_log(topic_partition)
+
+    # -- group commit ----------------------------------------------------------------------------------------------
+
+    def request_flush(self, partition: Partition) -> None:
+        """Have everything that is appended to `partition` so far on disk soon; `partition.flushed` follows.
+
+        All requests that arrive while a directory's lane is busy share the next fdatasync of each log.
+        """
+        directory = partition.log.directory
+        self._to_flush.setdefault(directory, {})[partition] = None
+        if directory not in self._flushing:
+            self._flushing.add(directory)
+            self._loop.call_soon(self._flush, directory)
+
+    def _flush(self, directory: str) -> None:
+        """Start one round on the directory's lane."""
+        partitions = list(self._to_flush.pop(directory, ()))
+        tasks: list[tuple[Partition, FlushTask]] = [
+            (partition, partition.log.begin_flush()) for partition in partitions if not partition.is_offline
+        ]
+        if not tasks:
+            self._flushing.discard(directory)
+            return
+
+        def run() -> None:
+            for _, task in tasks:
+                task.run()
+
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None:
+                self._flushing.discard(directory)
+                self.log_dir_failed(directory, error)
+                return
+            for partition, task in tasks:
+                partition.flushed(partition.log.complete_flush(task))
+            if self._to_flush.get(directory):
+                self._flush(directory)
+            else:
+                self._flushing.discard(directory)
+
+        self._ports.work.submit(directory, run, done)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def high_watermark_raised(self, partition: Partition) -> None:
+        """Answer whoever waited for it."""
+        self._changed(partition)
+
+    def log_dir_failed(self, directory: str, error: BaseException) -> None:
+        """Take a directory and all its partitions offline, for good."""
+        logger.error("log directory %s failed: %s; its partitions are offline until a restart", directory, error)
+        self.log_manager.fail_log_dir(directory)
+        for partition in self.partitions:
+            if partition.log.directory == directory and not partition.is_offline:
+                partition.is_offline = True
+                self._changed(partition)
+
+    def checked_io(self, partition: Partition, error: LogDirFailedError | OSError) -> KafkaError:
+        """An I/O error met while serving `partition`: fail its directory and say what to answer."""
+        self.log_dir_failed(partition.log.directory, error)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def _changed(self, partition: Partition) -> None:
+        key = partition.topic_partition
+        self.produce_purgatory.check(key)
+        self.fetch_purgatory.check(key)

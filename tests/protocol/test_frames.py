@@ -1,0 +1,84 @@
+"""Frames come out of a stream the same however its bytes were cut, and illegal lengths end it."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.frames import BufferPool, FrameReader
+
+MAX = 5000
+
+
+def reader(scratch_size: int = 512, pool_size: int = 2048) -> FrameReader:
+    return FrameReader(bytearray(scratch_size), BufferPool(pool_size, 2), max_size=MAX, max_other_size=MAX // 2)
+
+
+def feed(frames: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
+    """Push the stream through in pieces of the sizes `cuts`, collecting frames as a connection does."""
+    found, position, turn = [], 0, 0
+    while position < len(stream):
+        room = frames.buffer()
+        assert len(room) > 0
+        count = min(cuts[turn % len(cuts)], len(room), len(stream) - position)
+        turn += 1
+        room[:count] = stream[position : position + count]
+        position += count
+        frames.received(count)
+        while (bounds := frames.next_frame()) is not None:
+            found.append(bytes(frames.data[bounds[0] : bounds[1]]))
+        frames.settle()
+    return found
+
+
+@given(
+    bodies=st.lists(st.integers(0, MAX - 2).map(lambda n: b"\0\0" + bytes([n % 251]) * n), max_size=12),
+    cuts=st.lists(st.integers(1, 3000), min_size=1, max_size=8),
+)
+def test_frames_do_not_depend_on_how_the_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
+    frames = reader()
+    assert feed(frames, stream, cuts) == bodies
+    assert frames.pending == 0
+
+
+def test_streams_that_share_a_scratch_buffer_do_not_mix() -> None:
+    scratch, pool = bytearray(256), BufferPool(1024, 2)
+    first = FrameReader(scratch, pool, max_size=MAX, max_other_size=MAX)
+    second = FrameReader(scratch, pool, max_size=MAX, max_other_size=MAX)
+    whole = struct.pack(">i", 6) + b"abcdef"
+    assert feed(first, whole[:7], [100]) == []
+    assert feed(second, whole.upper(), [100]) == [b"ABCDEF"]
+    assert feed(first, whole[7:], [100]) == [b"abcdef"]
+
+
+@pytest.mark.parametrize("length", [-1, -(2**31), MAX + 1, 2**31 - 1])
+def test_an_illegal_length_is_refused(length: int) -> None:
+    with pytest.raises(ProtocolError):
+        feed(reader(), struct.pack(">i", length) + b"\0\0", [100])
+
+
+def test_only_produce_may_be_large() -> None:
+    announced = struct.pack(">i", MAX // 2 + 1)
+    assert feed(reader(), announced + b"\0\0", [100]) == []
+    with pytest.raises(ProtocolError):
+        feed(reader(), announced + b"\0\1", [100])
+
+
+def test_memory_follows_the_bytes_that_came_not_the_length_announced() -> None:
+    frames = FrameReader(bytearray(512), BufferPool(2048, 2), max_size=1 << 30, max_other_size=1 << 30)
+    feed(frames, struct.pack(">i", 1 << 30) + bytes(3000), [700])
+    assert len(frames.data) <= 4 * 3000
+
+
+def test_a_closed_reader_gives_its_buffer_back() -> None:
+    pool = BufferPool(8192, 2)
+    frames = FrameReader(bytearray(8192), pool, max_size=1 << 20, max_other_size=1 << 20)
+    feed(frames, struct.pack(">i", 9000) + b"\0\0" + bytes(5000), [9000])
+    pooled = frames.data.obj
+    frames.close()
+    assert pool.take() is pooled
