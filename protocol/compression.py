@@ -1,0 +1,119 @@
+"""The codecs of record batches: gzip, snappy, LZ4 and zstd, never giving back more than the caller allows.
+
+Decompression is bounded while it runs: a small batch that would expand to gigabytes costs about `max_size` bytes of
+output, once in pieces and once joined, and the time to produce them.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any
+
+import cramjam
+
+from .errors import ErrorCode, KafkaError, ProtocolError
+from .lz4_frame import compress_lz4, decompress_lz4
+from .snappy_framing import compress_xerial, decompress_snappy
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+
+class Compression(IntEnum):
+    """The codec id in the lowest three attribute bits of a batch or a v0/v1 message."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+    @property
+    def config_name(self) -> str:
+        """The value of `compression.type` that stands for this codec."""
+        return "uncompressed" if self is Compression.NONE else self.name.lower()
+
+
+CODEC_BY_CONFIG_NAME = {codec.config_name: codec for codec in Compression} | {"none": Compression.NONE}
+_GZIP_WINDOW_BITS = 31  # the gzip container of RFC 1952
+_LZ4_FAST_LEVEL = 9  # Kafka's default level, at which it takes the fast compressor instead of the high one
+_LZ4_MAX_LEVEL = 12
+# RFC 1952 and RFC 8878 allow several members or frames. Nobody sends more than a few; each costs a copy of the rest.
+_MAX_FRAMES = 16
+
+
+def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
+    """`data` as a Kafka producer would send it with this codec.
+
+    `level` is Kafka's `compression.<codec>.level`, None its default; snappy has none. `magic` 0 asks for LZ4 with the
+    header checksum of message format v0.
+    """
+    view = memoryview(data)
+    if codec == Compression.NONE:
+        return bytes(view)
+    if codec == Compression.GZIP:
+        return zlib.compress(view, -1 if level is None else level, _GZIP_WINDOW_BITS)
+    if codec == Compression.SNAPPY:
+        return compress_xerial(view)
+    if codec == Compression.LZ4:
+        high_level = None if level in (None, _LZ4_FAST_LEVEL) else min(level, _LZ4_MAX_LEVEL)
+        return compress_lz4(view, level=high_level, magic=magic)
+    if codec == Compression.ZSTD:
+        packed: bytes = zstd.compress(view, level)
+        return packed
+    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")
+
+
+def decompress(codec: int, data: bytes | bytearray | memoryview, *, max_size: int, magic: int = 2) -> bytes:
+    """The bytes behind `data`; at most `max_size` of them.
+
+    Raises KafkaError: CORRUPT_MESSAGE for bytes that this codec cannot have written, MESSAGE_TOO_LARGE for more than
+    `max_size` bytes, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
+    """
+    view = memoryview(data)
+    try:
+        plain = _decompress(codec, view, max_size, magic)
+    except (zlib.error, zstd.ZstdError, cramjam.DecompressionError, ProtocolError) as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot decompress records: {error}") from error
+    if plain is None or len(plain) > max_size:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records decompress to more than {max_size} bytes")
+    return plain
+
+
+def _decompress(codec: int, data: memoryview, max_size: int, magic: int) -> bytes | None:
+    if codec == Compression.NONE:
+        return bytes(data)
+    if codec == Compression.GZIP:
+        return _decompress_frames(lambda: zlib.decompressobj(_GZIP_WINDOW_BITS), data, max_size)
+    if codec == Compression.SNAPPY:
+        return decompress_snappy(data, max_size)
+    if codec == Compression.LZ4:
+        return decompress_lz4(data, max_size, magic=magic)
+    if codec == Compression.ZSTD:
+        return _decompress_frames(zstd.ZstdDecompressor, data, max_size)
+    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")
+
+
+def _decompress_frames(new_decompressor: Callable[[], Any], data: memoryview, max_size: int) -> bytes | None:
+    """Run the stdlib's streaming decompressors over one member or frame after another; None for too much output."""
+    parts: list[bytes] = []
+    rest: bytes | memoryview = data
+    for _ in range(_MAX_FRAMES):
+        decompressor = new_decompressor()
+        # One byte more than allowed tells "exactly full" from "there is more".
+        part = decompressor.decompress(rest, max_size + 1)
+        if len(part) > max_size:
+            return None
+        if not decompressor.eof:
+            raise ProtocolError("compressed data ends too early")
+        parts.append(part)
+        max_size -= len(part)
+        rest = decompressor.unused_data
+        if not rest:
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+    raise ProtocolError(f"more than {_MAX_FRAMES} compressed frames in one batch")

@@ -1,0 +1,232 @@
+"""Messages of format v0 and v1 (Kafka 0.8 to 0.10): reading, building, and compressed wrapper messages.
+
+    0 i64 offset · 8 i32 size of what follows · 12 u32 CRC-32 of 16 … end · 16 i8 magic · 17 i8 attributes
+    · v1 only: 18 i64 timestamp (ms, -1 none) · i32 key length (-1 null) · key · i32 value length (-1 null) · value
+
+Attributes: codec in bits 0-2, v1 timestamp type in bit 3. Compression puts a message set inside the value of a wrapper
+message without key. A v0 wrapper's inner messages carry their final offsets; those of a v1 wrapper count from 0 and end
+at the wrapper's own offset (KIP-31). Each message that is not inside a wrapper counts as a batch of its own.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator
+from struct import Struct
+
+from .compression import Compression, compress, decompress
+from .errors import ErrorCode, KafkaError, ProtocolError
+from .record import (
+    CODEC_MASK,
+    DEFAULT_MAX_DECOMPRESSED_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    Record,
+    TimestampType,
+)
+
+V0_OVERHEAD = 26
+V1_OVERHEAD = 34
+MIN_MESSAGE_SIZE = V0_OVERHEAD - LOG_OVERHEAD
+_front = Struct(">qiI")
+_v0_back = Struct(">BBi")
+_v1_back = Struct(">BBqi")
+_i32 = Struct(">i")
+_i64 = Struct(">q")
+_crc_field = Struct(">I")
+_CRC_POSITION = 12
+_ATTRIBUTES_POSITION = 17
+_TIMESTAMP_POSITION = 18
+
+
+def encode_message(
+    offset: int,
+    timestamp: int,
+    key: bytes | None,
+    value: bytes | None,
+    *,
+    magic: int,
+    attributes: int = 0,
+) -> bytes:
+    """One message of format `magic` (0 or 1); `timestamp` is dropped in v0."""
+    key_size = -1 if key is None else len(key)
+    value_size = -1 if value is None else len(value)
+    if magic == 0:
+        back = _v0_back.pack(0, attributes, key_size)
+    else:
+        back = _v1_back.pack(1, attributes, timestamp, key_size)
+    body = b"".join((back, key or b"", _i32.pack(value_size), value or b""))
+    return _front.pack(offset, len(body) + 4, zlib.crc32(body)) + body
+
+
+class LegacyBatch:
+    """One message outside any wrapper: a single record, or a wrapper with the records inside.
+
+    Has the same properties as `RecordBatch`, so that readers of a log need not tell them apart.
+    """
+
+    __slots__ = ("_timestamp", "attributes", "last_offset", "magic", "position", "size", "view")
+
+    partition_leader_epoch = NO_PARTITION_LEADER_EPOCH
+    producer_id = NO_PRODUCER_ID
+    producer_epoch = NO_PRODUCER_EPOCH
+    base_sequence = NO_SEQUENCE
+    last_sequence = NO_SEQUENCE
+    is_transactional = False
+    is_control = False
+    delete_horizon_ms = None
+
+    def __init__(self, view: memoryview, position: int = 0) -> None:
+        """`view` is exactly this message's bytes; `position` is where it was found, for whoever wants to know."""
+        if len(view) < V0_OVERHEAD:
+            raise ProtocolError(f"message of {len(view)} bytes")
+        self.view = view
+        self.position = position
+        self.size = len(view)
+        self.last_offset: int = _i64.unpack_from(view)[0]
+        self.magic = view[MAGIC_POSITION]
+        self.attributes = view[_ATTRIBUTES_POSITION]
+        if self.magic == 0:
+            self._timestamp = NO_TIMESTAMP
+        elif len(view) < V1_OVERHEAD:
+            raise ProtocolError(f"v1 message of {len(view)} bytes")
+        else:
+            self._timestamp = _i64.unpack_from(view, _TIMESTAMP_POSITION)[0]
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & CODEC_MASK
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        if self.magic == 0:
+            return TimestampType.NO_TIMESTAMP
+        return TimestampType((self.attributes & TIMESTAMP_TYPE_MASK) >> 3)
+
+    @property
+    def max_timestamp(self) -> int:
+        """The timestamp of the message, for a wrapper by rule the largest inside; -1 in v0."""
+        return self._timestamp
+
+    @property
+    def base_offset(self) -> int:
+        """The offset of the first record; a wrapper has to be decompressed for it."""
+        if self.codec == Compression.NONE:
+            return self.last_offset
+        for record in self.records():
+            return record.offset
+        return self.last_offset
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the CRC matches."""
+        crc: int = _crc_field.unpack_from(self.view, _CRC_POSITION)[0]
+        return crc == zlib.crc32(self.view[MAGIC_POSITION:])
+
+    def key_and_value(self) -> tuple[bytes | None, bytes | None]:
+        """Key and value as they stand, for a wrapper its null key and the compressed set; ProtocolError if broken."""
+        view, end = self.view, self.size
+        position = _ATTRIBUTES_POSITION + 1 + (8 if self.magic else 0)
+        fields: list[bytes | None] = []
+        for _ in range(2):
+            if position + 4 > end:
+                raise ProtocolError("message ends in the middle of a field")
+            size: int = _i32.unpack_from(view, position)[0]
+            position += 4
+            if size < -1 or position + max(size, 0) > end:
+                raise ProtocolError(f"message field of {size} bytes")
+            fields.append(None if size < 0 else bytes(view[position : position + size]))
+            position += max(size, 0)
+        if position != end:
+            raise ProtocolError("message is longer than its fields")
+        return fields[0], fields[1]
+
+    def records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[Record]:
+        """The records inside, with their absolute offsets.
+
+        Raises ProtocolError for malformed bytes, KafkaError if decompression fails or passes `max_size` bytes.
+        """
+        if self.codec == Compression.NONE:
+            key, value = self.key_and_value()
+            yield Record(self.last_offset, self._timestamp, key, value)
+            return
+        inner = list(self.inner_messages(max_size=max_size))
+        shift = 0
+        # Offset 0 on a wrapper comes from a librdkafka that left the field alone: then nothing is known to shift by.
+        if self.magic == 1 and inner and self.last_offset != 0:
+            shift = self.last_offset - inner[-1].last_offset
+        append_time = self._timestamp if self.timestamp_type == TimestampType.LOG_APPEND_TIME else None
+        for message in inner:
+            key, value = message.key_and_value()
+            timestamp = message._timestamp if append_time is None else append_time
+            yield Record(message.last_offset + shift, timestamp, key, value)
+
+    def inner_messages(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[LegacyBatch]:
+        """The messages inside a wrapper as they stand; errors as `records`."""
+        _, value = self.key_and_value()
+        if value is None:
+            raise ProtocolError("compressed message without a value")
+        if self.codec > Compression.LZ4:
+            raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {self.codec} in format v{self.magic}")
+        plain = memoryview(decompress(self.codec, value, max_size=max_size, magic=self.magic))
+        for start, end in message_bounds(plain):
+            message = LegacyBatch(plain[start:end])
+            if message.magic > 1:
+                raise ProtocolError(f"magic {message.magic} inside a v{self.magic} wrapper")
+            if message.codec != Compression.NONE:
+                raise ProtocolError("compressed message inside a compressed message")
+            if not message.is_valid:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "CRC of an inner message does not match")
+            yield message
+
+
+def message_bounds(data: memoryview) -> Iterator[tuple[int, int]]:
+    """Start and end of each message of an uncompressed set; ProtocolError unless the last one ends with the data."""
+    position, total = 0, len(data)
+    while position < total:
+        if position + LOG_OVERHEAD > total:
+            raise ProtocolError("message set ends in the middle of a message")
+        end = position + LOG_OVERHEAD + _i32.unpack_from(data, position + 8)[0]
+        if end < position + V0_OVERHEAD or end > total:
+            raise ProtocolError("message set ends in the middle of a message")
+        yield position, end
+        position = end
+
+
+def build_message_set(
+    records: Iterable[Record],
+    *,
+    magic: int,
+    codec: int = Compression.NONE,
+    level: int | None = None,
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
+) -> bytes:
+    """Records as v0 or v1 messages with their offsets; with a codec, inside one wrapper message. Headers are lost."""
+    attributes = TIMESTAMP_TYPE_MASK if magic == 1 and timestamp_type == TimestampType.LOG_APPEND_TIME else 0
+    items = list(records)
+    if not items:
+        return b""
+    # Inside a v1 wrapper offsets count from the first record; in v0 they are absolute.
+    origin = items[0].offset if codec != Compression.NONE and magic == 1 else 0
+    inner = b"".join(
+        encode_message(r.offset - origin, r.timestamp, r.key, r.value, magic=magic, attributes=attributes)
+        for r in items
+    )
+    if codec == Compression.NONE:
+        return inner
+    if codec > Compression.LZ4:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec} in format v{magic}")
+    return encode_message(
+        items[-1].offset,
+        max(record.timestamp for record in items),
+        None,
+        compress(codec, inner, level=level, magic=magic),
+        magic=magic,
+        attributes=attributes | codec,
+    )

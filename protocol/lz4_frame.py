@@ -1,0 +1,121 @@
+"""LZ4 frames as Kafka reads and writes them: format 1, independent blocks, no content size, no checksums of content.
+
+    04 22 4D 18 · FLG · BD · [u64 content size] · HC · then, repeated: u32 LE block length (top bit: stored as it is)
+    · block · [u32 block checksum]; a length of 0 ends the frame and may be followed by a content checksum
+
+HC is the second byte of xxHash32 over FLG, BD and content size. Kafka before 0.10 computed it over the four magic bytes
+as well; inside message format v0 that mistake is the format: there it is written so, and not checked when read.
+Block and content checksums are skipped: the CRC of the batch has covered these bytes already.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from cramjam import lz4
+
+from .errors import ProtocolError
+
+_MAGIC = b"\x04\x22\x4d\x18"
+_FLG_VERSION_MASK, _FLG_VERSION_1 = 0xC0, 0x40
+_FLG_INDEPENDENT, _FLG_BLOCK_CHECKSUM, _FLG_CONTENT_SIZE = 0x20, 0x10, 0x08
+_FLG_RESERVED = 0x03  # bit 0 would announce a dictionary, which Kafka never uses
+_BLOCK_SIZE = 64 * 1024
+_BLOCK_SIZE_BY_BD = {0x40: 64 * 1024, 0x50: 256 * 1024, 0x60: 1024 * 1024, 0x70: 4 * 1024 * 1024}
+_STORED = 0x80000000
+_END_MARK = b"\x00\x00\x00\x00"
+_length = Struct("<I")
+# One length byte of 255 stands for 255 more bytes of a match: no honest block grows by more.
+_MAX_EXPANSION = 255
+
+
+def xxhash32_short(data: bytes) -> int:
+    """xxHash32 with seed 0 of fewer than 16 bytes."""
+    mask, value = 0xFFFFFFFF, 0x165667B1 + len(data)
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        value = (value + int.from_bytes(data[start : start + 4], "little") * 0xC2B2AE3D) & mask
+        value = ((value << 17 | value >> 15) & mask) * 0x27D4EB2F & mask
+    for byte in data[whole:]:
+        value = (value + byte * 0x165667B1) & mask
+        value = ((value << 11 | value >> 21) & mask) * 0x9E3779B1 & mask
+    value = (value ^ value >> 15) * 0x85EBCA77 & mask
+    value = (value ^ value >> 13) * 0xC2B2AE3D & mask
+    return value ^ value >> 16
+
+
+def _header_checksum(covered: bytes) -> int:
+    return xxhash32_short(covered) >> 8 & 0xFF
+
+
+_DESCRIPTOR = bytes((_FLG_VERSION_1 | _FLG_INDEPENDENT, 0x40))
+_HEADER = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_DESCRIPTOR),))
+_HEADER_MAGIC_0 = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_MAGIC + _DESCRIPTOR),))
+
+
+def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
+    """One LZ4 frame with `data` in blocks of 64 KiB; `level` None is the fast compressor, 1-12 the high one."""
+    parts = [_HEADER if magic else _HEADER_MAGIC_0]
+    for start in range(0, len(data), _BLOCK_SIZE):
+        block = data[start : start + _BLOCK_SIZE]
+        if level is None:
+            packed = lz4.compress_block(block, store_size=False)
+        else:
+            packed = lz4.compress_block(block, mode="high_compression", compression=level, store_size=False)
+        if len(packed) < len(block):
+            parts += (_length.pack(len(packed)), bytes(packed))
+        else:
+            parts += (_length.pack(len(block) | _STORED), bytes(block))
+    parts.append(_END_MARK)
+    return b"".join(parts)
+
+
+def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> bytes | None:
+    """What one LZ4 frame holds; None if that is more than `max_size` bytes.
+
+    Raises ProtocolError or cramjam.DecompressionError for bytes that are no frame that Kafka's clients could read.
+    """
+    position, block_size, checksum_size = _read_header(data, check=magic > 0)
+    parts: list[bytes] = []
+    scratch, end = bytearray(), len(data)
+    while True:
+        if position + 4 > end:
+            raise ProtocolError("LZ4 frame without an end mark")
+        (length,) = _length.unpack_from(data, position)
+        position += 4
+        if length == 0:
+            return b"".join(parts)
+        stored, length = length & _STORED, length & ~_STORED
+        if length > block_size or position + length > end:
+            raise ProtocolError("LZ4 block cut off or larger than its frame allows")
+        block = data[position : position + length]
+        if stored:
+            part = bytes(block)
+        else:
+            room = min(block_size, _MAX_EXPANSION * length)
+            if room > len(scratch):
+                scratch = bytearray(room)
+            part = bytes(memoryview(scratch)[: lz4.decompress_block_into(block, scratch)])
+        max_size -= len(part)
+        if max_size < 0:
+            return None
+        parts.append(part)
+        position += length + checksum_size
+
+
+def _read_header(data: memoryview, *, check: bool) -> tuple[int, int, int]:
+    """Position of the first block, the largest size of a block, and the size of the checksum behind each block."""
+    if len(data) < 7 or data[:4] != _MAGIC:
+        raise ProtocolError("no LZ4 frame")
+    flags = data[4]
+    if flags & (_FLG_VERSION_MASK | _FLG_INDEPENDENT | _FLG_RESERVED) != _FLG_VERSION_1 | _FLG_INDEPENDENT:
+        raise ProtocolError(f"LZ4 frame with unsupported flags {flags:#04x}")
+    block_size = _BLOCK_SIZE_BY_BD.get(data[5])
+    if block_size is None:
+        raise ProtocolError(f"LZ4 frame with unsupported block descriptor {data[5]:#04x}")
+    checksum_at = 14 if flags & _FLG_CONTENT_SIZE else 6
+    if len(data) <= checksum_at:
+        raise ProtocolError("LZ4 frame header cut off")
+    if check and data[checksum_at] != _header_checksum(bytes(data[4:checksum_at])):
+        raise ProtocolError("LZ4 frame header checksum does not match")
+    return checksum_at + 1, block_size, 4 if flags & _FLG_BLOCK_CHECKSUM else 0

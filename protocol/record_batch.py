@@ -1,0 +1,237 @@
+"""Entries of a log or a records field, of any format, seen through a memoryview; this is the module to import from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+from typing import TypeAlias
+
+from .batch_header import (
+    ATTRIBUTES_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    CONTROL_MASK,
+    CRC_POSITION,
+    DELETE_HORIZON_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LAST_OFFSET_DELTA_POSITION,
+    LEADER_EPOCH_POSITION,
+    MAX_TIMESTAMP_POSITION,
+    PRODUCER_ID_POSITION,
+    RECORD_COUNT_POSITION,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    batch_crc,
+    write_crc,
+)
+from .compression import Compression, decompress
+from .errors import ProtocolError
+from .legacy_records import MIN_MESSAGE_SIZE, LegacyBatch
+from .record import (
+    CODEC_MASK,
+    DEFAULT_MAX_DECOMPRESSED_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MIN_ENTRY_HEADER_SIZE,
+    TIMESTAMP_TYPE_MASK,
+    Headers,
+    Record,
+    TimestampType,
+)
+from .record_batch_builder import ControlType, RecordBatchBuilder, control_batch, parse_control_key, parse_end_marker
+from .record_codec import MIN_RECORD_SIZE, decode_records
+
+__all__ = [
+    "ATTRIBUTES_POSITION",
+    "BASE_TIMESTAMP_POSITION",
+    "CODEC_MASK",
+    "CONTROL_MASK",
+    "CRC_POSITION",
+    "DELETE_HORIZON_MASK",
+    "HEADER",
+    "HEADER_SIZE",
+    "LAST_OFFSET_DELTA_POSITION",
+    "LEADER_EPOCH_POSITION",
+    "LOG_OVERHEAD",
+    "MAGIC_POSITION",
+    "MAX_TIMESTAMP_POSITION",
+    "MIN_ENTRY_HEADER_SIZE",
+    "PRODUCER_ID_POSITION",
+    "RECORD_COUNT_POSITION",
+    "TIMESTAMP_TYPE_MASK",
+    "TRANSACTIONAL_MASK",
+    "Batch",
+    "BatchHeader",
+    "ControlType",
+    "Headers",
+    "LegacyBatch",
+    "Record",
+    "RecordBatch",
+    "RecordBatchBuilder",
+    "TimestampType",
+    "batch_crc",
+    "control_batch",
+    "iter_batches",
+    "parse_control_key",
+    "parse_end_marker",
+    "write_crc",
+]
+
+_size_field = Struct(">i")
+# Decoding goes in steps, so that the records of a batch that was compressed a thousandfold never exist all at once.
+_DECODE_STEP = 1024
+
+
+class RecordBatch:
+    """A batch of format v2 at `position` of some buffer; `view` is exactly its bytes, `header` its fields."""
+
+    __slots__ = ("header", "position", "view")
+
+    magic = 2
+
+    def __init__(self, view: memoryview, position: int = 0) -> None:
+        if len(view) < HEADER_SIZE:
+            raise ProtocolError(f"record batch of {len(view)} bytes")
+        self.view = view
+        self.position = position
+        self.header = BatchHeader.read(view)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch."""
+        return len(self.view)
+
+    @property
+    def base_offset(self) -> int:
+        return self.header.base_offset
+
+    @property
+    def last_offset(self) -> int:
+        return self.header.last_offset
+
+    @property
+    def partition_leader_epoch(self) -> int:
+        return self.header.partition_leader_epoch
+
+    @property
+    def max_timestamp(self) -> int:
+        return self.header.max_timestamp
+
+    @property
+    def attributes(self) -> int:
+        return self.header.attributes
+
+    @property
+    def codec(self) -> int:
+        return self.header.codec
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        return self.header.timestamp_type
+
+    @property
+    def producer_id(self) -> int:
+        return self.header.producer_id
+
+    @property
+    def producer_epoch(self) -> int:
+        return self.header.producer_epoch
+
+    @property
+    def base_sequence(self) -> int:
+        return self.header.base_sequence
+
+    @property
+    def last_sequence(self) -> int:
+        return self.header.last_sequence
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.header.is_transactional
+
+    @property
+    def is_control(self) -> bool:
+        return self.header.is_control
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        return self.header.delete_horizon_ms
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the CRC matches."""
+        return batch_crc(self.view) == self.header.crc
+
+    def plain_records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
+        """The bytes behind the header, decompressed; KafkaError if that fails or would pass `max_size` bytes."""
+        payload = self.view[HEADER_SIZE:]
+        codec = self.header.codec
+        return bytes(payload) if codec == Compression.NONE else decompress(codec, payload, max_size=max_size)
+
+    def records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[Record]:
+        """The records one after another, decoded as they are asked for.
+
+        Raises ProtocolError for malformed records or a wrong count, KafkaError as `plain_records`.
+        """
+        data, left, position = self._start_decoding(max_size)
+        while left:
+            step = min(left, _DECODE_STEP)
+            records, position = self._decode(data, position, step)
+            left -= step
+            yield from records
+        _check_end(data, position)
+
+    def decode_all(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> list[Record]:
+        """All records at once: the fastest way to read a batch. Errors as `records`."""
+        data, count, position = self._start_decoding(max_size)
+        records, position = self._decode(data, position, count)
+        _check_end(data, position)
+        return records
+
+    def _start_decoding(self, max_size: int) -> tuple[bytes, int, int]:
+        data = self.plain_records(max_size=max_size)
+        count = self.header.record_count
+        if not 0 <= count <= len(data) // MIN_RECORD_SIZE:
+            raise ProtocolError(f"record batch with {count} records in {len(data)} bytes")
+        return data, count, 0
+
+    def _decode(self, data: bytes, position: int, count: int) -> tuple[list[Record], int]:
+        header = self.header
+        return decode_records(
+            data,
+            position,
+            count,
+            base_offset=header.base_offset,
+            base_timestamp=header.base_timestamp,
+            append_time=header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None,
+        )
+
+
+def _check_end(data: bytes, position: int) -> None:
+    if position != len(data):
+        raise ProtocolError(f"{len(data) - position} bytes behind the last record of a batch")
+
+
+Batch: TypeAlias = RecordBatch | LegacyBatch
+
+
+def iter_batches(buffer: bytes | bytearray | memoryview, position: int = 0) -> Iterator[Batch]:
+    """The entries from `position` on, of any format, one after another; an entry cut off at the end is left out.
+
+    Only headers are looked at. Raises ProtocolError for a size or a magic that no entry has.
+    """
+    view = memoryview(buffer)
+    total = len(view)
+    while position + MIN_ENTRY_HEADER_SIZE <= total:
+        size: int = _size_field.unpack_from(view, position + 8)[0]
+        if size < MIN_MESSAGE_SIZE:
+            raise ProtocolError(f"entry of {size} bytes at position {position}")
+        magic = view[position + MAGIC_POSITION]
+        if magic > 2:
+            raise ProtocolError(f"magic {magic} at position {position}")
+        end = position + LOG_OVERHEAD + size
+        if end > total:
+            return
+        entry = view[position:end]
+        yield RecordBatch(entry, position) if magic == 2 else LegacyBatch(entry, position)
+        position = end

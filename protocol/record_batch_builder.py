@@ -1,0 +1,190 @@
+"""Builds record batches (format v2): for our clients, for control records, and wherever records are rewritten."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+
+from .batch_header import CONTROL_MASK, HEADER_SIZE, TRANSACTIONAL_MASK
+from .checksum import crc32c
+from .compression import Compression, compress
+from .record import (
+    LOG_OVERHEAD,
+    NO_PARTITION_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    Headers,
+)
+from .record_codec import encode_record
+
+_front = Struct(">qiiBI")  # base offset … CRC
+_back = Struct(">hiqqqhii")  # attributes … record count: what the CRC covers, with the records
+_control_key = Struct(">hh")
+_end_marker_value = Struct(">hi")
+
+
+class RecordBatchBuilder:
+    """Collects records and builds one batch of them.
+
+    `max_size` bounds the uncompressed batch: `append` refuses the record that would pass it, unless it is the first.
+    `log_append_time` (ms) makes the batch one of LogAppendTime. Records get the offsets `base_offset`, +1, … unless
+    `append` is told otherwise.
+    """
+
+    __slots__ = (
+        "_base_timestamp",
+        "_codec",
+        "_is_control",
+        "_is_transactional",
+        "_last_offset_delta",
+        "_level",
+        "_log_append_time",
+        "_max_size",
+        "_max_timestamp",
+        "_partition_leader_epoch",
+        "_producer",
+        "_records",
+        "base_offset",
+        "size",
+    )
+
+    def __init__(
+        self,
+        *,
+        codec: int = Compression.NONE,
+        level: int | None = None,
+        max_size: int | None = None,
+        base_offset: int = 0,
+        partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        base_sequence: int = NO_SEQUENCE,
+        is_transactional: bool = False,
+        is_control: bool = False,
+        log_append_time: int | None = None,
+    ) -> None:
+        self._codec = codec
+        self._level = level
+        self._max_size = max_size
+        self.base_offset = base_offset
+        self._partition_leader_epoch = partition_leader_epoch
+        self._producer = (producer_id, producer_epoch, base_sequence)
+        self._is_transactional = is_transactional
+        self._is_control = is_control
+        self._log_append_time = log_append_time
+        self._records: list[bytes] = []
+        self._last_offset_delta = -1
+        self._base_timestamp = NO_TIMESTAMP
+        self._max_timestamp = NO_TIMESTAMP
+        self.size = HEADER_SIZE
+
+    def __len__(self) -> int:
+        """How many records were appended."""
+        return len(self._records)
+
+    def append(
+        self,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        timestamp: int = NO_TIMESTAMP,
+        offset: int | None = None,
+    ) -> bool:
+        """Add one record; False, and nothing added, if the batch would pass `max_size`.
+
+        `timestamp` is in ms. `offset`, larger than the one before, leaves a gap, as compaction does.
+        """
+        delta = self._last_offset_delta + 1 if offset is None else offset - self.base_offset
+        records = self._records
+        if not records:
+            self._base_timestamp = timestamp
+        record = encode_record(delta, timestamp - self._base_timestamp, key, value, headers)
+        size = self.size + len(record)
+        if self._max_size is not None and size > self._max_size and records:
+            return False
+        if timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        records.append(record)
+        self._last_offset_delta = delta
+        self.size = size
+        return True
+
+    def build(self) -> bytes:
+        """The batch of all records appended so far."""
+        records = b"".join(self._records)
+        if self._codec != Compression.NONE:
+            records = compress(self._codec, records, level=self._level)
+        attributes = self._codec
+        max_timestamp = self._max_timestamp
+        if self._log_append_time is not None:
+            attributes |= TIMESTAMP_TYPE_MASK
+            max_timestamp = self._log_append_time
+        if self._is_transactional:
+            attributes |= TRANSACTIONAL_MASK
+        if self._is_control:
+            attributes |= CONTROL_MASK
+        back = _back.pack(
+            attributes,
+            self._last_offset_delta,
+            self._base_timestamp,
+            max_timestamp,
+            *self._producer,
+            len(self._records),
+        )
+        crc = crc32c(records, crc32c(back))
+        length = HEADER_SIZE - LOG_OVERHEAD + len(records)
+        return b"".join((_front.pack(self.base_offset, length, self._partition_leader_epoch, 2, crc), back, records))
+
+
+class ControlType(IntEnum):
+    """What a control record says; readers pass over types that they do not know."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+def control_batch(
+    control_type: ControlType,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+    timestamp: int,
+    base_offset: int = 0,
+    partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
+) -> bytes:
+    """The batch with the one record that ends a transaction on a partition (`EndTransactionMarker`, KIP-98)."""
+    builder = RecordBatchBuilder(
+        base_offset=base_offset,
+        partition_leader_epoch=partition_leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+        is_control=True,
+    )
+    builder.append(_control_key.pack(0, control_type), _end_marker_value.pack(0, coordinator_epoch), (), timestamp)
+    return builder.build()
+
+
+def parse_control_key(key: bytes | None) -> int | None:
+    """The type in the key of a control record; None for a key that no version of Kafka wrote."""
+    if key is None or len(key) < _control_key.size:
+        return None
+    version, control_type = _control_key.unpack_from(key)
+    return int(control_type) if version >= 0 else None
+
+
+def parse_end_marker(value: bytes | None) -> int | None:
+    """The coordinator epoch in the value of a commit or abort marker; None if it is no such value."""
+    if value is None or len(value) < _end_marker_value.size:
+        return None
+    version, coordinator_epoch = _end_marker_value.unpack_from(value)
+    return int(coordinator_epoch) if version >= 0 else None

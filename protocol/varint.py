@@ -1,0 +1,51 @@
+"""Zigzag variable-length integers, as they stand inside records of format v2 and nowhere else."""
+
+from __future__ import annotations
+
+from .errors import ProtocolError
+
+_MAX_VARINT_BYTES = 5
+_MAX_VARLONG_BYTES = 10
+
+
+def encode_varint(value: int) -> bytes:
+    """A signed integer of up to 64 bits as Kafka's varint or varlong (the bytes are the same)."""
+    rest = value << 1 if value >= 0 else ~(value << 1)
+    if rest < 0x80:
+        return _ONE_BYTE[rest]
+    out = bytearray()
+    while rest >= 0x80:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+_ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
+
+
+def decode_varint(data: bytes, position: int) -> tuple[int, int]:
+    """The varint (32 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
+    value, position = _decode_unsigned(data, position, _MAX_VARINT_BYTES)
+    if value >> 32:
+        raise ProtocolError("varint of more than 32 bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def decode_varlong(data: bytes, position: int) -> tuple[int, int]:
+    """The varlong (64 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
+    value, position = _decode_unsigned(data, position, _MAX_VARLONG_BYTES)
+    if value >> 64:
+        raise ProtocolError("varlong of more than 64 bits")
+    return (value >> 1) ^ -(value & 1), position
+
+
+def _decode_unsigned(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
+    value = shift = 0
+    for byte in data[position : position + max_bytes]:
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+    raise ProtocolError("varint cut off or too long")
