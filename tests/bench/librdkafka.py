@@ -1,0 +1,175 @@
+"""librdkafka as a load generator: its C producer and consumer driven through ctypes, from the confluent-kafka wheel.
+
+Records are handed over thousands at a time and never become Python objects, so that the server under test is the
+bottleneck and not this process.
+"""
+
+import ctypes
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import confluent_kafka
+
+PRODUCER, CONSUMER = 0, 1
+ANY_PARTITION = -1
+BEGINNING = -2
+BLOCK_WHEN_FULL = 0x4
+CONF_OK = 0
+
+
+class Message(ctypes.Structure):
+    """rd_kafka_message_t."""
+
+    _fields_ = (
+        ("err", ctypes.c_int),
+        ("rkt", ctypes.c_void_p),
+        ("partition", ctypes.c_int32),
+        ("payload", ctypes.c_void_p),
+        ("len", ctypes.c_size_t),
+        ("key", ctypes.c_void_p),
+        ("key_len", ctypes.c_size_t),
+        ("offset", ctypes.c_int64),
+        ("private", ctypes.c_void_p),
+    )
+
+
+REPORT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Message), ctypes.c_void_p)
+
+
+def load_library() -> ctypes.CDLL:
+    """The shared library that confluent-kafka's wheel carries."""
+    package = Path(confluent_kafka.__file__).parent
+    found = sorted((package.parent / "confluent_kafka.libs").glob("librdkafka-*.so*"))
+    if not found:
+        raise RuntimeError("confluent-kafka is installed without a librdkafka of its own")
+    library = ctypes.CDLL(str(found[0]))
+    pointer, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int
+    signatures: dict[str, tuple[object, Sequence[object]]] = {
+        "rd_kafka_conf_new": (pointer, []),
+        "rd_kafka_conf_set": (number, [pointer, text, text, text, size]),
+        "rd_kafka_conf_set_dr_msg_cb": (None, [pointer, REPORT]),
+        "rd_kafka_new": (pointer, [number, pointer, text, size]),
+        "rd_kafka_topic_new": (pointer, [pointer, text, pointer]),
+        "rd_kafka_topic_destroy": (None, [pointer]),
+        "rd_kafka_produce_batch": (number, [pointer, ctypes.c_int32, number, ctypes.POINTER(Message), number]),
+        "rd_kafka_poll": (number, [pointer, number]),
+        "rd_kafka_flush": (number, [pointer, number]),
+        "rd_kafka_outq_len": (number, [pointer]),
+        "rd_kafka_destroy": (None, [pointer]),
+        "rd_kafka_consume_start": (number, [pointer, ctypes.c_int32, ctypes.c_int64]),
+        "rd_kafka_consume_stop": (number, [pointer, ctypes.c_int32]),
+        "rd_kafka_consume_callback": (number, [pointer, ctypes.c_int32, number, pointer, pointer]),
+    }
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+class Client:
+    """A producer or a consumer handle with one topic."""
+
+    def __init__(self, kind: int, topic: str, config: Mapping[str, object]) -> None:
+        self.library = load_library()
+        self.failed = 0
+        self._report = REPORT(self._count_failure)
+        conf = self.library.rd_kafka_conf_new()
+        reason = ctypes.create_string_buffer(512)
+        for key, value in config.items():
+            if self.library.rd_kafka_conf_set(conf, key.encode(), str(value).encode(), reason, 512) != CONF_OK:
+                raise ValueError(reason.value.decode())
+        if kind == PRODUCER:
+            self.library.rd_kafka_conf_set(conf, b"delivery.report.only.error", b"true", reason, 512)
+            self.library.rd_kafka_conf_set_dr_msg_cb(conf, self._report)
+        self.handle = self.library.rd_kafka_new(kind, conf, reason, 512)
+        if not self.handle:
+            raise RuntimeError(reason.value.decode())
+        self.topic = self.library.rd_kafka_topic_new(self.handle, topic.encode(), None)
+
+    def _count_failure(self, handle: int, message: object, opaque: int) -> None:
+        self.failed += 1
+
+    def close(self) -> None:
+        self.library.rd_kafka_topic_destroy(self.topic)
+        self.library.rd_kafka_destroy(self.handle)
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    payloads: Sequence[bytes],
+    *,
+    seconds: float,
+    partition: int = ANY_PARTITION,
+    max_records: int | None = None,
+    config: Mapping[str, object] | None = None,
+) -> tuple[int, float]:
+    """Send `payloads` again and again for `seconds` (or up to `max_records`): acknowledged records, seconds they took.
+
+    The time ends with the last acknowledgement. Any record that was not delivered is an error.
+    """
+    settings = {"bootstrap.servers": bootstrap, "queue.buffering.max.kbytes": 262144, **(config or {})}
+    client = Client(PRODUCER, topic, settings)
+    messages = (Message * len(payloads))()
+    keep = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
+    for message, payload in zip(messages, keep, strict=True):
+        message.payload = ctypes.cast(payload, ctypes.c_void_p)
+        message.len = len(payload)
+    library, sent = client.library, 0
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds and (max_records is None or sent < max_records):
+        sent += library.rd_kafka_produce_batch(client.topic, partition, BLOCK_WHEN_FULL, messages, len(payloads))
+        library.rd_kafka_poll(client.handle, 0)
+    library.rd_kafka_flush(client.handle, 120_000)
+    elapsed = time.perf_counter() - begin
+    undelivered = client.failed + library.rd_kafka_outq_len(client.handle)
+    client.close()
+    if undelivered:
+        raise RuntimeError(f"{undelivered} of {sent} records were not acknowledged")
+    return sent, elapsed
+
+
+def consume(
+    bootstrap: str,
+    topic: str,
+    *,
+    records: int,
+    partition: int = 0,
+    timeout_s: float = 120,
+    config: Mapping[str, object] | None = None,
+) -> tuple[int, float]:
+    """Read `records` records of partition `partition` from its beginning: records, seconds from the first to the last."""
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": "bench",
+        "enable.auto.commit": "false",
+        "auto.offset.reset": "error",
+        "fetch.message.max.bytes": 8 << 20,
+        "fetch.max.bytes": 32 << 20,
+        "queued.max.messages.kbytes": 262144,
+        "queued.min.messages": 1_000_000,
+        "fetch.queue.backoff.ms": 1,
+        **(config or {}),
+    }
+    client = Client(CONSUMER, topic, settings)
+    library = client.library
+    # consume_callback wants a C function to hand each record to. One that looks at its first argument and returns
+    # is enough, and `labs` of the C library is such a one: no record crosses into Python.
+    ignore = ctypes.cast(ctypes.CDLL(None).labs, ctypes.c_void_p)
+    library.rd_kafka_consume_start(client.topic, partition, BEGINNING)
+    deadline = time.monotonic() + timeout_s
+    got, begin = 0, 0.0
+    first = 0
+    while got < records and time.monotonic() < deadline:
+        count = library.rd_kafka_consume_callback(client.topic, partition, 100, ignore, None)
+        if count > 0:
+            got += count
+            if not begin:
+                begin, first = time.perf_counter(), count
+    elapsed = time.perf_counter() - begin
+    library.rd_kafka_consume_stop(client.topic, partition)
+    client.close()
+    if got < records:
+        raise RuntimeError(f"only {got} of {records} records came")
+    return got - first, elapsed
