@@ -139,7 +139,7 @@ def consume(
     timeout_s: float = 120,
     config: Mapping[str, object] | None = None,
 ) -> tuple[int, float]:
-    """Read `records` records of partition `partition` from its beginning: records, seconds from the first to the last."""
+    """Read `records` records of a partition from its beginning: records, seconds from the first to the last."""
     settings = {
         "bootstrap.servers": bootstrap,
         "group.id": "bench",
