@@ -1,0 +1,53 @@
+"""DeleteAcls (key 31): remove access rules that match filters.
+
+Versions 0-3, flexible from 2.
+   1  pattern type (KIP-290); throttled answers leave at once, the broker mutes the connection afterwards
+      (KIP-219)
+   3  USER resource type (KIP-373)
+"""
+
+from __future__ import annotations
+
+from ..schema import int8, int16, int32, message, string, wire
+
+
+@message
+class DeleteAclsFilter:
+    resource_type_filter: int = wire(int8, "0+")
+    resource_name_filter: str | None = wire(string, "0+", null="0+")
+    pattern_type_filter: int = wire(int8, "1+", default=3)
+    principal_filter: str | None = wire(string, "0+", null="0+")
+    host_filter: str | None = wire(string, "0+", null="0+")
+    operation: int = wire(int8, "0+")
+    permission_type: int = wire(int8, "0+")
+
+
+@message(versions="0-3", flexible="2+")
+class DeleteAclsRequest:
+    filters: list[DeleteAclsFilter] = wire([DeleteAclsFilter], "0+")
+
+
+@message
+class DeleteAclsMatchingAcl:
+    error_code: int = wire(int16, "0+")
+    error_message: str | None = wire(string, "0+", null="0+")
+    resource_type: int = wire(int8, "0+")
+    resource_name: str = wire(string, "0+")
+    pattern_type: int = wire(int8, "1+", default=3)
+    principal: str = wire(string, "0+")
+    host: str = wire(string, "0+")
+    operation: int = wire(int8, "0+")
+    permission_type: int = wire(int8, "0+")
+
+
+@message
+class DeleteAclsFilterResult:
+    error_code: int = wire(int16, "0+")
+    error_message: str | None = wire(string, "0+", null="0+")
+    matching_acls: list[DeleteAclsMatchingAcl] = wire([DeleteAclsMatchingAcl], "0+")
+
+
+@message(versions="0-3", flexible="2+")
+class DeleteAclsResponse:
+    throttle_time_ms: int = wire(int32, "0+")
+    filter_results: list[DeleteAclsFilterResult] = wire([DeleteAclsFilterResult], "0+")

@@ -1,0 +1,46 @@
+"""DescribeAcls (key 29): list access rules.
+
+Versions 0-3, flexible from 2.
+   1  pattern type (KIP-290); throttled answers leave at once, the broker mutes the connection afterwards
+      (KIP-219)
+   3  USER resource type (KIP-373)
+"""
+
+from __future__ import annotations
+
+from ..schema import int8, int16, int32, message, string, wire
+
+
+@message(versions="0-3", flexible="2+")
+class DescribeAclsRequest:
+    resource_type_filter: int = wire(int8, "0+")
+    resource_name_filter: str | None = wire(string, "0+", null="0+")
+    pattern_type_filter: int = wire(int8, "1+", default=3)
+    principal_filter: str | None = wire(string, "0+", null="0+")
+    host_filter: str | None = wire(string, "0+", null="0+")
+    operation: int = wire(int8, "0+")
+    permission_type: int = wire(int8, "0+")
+
+
+@message
+class AclDescription:
+    principal: str = wire(string, "0+")
+    host: str = wire(string, "0+")
+    operation: int = wire(int8, "0+")
+    permission_type: int = wire(int8, "0+")
+
+
+@message
+class DescribeAclsResource:
+    resource_type: int = wire(int8, "0+")
+    resource_name: str = wire(string, "0+")
+    pattern_type: int = wire(int8, "1+", default=3)
+    acls: list[AclDescription] = wire([AclDescription], "0+")
+
+
+@message(versions="0-3", flexible="2+")
+class DescribeAclsResponse:
+    throttle_time_ms: int = wire(int32, "0+")
+    error_code: int = wire(int16, "0+")
+    error_message: str | None = wire(string, "0+", null="0+")
+    resources: list[DescribeAclsResource] = wire([DescribeAclsResource], "0+")
