@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from ..protocol.apis import ApiKey
+from ..protocol.apis import API_MESSAGES, ApiKey
 from ..protocol.codec import decode_request, encode_response
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.headers import decode_request_header, response_header_version
@@ -92,7 +92,7 @@ class KafkaApis:
             raise
         except KafkaError as error:
             self._fail(context, error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, None)
         else:
             if answer is None:
@@ -126,7 +126,7 @@ class KafkaApis:
             response = await answer
         except KafkaError as error:
             self._fail(context, error)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, None)
         else:
             self._respond(context, response)
@@ -155,8 +155,6 @@ class KafkaApis:
             self.failures += 1
             logger.exception("API key %d version %d failed", context.api_key, context.api_version)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request")
-        from ..protocol.apis import API_MESSAGES
-
         response = API_MESSAGES[ApiKey(context.api_key)].response()
         if hasattr(response, "error_code"):
             response.error_code = error.code

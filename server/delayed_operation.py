@@ -1,7 +1,8 @@
 """Operations that wait for a condition or a deadline, and the purgatory they wait in.
 
-Kafka's DelayedOperationPurgatory. All of it belongs to the loop's thread. An operation completes exactly once: when its condition holds, or when its
-deadline passes. Completion removes it from every key it watched, so watcher lists never grow with dead entries.
+Kafka's DelayedOperationPurgatory, owned by the loop's thread. An operation completes exactly once: when its condition
+holds, or when its deadline passes. Completion removes it from every key it watched, so that no watcher list grows with
+dead entries.
 """
 
 from __future__ import annotations

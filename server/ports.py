@@ -1,8 +1,8 @@
 """The seams between the broker and the world: everything that is not a function of its inputs comes through here.
 
-The event loop is the seam for timers, monotonic time and sockets (`loop.time`, `loop.call_later`, `loop.create_server`);
-the rest is this bundle. `server/host.py` builds the real one, `tests/sim` a deterministic one; a test bans every other
-way to the clock, to randomness, to threads and to the disk.
+The event loop is the seam for timers, monotonic time and sockets (`loop.time`, `loop.call_later`,
+`loop.create_server`); the rest is this bundle. `server/host.py` builds the real one, `tests/sim` a deterministic one;
+a test bans every other way to the clock, to randomness, to threads and to the disk.
 """
 
 from __future__ import annotations

@@ -107,9 +107,8 @@ class SocketServer:
             logger.warning("refused a connection from %s: max.connections=%d", host, config.max_connections)
             return False
         if self._by_host[host] >= config.max_connections_per_ip:
-            logger.warning(
-                "refused a connection from %s: max.connections.per.ip=%d", host, config.max_connections_per_ip
-            )
+            limit = config.max_connections_per_ip
+            logger.warning("refused a connection from %s: max.connections.per.ip=%d", host, limit)
             return False
         self._connections[connection] = None
         self._by_host[host] += 1

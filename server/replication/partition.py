@@ -1,9 +1,9 @@
 """One replica of one partition as its broker sees it: leader state, in-sync replicas, high watermark, durability.
 
-The high watermark is the smallest log end of the in-sync replicas, as in Kafka, with one stricter rule: the leader's own
-log end counts only as far as the disk has what was promised to be on it. A producer that asks for acks=-1 is promised
-the disk (unless `acks.all.durability=page-cache`), so its records raise a *barrier* that holds the high watermark down
-until a group fdatasync has covered them. Records of acks 0 and 1 carry no such promise and raise no barrier.
+The high watermark is the smallest log end of the in-sync replicas, as in Kafka, with one stricter rule: the leader's
+own log end counts only as far as the disk has what was promised to be on it. A producer that asks for acks=-1 is
+promised the disk (a setting gives Kafka's page-cache behaviour), so its records raise a *barrier* that holds the high
+watermark down until a group fdatasync has covered them. Records of acks 0 and 1 carry no such promise and raise none.
 """
 
 from __future__ import annotations

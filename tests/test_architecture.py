@@ -1,0 +1,138 @@
+"""The rules of the house, held by a machine: ports, sizes, one place for each API."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+ROOMS = ("protocol", "storage", "server", "clients")
+
+BANNED_MODULES = {
+    "time", "random", "secrets", "threading", "multiprocessing", "concurrent", "queue", "subprocess", "tempfile",
+    "shutil", "mmap", "socket", "os", "io", "signal", "uvloop", "select", "selectors", "fcntl",
+}  # fmt: skip
+"""Ways to the world: modules that only the files named in PORTS may import."""
+BANNED_CALLS = {"open", "uuid4", "uuid1", "now", "utcnow", "to_thread", "run_in_executor"}
+"""Names that only those files may call."""
+PORTS = {
+    "storage/filesystem.py": "the disk",
+    "server/host.py": "threads, clock, randomness",
+    "server/__main__.py": "the process: signals, environment",
+    "server/embedded.py": "a thread of its own for the caller, and a temporary folder",
+    "server/pytest_plugin.py": "a test's fixtures",
+}
+"""Where a room may touch the world, and what for. The command line (`clients/cli`) is a program, not the engine."""
+PASSED_IN = {"random.Random"}
+"""Types of what is passed in are no way to the world."""
+
+MOST_LINES = 600
+MOST_FUNCTION_LINES = 60
+MOST_POSITIONAL = 5
+
+
+def sources() -> Iterator[Path]:
+    for room in ROOMS:
+        yield from sorted((ROOT / room).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def is_free(name: str) -> bool:
+    return name in PORTS or name.startswith(("clients/cli/", "clients/spark/"))
+
+
+def attribute_path(node: ast.expr) -> str:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{attribute_path(node.value)}.{node.attr}"
+    return ""
+
+
+def ways_to_the_world(tree: ast.Module) -> Iterator[str]:
+    """Imports and calls that a file outside the ports must not have."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                root = alias.name.split(".")[0]
+                if root in BANNED_MODULES - {"random"}:
+                    yield f"line {node.lineno}: import {alias.name}"
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            root = (node.module or "").split(".")[0]
+            names = {alias.name for alias in node.names}
+            if root in BANNED_MODULES and {f"{root}.{name}" for name in names} - PASSED_IN:
+                yield f"line {node.lineno}: from {node.module} import {', '.join(sorted(names))}"
+        elif isinstance(node, ast.Call):
+            path = attribute_path(node.func)
+            last = path.rpartition(".")[2]
+            if path.startswith("random.") or (
+                last in BANNED_CALLS and path in {last, f"uuid.{last}", f"datetime.{last}"}
+            ):
+                yield f"line {node.lineno}: {path}()"
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=name_of)
+def test_only_the_ports_touch_the_world(path: Path) -> None:
+    if not is_free(name_of(path)):
+        assert list(ways_to_the_world(ast.parse(path.read_text()))) == []
+
+
+def test_the_ban_sees_what_it_bans() -> None:
+    planted = "import time\nfrom os import path\nimport random\nrandom.random()\nopen('x')\nuuid.uuid4()\n"
+    assert len(list(ways_to_the_world(ast.parse(planted)))) == 5
+
+
+def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def statement_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its docstring."""
+    lines = (function.end_lineno or function.lineno) - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        first = function.body[0]
+        lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+    return lines
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=name_of)
+def test_files_and_functions_stay_small(path: Path) -> None:
+    text = path.read_text()
+    tree = ast.parse(text)
+    assert text.count("\n") <= MOST_LINES
+    for function in functions(tree):
+        assert statement_lines(function) <= MOST_FUNCTION_LINES, function.name
+        positional = [argument.arg for argument in function.args.posonlyargs + function.args.args]
+        count = len([name for name in positional if name not in {"self", "cls"}])
+        assert count <= MOST_POSITIONAL, f"{function.name} takes {count} positional parameters"
+
+
+@pytest.mark.parametrize("path", list(sources()), ids=name_of)
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    assert docstring, "no docstring"
+
+
+def test_every_handler_is_served_and_every_served_api_has_a_handler() -> None:
+    from barnabas.protocol.apis import API_MESSAGES
+
+    from barnabas.server.apis import SERVED
+
+    files = {path.stem for path in (ROOT / "server" / "handlers").glob("*.py")} - {"__init__"}
+    assert files == {module for module, _, _ in SERVED.values()}
+    for api_key, (_, lowest, highest) in SERVED.items():
+        spec = API_MESSAGES[api_key]
+        assert spec.versions[0] <= lowest <= highest <= spec.versions[1], api_key
+
+
+def test_the_core_is_synchronous() -> None:
+    for room in ("protocol", "storage"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            waiting = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.AsyncFunctionDef)]
+            assert waiting == [], name_of(path)
