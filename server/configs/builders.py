@@ -1,0 +1,55 @@
+"""Short constructors, so that a table of keys reads as a table: one line a key."""
+
+from __future__ import annotations
+
+from .definition import ConfigKey, ConfigType, ConfigValue, Importance, UpdateMode
+from .validators import Validator
+
+HIGH = Importance.HIGH
+MEDIUM = Importance.MEDIUM
+LOW = Importance.LOW
+READ_ONLY = UpdateMode.READ_ONLY
+PER_BROKER = UpdateMode.PER_BROKER
+CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class _Builder:
+    """Makes keys of one type: `integer("num.partitions", 1, MEDIUM, Range(1))`."""
+
+    __slots__ = ("_type",)
+
+    def __init__(self, kind: ConfigType) -> None:
+        self._type = kind
+
+    def __call__(
+        self,
+        name: str,
+        default: ConfigValue,
+        importance: Importance,
+        validator: Validator | None = None,
+        *,
+        mode: UpdateMode = READ_ONLY,
+        internal: bool = False,
+    ) -> ConfigKey:
+        return ConfigKey(
+            name=name,
+            type=self._type,
+            default=default,
+            validator=validator,
+            importance=importance,
+            update_mode=mode,
+            internal=internal,
+        )
+
+
+boolean = _Builder(ConfigType.BOOLEAN)
+string = _Builder(ConfigType.STRING)
+integer = _Builder(ConfigType.INT)
+short = _Builder(ConfigType.SHORT)
+long = _Builder(ConfigType.LONG)
+double = _Builder(ConfigType.DOUBLE)
+list_of = _Builder(ConfigType.LIST)
+class_name = _Builder(ConfigType.CLASS)
+password = _Builder(ConfigType.PASSWORD)

@@ -1,0 +1,162 @@
+"""What a configuration key is: its type, default, validator, importance and when it may change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum, IntEnum
+
+from .validators import ConfigError, Validator
+
+ConfigValue = bool | int | float | str | tuple[str, ...] | None
+
+SENSITIVE_MASK = "[hidden]"
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
+_LIST_SEPARATOR = re.compile(r"\s*,\s*")
+
+
+class ConfigType(IntEnum):
+    """Type of a value; the numbers are those of DescribeConfigs v3+ (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Importance(Enum):
+    """How likely an operator is to care."""
+
+    HIGH = "high"
+    MEDIUM = "medium"
+    LOW = "low"
+
+
+class UpdateMode(Enum):
+    """When a broker key may change (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+_INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigKey:
+    """One key. `default` is already typed; None means Kafka's null, that is "not set"."""
+
+    name: str
+    type: ConfigType
+    default: ConfigValue
+    validator: Validator | None = None
+    importance: Importance
+    update_mode: UpdateMode = UpdateMode.READ_ONLY
+    internal: bool = False
+
+    @property
+    def sensitive(self) -> bool:
+        """True if the value never leaves the broker, neither in answers nor in the log."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def attribute(self) -> str:
+        """Name of the attribute that holds the value: `log.segment.bytes` is `log_segment_bytes`."""
+        return self.name.replace(".", "_")
+
+    def parse(self, raw: str | None) -> ConfigValue:
+        """Turn text as written in a file or request into a checked value.
+
+        Raises ConfigError, which names the key, the value and what is allowed.
+        """
+        value = None if raw is None else parse_value(self.name, self.type, raw)
+        if self.validator is not None:
+            self.validator.check(self.name, value)
+        return value
+
+    def format(self, value: ConfigValue) -> str | None:
+        """Text of a value as Kafka's tools print it, None for null; passwords are masked."""
+        return format_value(self.type, value)
+
+
+def parse_value(name: str, kind: ConfigType, raw: str) -> ConfigValue:
+    """Typed value of `raw`, read the way Kafka's ConfigDef.parseType reads it."""
+    text = raw.strip()
+    if kind in _INTEGER_BITS:
+        return _parse_integer(name, kind, text)
+    if kind is ConfigType.BOOLEAN:
+        lowered = text.lower()
+        if lowered not in ("true", "false"):
+            raise ConfigError(name, raw, "Expected value to be either true or false")
+        return lowered == "true"
+    if kind is ConfigType.DOUBLE:
+        if not _DECIMAL.fullmatch(text):
+            raise ConfigError(name, raw, "Not a number of type DOUBLE")
+        return float(text.rstrip("dDfF"))
+    if kind is ConfigType.LIST:
+        return tuple(_LIST_SEPARATOR.split(text)) if text else ()
+    return text
+
+
+def _parse_integer(name: str, kind: ConfigType, text: str) -> int:
+    if not _INTEGER.fullmatch(text):
+        raise ConfigError(name, text, f"Not a number of type {kind.name}")
+    value = int(text)
+    limit = 1 << (_INTEGER_BITS[kind] - 1)
+    if not -limit <= value < limit:
+        raise ConfigError(name, text, f"Not a number of type {kind.name}")
+    return value
+
+
+def format_value(kind: ConfigType, value: ConfigValue) -> str | None:
+    """Text of `value` as Kafka's ConfigDef.convertToString gives it."""
+    if value is None:
+        return None
+    if kind is ConfigType.PASSWORD:
+        return SENSITIVE_MASK
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _format_double(value)
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(value)
+
+
+def _format_double(value: float) -> str:
+    """Java's Double.toString: plain between 1e-3 and 1e7, otherwise one digit before the point and an `E`."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int), "infinity and NaN are no legal values"
+    text = "".join(map(str, digits))
+    fraction = text[1:].rstrip("0") or "0"
+    return f"{'-' if sign else ''}{text[0]}.{fraction}E{exponent + len(text) - 1}"
+
+
+class ConfigTable(Mapping[str, ConfigKey]):
+    """The keys of one kind of resource by name, in alphabetical order."""
+
+    def __init__(self, keys: Iterable[ConfigKey]) -> None:
+        listed = sorted(keys, key=lambda key: key.name)
+        self._keys = {key.name: key for key in listed}
+        assert len(self._keys) == len(listed), "a key is defined twice"
+
+    def __getitem__(self, name: str) -> ConfigKey:
+        return self._keys[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)

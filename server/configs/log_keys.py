@@ -1,0 +1,61 @@
+"""Keys of logs, segments, retention, compaction and compression."""
+
+from __future__ import annotations
+
+from .builders import CLUSTER_WIDE, HIGH, LONG_MAX, LOW, MEDIUM, boolean, double, integer, list_of, long, string
+from .definition import ConfigKey
+from .validators import MetadataVersion, OneOf, Range, RangeOr
+
+LOG_KEYS: tuple[ConfigKey, ...] = (
+    integer("compression.gzip.level", -1, MEDIUM, RangeOr(1, 9, -1), mode=CLUSTER_WIDE),
+    integer("compression.lz4.level", 9, MEDIUM, Range(1, 17), mode=CLUSTER_WIDE),
+    string(
+        "compression.type",
+        "producer",
+        HIGH,
+        OneOf("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+        mode=CLUSTER_WIDE,
+    ),
+    integer("compression.zstd.level", 3, MEDIUM, Range(-131072, 22), mode=CLUSTER_WIDE),
+    long("log.cleaner.backoff.ms", 15000, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    long("log.cleaner.dedupe.buffer.size", 134217728, MEDIUM, mode=CLUSTER_WIDE),
+    long("log.cleaner.delete.retention.ms", 86400000, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    boolean("log.cleaner.enable", True, MEDIUM),
+    double("log.cleaner.io.buffer.load.factor", 0.9, MEDIUM, mode=CLUSTER_WIDE),
+    integer("log.cleaner.io.buffer.size", 524288, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    double("log.cleaner.io.max.bytes.per.second", 1.7976931348623157e308, MEDIUM, mode=CLUSTER_WIDE),
+    long("log.cleaner.max.compaction.lag.ms", LONG_MAX, MEDIUM, Range(1), mode=CLUSTER_WIDE),
+    double("log.cleaner.min.cleanable.ratio", 0.5, MEDIUM, Range(0, 1), mode=CLUSTER_WIDE),
+    long("log.cleaner.min.compaction.lag.ms", 0, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    integer("log.cleaner.threads", 1, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    list_of("log.cleanup.policy", ("delete",), MEDIUM, OneOf("compact", "delete"), mode=CLUSTER_WIDE),
+    string("log.dir", "barnabas-data", HIGH),
+    string("log.dirs", None, HIGH),
+    long("log.flush.interval.messages", LONG_MAX, HIGH, Range(1), mode=CLUSTER_WIDE),
+    long("log.flush.interval.ms", None, HIGH, mode=CLUSTER_WIDE),
+    integer("log.flush.offset.checkpoint.interval.ms", 60000, HIGH, Range(0)),
+    long("log.flush.scheduler.interval.ms", LONG_MAX, HIGH),
+    integer("log.flush.start.offset.checkpoint.interval.ms", 60000, HIGH, Range(0)),
+    integer("log.index.interval.bytes", 4096, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    integer("log.index.size.max.bytes", 10485760, MEDIUM, Range(4), mode=CLUSTER_WIDE),
+    long("log.initial.task.delay.ms", 30000, LOW, Range(0), internal=True),
+    boolean("log.message.downconversion.enable", True, LOW, mode=CLUSTER_WIDE),
+    string("log.message.format.version", "3.0-IV1", MEDIUM, MetadataVersion()),
+    long("log.message.timestamp.after.max.ms", LONG_MAX, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    long("log.message.timestamp.before.max.ms", LONG_MAX, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    long("log.message.timestamp.difference.max.ms", LONG_MAX, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    string("log.message.timestamp.type", "CreateTime", MEDIUM, OneOf("CreateTime", "LogAppendTime"), mode=CLUSTER_WIDE),
+    boolean("log.preallocate", False, MEDIUM, mode=CLUSTER_WIDE),
+    long("log.retention.bytes", -1, HIGH, mode=CLUSTER_WIDE),
+    long("log.retention.check.interval.ms", 300000, MEDIUM, Range(1)),
+    integer("log.retention.hours", 168, HIGH),
+    integer("log.retention.minutes", None, HIGH),
+    long("log.retention.ms", None, HIGH, mode=CLUSTER_WIDE),
+    integer("log.roll.hours", 168, HIGH, Range(1)),
+    integer("log.roll.jitter.hours", 0, HIGH, Range(0)),
+    long("log.roll.jitter.ms", None, HIGH, mode=CLUSTER_WIDE),
+    long("log.roll.ms", None, HIGH, mode=CLUSTER_WIDE),
+    integer("log.segment.bytes", 1073741824, HIGH, Range(14), mode=CLUSTER_WIDE),
+    long("log.segment.delete.delay.ms", 60000, HIGH, Range(0), mode=CLUSTER_WIDE),
+    integer("message.max.bytes", 1048588, HIGH, Range(0), mode=CLUSTER_WIDE),
+)

@@ -1,0 +1,127 @@
+"""What each honoured key does here, in one sentence. A key without a sentence is accepted and has no effect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+NO_EFFECT = "Accepted so that configurations of Apache Kafka can be used as they are; it has no effect here."
+
+BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
+    {
+        "acks.all.durability": (
+            "When a record sent with acks=all counts as written: `disk` once an fdatasync has covered it, "
+            "`page-cache` once the operating system has it, as in Apache Kafka."
+        ),
+        "advertised.listeners": (
+            "Addresses that clients are told to connect to, one per listener, where they differ from `listeners`."
+        ),
+        "allow.insecure.listeners": (
+            "Whether a listener that neither authenticates nor encrypts may be reached from other machines; "
+            "if false, the broker refuses to start with one."
+        ),
+        "auto.create.topics.enable": "Whether a topic is created when a client asks for it by name.",
+        "broker.id": "Number of this broker; -1 takes the number found in the log directories, or else 1.",
+        "broker.rack": "Name of the place where this broker stands, told to clients.",
+        "compression.gzip.level": "Level for batches that the broker compresses with gzip; -1 is gzip's own default.",
+        "compression.lz4.level": "Level for batches that the broker compresses with lz4.",
+        "compression.type": (
+            "Codec in which batches are stored; `producer` keeps what the producer chose, `uncompressed` none."
+        ),
+        "compression.zstd.level": "Level for batches that the broker compresses with zstd.",
+        "connections.max.idle.ms": "A connection without traffic for this long is closed.",
+        "default.replication.factor": "Replicas of a topic that is created without a number of its own.",
+        "delete.topic.enable": "Whether topics can be deleted.",
+        "fetch.max.bytes": "Upper bound for the records in one fetch answer, whatever the client asks for.",
+        "listener.security.protocol.map": "Which security protocol each listener name speaks.",
+        "listeners": "Addresses to bind, as NAME://host:port; no host means all interfaces, port 0 any free port.",
+        "log.cleanup.policy": "`delete` removes old segments by age and size, `compact` keeps each key's last value.",
+        "log.dir": "Folder for the logs if `log.dirs` is not set.",
+        "log.dirs": "Folders for the logs, separated by commas; new partitions go to the one that holds the fewest.",
+        "log.flush.interval.messages": "A log is forced to disk when this many records wait in it.",
+        "log.flush.interval.ms": "A log is forced to disk when a record has waited for this long.",
+        "log.flush.offset.checkpoint.interval.ms": "How often the offset below which all is on disk is written down.",
+        "log.flush.scheduler.interval.ms": "How often logs are looked through for records that waited long enough.",
+        "log.flush.start.offset.checkpoint.interval.ms": "How often the first offset of each log is written down.",
+        "log.index.interval.bytes": "An index entry is added after this many bytes of records.",
+        "log.index.size.max.bytes": "Largest size of an index file; a full index rolls the segment.",
+        "log.initial.task.delay.ms": "Retention, flush and checkpoint tasks begin this long after start.",
+        "log.message.downconversion.enable": (
+            "Whether records are converted to an older format for consumers that know no newer one."
+        ),
+        "log.message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
+        "log.message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
+        "log.message.timestamp.difference.max.ms": (
+            "Older key for both `log.message.timestamp.before.max.ms` and `.after.max.ms`, which win if they are set."
+        ),
+        "log.message.timestamp.type": "Whether records keep the producer's timestamp or get the time of the append.",
+        "log.preallocate": "Whether segment files get their full size when they are created.",
+        "log.retention.bytes": "The oldest segments of a larger partition are deleted; -1 is no limit.",
+        "log.retention.check.interval.ms": "How often logs are looked through for segments to delete.",
+        "log.retention.hours": "Age at which segments are deleted, if it is given in no smaller unit.",
+        "log.retention.minutes": "Age at which segments are deleted, if it is not given in milliseconds.",
+        "log.retention.ms": "Age at which segments are deleted; -1 is never.",
+        "log.roll.hours": "Age at which a new segment is begun, if it is not given in milliseconds.",
+        "log.roll.jitter.hours": "Most that is taken off `log.roll.hours` by chance, so that logs do not roll at once.",
+        "log.roll.jitter.ms": "Most that is taken off `log.roll.ms` by chance, so that logs do not roll at once.",
+        "log.roll.ms": "Age at which a new segment is begun.",
+        "log.segment.bytes": "Size at which a new segment is begun.",
+        "log.segment.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
+        "max.connection.creation.rate": "Connections a second that are accepted; further ones wait.",
+        "max.connections": "Open connections of the whole broker; further ones wait or displace idle ones.",
+        "max.connections.per.ip": "Open connections from one address; further ones are closed at once.",
+        "max.connections.per.ip.overrides": "Other values of `max.connections.per.ip` as `host:count,...`.",
+        "max.incremental.fetch.session.cache.slots": "Incremental fetch sessions that are kept.",
+        "max.request.partition.size.limit": "Most partitions that one answer about topic partitions lists.",
+        "message.max.bytes": "Largest batch of records that is accepted, as compressed by the producer.",
+        "metadata.store.path": (
+            "File that keeps topics, ids, configurations and epochs; if not set, `metadata.sqlite` in the first log "
+            "directory."
+        ),
+        "min.insync.replicas": "In-sync replicas without which acks=all is refused.",
+        "node.id": "Number of this broker, the name that KRaft gave to `broker.id`.",
+        "num.partitions": "Partitions of a topic that is created without a number of its own.",
+        "num.recovery.threads.per.data.dir": "Logs of one directory that are loaded at the same time at start.",
+        "producer.id.expiration.check.interval.ms": "How often producer ids are looked through for expired ones.",
+        "producer.id.expiration.ms": "How long a producer id is remembered after its last record.",
+        "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
+        "socket.listen.backlog.size": "Connections that wait to be accepted.",
+        "socket.receive.buffer.bytes": "Receive buffer of each socket; -1 leaves it to the operating system.",
+        "socket.request.max.bytes": "Largest request that is read; a larger one closes the connection.",
+        "socket.send.buffer.bytes": "Send buffer of each socket; -1 leaves it to the operating system.",
+    }
+)
+
+TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
+    {
+        "cleanup.policy": "`delete` removes old segments by age and size, `compact` keeps each key's last value.",
+        "compression.gzip.level": "Level for batches that the broker compresses with gzip; -1 is gzip's own default.",
+        "compression.lz4.level": "Level for batches that the broker compresses with lz4.",
+        "compression.type": (
+            "Codec in which batches are stored; `producer` keeps what the producer chose, `uncompressed` none."
+        ),
+        "compression.zstd.level": "Level for batches that the broker compresses with zstd.",
+        "file.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
+        "flush.messages": "The log is forced to disk when this many records wait in it.",
+        "flush.ms": "The log is forced to disk when a record has waited for this long.",
+        "index.interval.bytes": "An index entry is added after this many bytes of records.",
+        "max.message.bytes": "Largest batch of records that is accepted, as compressed by the producer.",
+        "message.downconversion.enable": (
+            "Whether records are converted to an older format for consumers that know no newer one."
+        ),
+        "message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
+        "message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
+        "message.timestamp.difference.max.ms": (
+            "Older key for both `message.timestamp.before.max.ms` and `.after.max.ms`, which win if they are set."
+        ),
+        "message.timestamp.type": "Whether records keep the producer's timestamp or get the time of the append.",
+        "min.insync.replicas": "In-sync replicas without which acks=all is refused.",
+        "preallocate": "Whether segment files get their full size when they are created.",
+        "retention.bytes": "The oldest segments of a larger partition are deleted; -1 is no limit.",
+        "retention.ms": "Age at which segments are deleted; -1 is never.",
+        "segment.bytes": "Size at which a new segment is begun.",
+        "segment.index.bytes": "Largest size of an index file; a full index rolls the segment.",
+        "segment.jitter.ms": "Most that is taken off `segment.ms` by chance, so that logs do not roll at once.",
+        "segment.ms": "Age at which a new segment is begun.",
+    }
+)

@@ -1,0 +1,61 @@
+"""The types of the settings that this broker acts upon, so that a type checker knows every attribute."""
+
+from __future__ import annotations
+
+
+class Settings:
+    """Attributes of BrokerConfig that hold one key's value each. A test holds them equal to the tables of keys.
+
+    A key that is not named here is accepted, checked and described like any other, but nothing in this broker
+    depends on it; `BrokerConfig.get` still gives its value.
+    """
+
+    acks_all_durability: str
+    allow_insecure_listeners: bool
+    auto_create_topics_enable: bool
+    broker_rack: str | None
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    connections_max_idle_ms: int
+    default_replication_factor: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    log_cleanup_policy: tuple[str, ...]
+    log_flush_interval_messages: int
+    log_flush_interval_ms: int
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_index_interval_bytes: int
+    log_index_size_max_bytes: int
+    log_initial_task_delay_ms: int
+    log_message_downconversion_enable: bool
+    log_message_timestamp_after_max_ms: int
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_type: str
+    log_preallocate: bool
+    log_retention_bytes: int
+    log_retention_check_interval_ms: int
+    log_retention_ms: int
+    log_roll_jitter_ms: int
+    log_roll_ms: int
+    log_segment_bytes: int
+    log_segment_delete_delay_ms: int
+    max_connection_creation_rate: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    message_max_bytes: int
+    min_insync_replicas: int
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    producer_id_expiration_check_interval_ms: int
+    producer_id_expiration_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
