@@ -148,7 +148,7 @@ def wire(
 class Message:
     """Equality, copying and printing, the same for every message and struct."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
     __wire_fields__: tuple[Field, ...] = ()
     __versions__: str = ""
     __flexible__: str = ""
@@ -157,10 +157,10 @@ class Message:
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in self.__slots__)
+        return all(getattr(self, name) == getattr(other, name) for name in type(self).__slots__)
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in type(self).__slots__)
         return f"{type(self).__name__}({values})"
 
 
@@ -216,9 +216,9 @@ def versions_of(cls: type) -> Versions:
     return parse_versions(cast(type[Message], cls).__versions__)
 
 
-def is_flexible(cls: type, version: int) -> bool:
-    """Whether a top-level message has compact lengths and tagged fields in that version."""
-    return version in parse_versions(cast(type[Message], cls).__flexible__)
+def flexible_of(cls: type) -> Versions:
+    """The versions of a top-level message that have compact lengths and tagged fields."""
+    return parse_versions(cast(type[Message], cls).__flexible__)
 
 
 def is_struct(element: Element) -> bool:

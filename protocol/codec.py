@@ -1,0 +1,111 @@
+"""Messages to bytes and back, by API key and version: the table behind which every codec stands.
+
+Codecs are compiled at the first use of a (message, version) and kept. Produce and Fetch have hand-written ones.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from .apis import API_MESSAGES
+from .compiler import Decoder, Encoder, decoder, encoder
+from .errors import ProtocolError
+from .schema import Buffer, versions_of
+
+# How many structs and strings one message may become. A request comes from anybody; a response from a broker
+# that was chosen, and lists whole clusters.
+REQUEST_OBJECT_BUDGET = 200_000
+RESPONSE_OBJECT_BUDGET = 2_000_000
+
+# Pieces of at least this many bytes are handed on as they are; smaller ones are joined.
+LARGE_PIECE_BYTES = 4096
+
+_BAD_BYTES = (struct.error, IndexError, UnicodeDecodeError)
+_BAD_VALUES = (struct.error, AttributeError, TypeError, ValueError, IndexError)
+
+
+def decode_request(key: int, version: int, buffer: Buffer, position: int, end: int) -> Any:
+    """The request in `buffer[position:end]`. Bytes after it are ignored, as Kafka does.
+
+    Strings and bytes are copies, `records` are memoryviews of `buffer`. Raises `ProtocolError`.
+    """
+    return _decode(_request_decoder(key, version), buffer, position, end, REQUEST_OBJECT_BUDGET)
+
+
+def decode_response(key: int, version: int, buffer: Buffer, position: int, end: int) -> Any:
+    """The response in `buffer[position:end]`, otherwise as `decode_request`."""
+    return _decode(_response_decoder(key, version), buffer, position, end, RESPONSE_OBJECT_BUDGET)
+
+
+def encode_request(message: object, version: int) -> bytes:
+    """The body of a request. Raises `ProtocolError` if the version cannot carry the values."""
+    return b"".join(_pieces(message, version))
+
+
+def encode_response(message: object, version: int) -> list[Buffer]:
+    """The body of a response as buffers to be written in order; large record data are passed on uncopied.
+
+    Raises `ProtocolError` if the version cannot carry the values.
+    """
+    pieces = _pieces(message, version)
+    if len(pieces) == 1:
+        return pieces
+    buffers: list[Buffer] = []
+    start = 0
+    for index, piece in enumerate(pieces):
+        if len(piece) >= LARGE_PIECE_BYTES:
+            if start < index:
+                buffers.append(b"".join(pieces[start:index]))
+            buffers.append(piece)
+            start = index + 1
+    if start < len(pieces):
+        buffers.append(b"".join(pieces[start:]))
+    return buffers
+
+
+def _decode(decode: Decoder, buffer: Buffer, position: int, end: int, budget: int) -> Any:
+    if end > len(buffer):
+        raise ProtocolError(f"message ends at {end} in a buffer of {len(buffer)} bytes")
+    try:
+        return decode(buffer, position, end, budget)[0]
+    except _BAD_BYTES as error:
+        raise ProtocolError(f"malformed message: {error}") from error
+
+
+def _pieces(message: object, version: int) -> list[Buffer]:
+    cls: Any = type(message)
+    pieces: list[Buffer] = []
+    try:
+        _encoder(cls, version)(message, pieces.append)
+    except ProtocolError:
+        raise
+    except _BAD_VALUES as error:
+        raise ProtocolError(f"{cls.__name__} v{version} cannot carry its values: {error}") from error
+    return pieces
+
+
+@cache
+def _request_decoder(key: int, version: int) -> Decoder:
+    return decoder(_checked(key, version, lambda spec: spec.request), version)
+
+
+@cache
+def _response_decoder(key: int, version: int) -> Decoder:
+    return decoder(_checked(key, version, lambda spec: spec.response), version)
+
+
+def _checked(key: int, version: int, pick: Callable[[Any], type]) -> type:
+    spec = API_MESSAGES.get(key)  # type: ignore[call-overload]  # an IntEnum key equals its number
+    if spec is None or version not in spec.versions:
+        raise ProtocolError(f"no messages for API key {key} version {version}")
+    return pick(spec)
+
+
+@cache
+def _encoder(cls: type, version: int) -> Encoder:
+    if version not in versions_of(cls):
+        raise ProtocolError(f"{cls.__name__} has no version {version}")
+    return encoder(cls, version)
