@@ -1,0 +1,344 @@
+"""Where records wait to be sent: batches by partition, bounded memory, and the rules of order. No I/O, no clock.
+
+A partition's batches stand in one queue. `unacked` are those that were sent at least once, in the order of their
+sequences, whether on the wire now or back in the queue for a retry. With idempotence (KIP-98) these rules keep order:
+  · at most five unacked batches, the number a broker remembers;
+  · a batch to be sent again goes only when it is the oldest unacked one, so nothing overtakes it;
+  · after a sequence was lost for good (`needs_reset`), nothing goes until the wire is empty; then the partition
+    starts over at sequence 0 under a newer producer epoch (KIP-360).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from struct import Struct
+from typing import NamedTuple
+
+from ..protocol.batch_header import PRODUCER_ID_POSITION, write_crc
+from ..protocol.compression import Compression
+from ..protocol.errors import KafkaError
+from ..protocol.legacy_records import build_message_set
+from ..protocol.record import NO_SEQUENCE, Headers
+from ..protocol.record_batch import Record, RecordBatchBuilder, iter_batches
+from ..protocol.topic_partition import TopicPartition
+
+MAX_UNACKED = 5
+MAX_SEQUENCE = 0x7FFFFFFF
+_producer_fields = Struct(">qhi")
+_RECORD_OVERHEAD = 21
+_HEADER_OVERHEAD = 10
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record went. `offset` is -1 with acks=0; `timestamp` is the log's if the topic uses LogAppendTime."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    log_start_offset: int
+
+
+class ProducerIdentity(NamedTuple):
+    """Producer id and epoch, as InitProducerId gave them or as bumped since."""
+
+    producer_id: int
+    epoch: int
+
+
+class PendingRecord(NamedTuple):
+    """One record on its way in."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp: int
+
+    @property
+    def size_bytes(self) -> int:
+        """An upper bound of the bytes it takes in a batch without compression."""
+        size = _RECORD_OVERHEAD + len(self.key or b"") + len(self.value or b"")
+        for name, value in self.headers:
+            size += _HEADER_OVERHEAD + 4 * len(name) + len(value or b"")
+        return size
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSettings:
+    """What all batches of a producer have in common."""
+
+    batch_size: int
+    compression: Compression
+    compression_level: int | None
+    linger: float
+    delivery_timeout: float
+
+
+class ProducerBatch:
+    """Records of one partition that go, and succeed or fail, together."""
+
+    __slots__ = (
+        "attempts",
+        "base_sequence",
+        "builder",
+        "created",
+        "encoded",
+        "futures",
+        "identity",
+        "on_wire",
+        "partition",
+        "reserved",
+        "retry_at",
+        "settings",
+        "timestamps",
+    )
+
+    def __init__(self, partition: TopicPartition, created: float, settings: BatchSettings) -> None:
+        self.partition = partition
+        self.created = created
+        self.settings = settings
+        self.builder: RecordBatchBuilder | None = RecordBatchBuilder(
+            codec=settings.compression, level=settings.compression_level, max_size=settings.batch_size
+        )
+        self.encoded: bytearray | None = None
+        self.futures: list[asyncio.Future[RecordMetadata]] = []
+        self.timestamps: list[int] = []
+        self.reserved = 0
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.on_wire = False
+        self.base_sequence = NO_SEQUENCE
+        self.identity: ProducerIdentity | None = None
+
+    def append(self, record: PendingRecord, future: asyncio.Future[RecordMetadata], size: int) -> bool:
+        """Take the record unless the batch is full or already encoded; the first always fits."""
+        if self.builder is None or not self.builder.append(record.key, record.value, record.headers, record.timestamp):
+            return False
+        self.futures.append(future)
+        self.timestamps.append(record.timestamp)
+        self.reserved += size
+        return True
+
+    def encode(self, sequence: int = NO_SEQUENCE, identity: ProducerIdentity | None = None) -> None:
+        """Close the batch and compress it, once; with an identity, write that and the sequence into its header."""
+        if self.builder is not None:
+            self.encoded = bytearray(self.builder.build())
+            self.builder = None
+        if identity is not None and (self.identity, self.base_sequence) != (identity, sequence):
+            assert self.encoded is not None
+            self.identity, self.base_sequence = identity, sequence
+            _producer_fields.pack_into(self.encoded, PRODUCER_ID_POSITION, *identity, sequence)
+            write_crc(memoryview(self.encoded))
+
+    def records(self) -> list[Record]:
+        """The records again, out of the encoded batch."""
+        assert self.encoded is not None
+        return [record for batch in iter_batches(self.encoded) for record in batch.records()]
+
+    def legacy_bytes(self) -> bytes:
+        """The records as messages of format v1, for brokers before 0.11. Raises KafkaError for zstd."""
+        return build_message_set(
+            self.records(), magic=1, codec=self.settings.compression, level=self.settings.compression_level
+        )
+
+    def complete(self, base_offset: int, log_append_time_ms: int, log_start_offset: int) -> None:
+        """Resolve the futures; `base_offset` is -1 when the broker did not say."""
+        topic, partition = self.partition
+        for i, future in enumerate(self.futures):
+            if not future.done():
+                timestamp = log_append_time_ms if log_append_time_ms >= 0 else self.timestamps[i]
+                offset = base_offset + i if base_offset >= 0 else -1
+                future.set_result(RecordMetadata(topic, partition, offset, timestamp, log_start_offset))
+
+    def fail(self, error: KafkaError, record_errors: dict[int, str] | None = None) -> None:
+        """Reject the futures; with `record_errors` only those records are to blame, the others fail with them."""
+        for i, future in enumerate(self.futures):
+            if future.done():
+                continue
+            if record_errors and i in record_errors:
+                future.set_exception(KafkaError(error.code, record_errors[i]))
+            elif record_errors:
+                future.set_exception(KafkaError(error.code, "another record of the same batch was refused"))
+            else:
+                future.set_exception(error)
+            future.exception()  # the sender logs one line for the batch; asyncio need not log one for each record
+
+    def split(self) -> list[ProducerBatch]:
+        """Two batches with half of the records each, sequences kept: for one that the broker found too large."""
+        records = self.records()
+        half = len(records) // 2
+        settings = replace(self.settings, batch_size=MAX_SEQUENCE)
+        parts = []
+        for first, last in ((0, half), (half, len(records))):
+            part = ProducerBatch(self.partition, self.created, settings)
+            for i in range(first, last):
+                record = records[i]
+                pending = PendingRecord(record.key, record.value, record.headers, record.timestamp)
+                part.append(pending, self.futures[i], self.reserved if i == 0 else 0)  # all memory goes with the first
+            part.attempts = self.attempts
+            if self.identity is not None:
+                part.encode(self.base_sequence + first & MAX_SEQUENCE, self.identity)
+            parts.append(part)
+        return parts
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more is to be expected of it."""
+        return self.builder is None or self.builder.size >= self.settings.batch_size
+
+    @property
+    def record_count(self) -> int:
+        return len(self.futures)
+
+    @property
+    def has_sequence(self) -> bool:
+        return self.base_sequence != NO_SEQUENCE
+
+
+class PartitionQueue:
+    """The batches of one partition, oldest first, and its sequence numbers."""
+
+    __slots__ = ("batches", "has_gap", "identity", "needs_reset", "next_sequence", "on_wire", "partition", "unacked")
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.batches: deque[ProducerBatch] = deque()
+        self.unacked: list[ProducerBatch] = []
+        self.on_wire = 0
+        self.identity: ProducerIdentity | None = None
+        self.next_sequence = 0
+        self.has_gap = False
+        """A batch was given up while the broker may or may not have it."""
+        self.needs_reset = False
+        """The broker certainly lacks a sequence that will not be sent again."""
+
+    def may_send(self, *, idempotent: bool, serial: bool) -> bool:
+        """Whether order allows the first batch to go now."""
+        if not self.batches or self.needs_reset:
+            return False
+        if not idempotent:
+            return not (serial and self.on_wire)
+        if self.batches[0].has_sequence:
+            return self.unacked[0] is self.batches[0]
+        return len(self.unacked) < MAX_UNACKED
+
+    def take(self, identity: ProducerIdentity | None) -> ProducerBatch:
+        """The first batch, encoded and, with an identity, sequenced; it counts as on the wire from now."""
+        batch = self.batches.popleft()
+        if identity is None:
+            batch.encode()
+        elif not batch.has_sequence:
+            if self.identity != identity and not self.unacked:
+                self.start_over(identity)
+            assert self.identity is not None
+            batch.encode(self.next_sequence, self.identity)
+            self.next_sequence = self.next_sequence + batch.record_count & MAX_SEQUENCE
+            self.unacked.append(batch)
+        batch.on_wire = True
+        self.on_wire += 1
+        return batch
+
+    def returned(self, batch: ProducerBatch) -> None:
+        """The batch's request was answered, or lost."""
+        batch.on_wire = False
+        self.on_wire -= 1
+
+    def put_back(self, batch: ProducerBatch) -> None:
+        """Queue the batch to be sent again, before those with later sequences."""
+        position = 0
+        if batch.has_sequence:
+            earlier = set(map(id, self.unacked[: self.unacked.index(batch)]))
+            while position < len(self.batches) and id(self.batches[position]) in earlier:
+                position += 1
+        self.batches.insert(position, batch)
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Queue the parts of a batch that was split, in its place."""
+        if batch.has_sequence:
+            at = self.unacked.index(batch)
+            self.unacked[at : at + 1] = parts
+        for part in parts if batch.has_sequence else reversed(parts):
+            self.put_back(part)
+
+    def settled(self, batch: ProducerBatch) -> None:
+        """The batch is done for good, acknowledged or given up."""
+        if batch in self.unacked:
+            self.unacked.remove(batch)
+
+    def start_over(self, identity: ProducerIdentity) -> None:
+        """Begin at sequence 0 under this identity; batches that wait for a retry are numbered anew."""
+        for batch in self.unacked:
+            batch.base_sequence = NO_SEQUENCE
+            batch.identity = None
+        self.unacked.clear()
+        self.identity = identity
+        self.next_sequence = 0
+        self.has_gap = self.needs_reset = False
+
+
+class RecordAccumulator:
+    """All queues, and the memory that their records may take (`buffer_memory` bytes)."""
+
+    def __init__(self, settings: BatchSettings, *, buffer_memory: int, wake: Callable[[], None]) -> None:
+        self.settings = settings
+        self.buffer_memory = buffer_memory
+        self.queues: dict[TopicPartition, PartitionQueue] = {}
+        self.waiters: deque[asyncio.Future[None]] = deque()
+        self.incomplete: dict[ProducerBatch, None] = {}
+        self.flushing = 0
+        """While positive, or while somebody waits for memory, batches do not linger."""
+        self._used = 0
+        self._wake = wake
+
+    def append(
+        self, partition: TopicPartition, record: PendingRecord, future: asyncio.Future[RecordMetadata], now: float
+    ) -> bool:
+        """Add the record to its partition's open batch or a new one; False if memory is full."""
+        size = record.size_bytes
+        if self._used + size > self.buffer_memory and self._used:
+            return False
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = PartitionQueue(partition)
+        batch = queue.batches[-1] if queue.batches else None
+        if batch is None or not batch.append(record, future, size):
+            batch = ProducerBatch(partition, now, self.settings)
+            batch.append(record, future, size)
+            queue.batches.append(batch)
+            self.incomplete[batch] = None
+            self._wake()
+        elif batch.is_full:
+            self._wake()
+        self._used += size
+        return True
+
+    def ready_at(self, queue: PartitionQueue) -> float:
+        """Loop time from which the first batch of the queue should go; it must have one."""
+        batch = queue.batches[0]
+        if batch.attempts:
+            return batch.retry_at
+        if len(queue.batches) > 1 or self.flushing or self.waiters or batch.is_full:
+            return batch.created
+        return batch.created + self.settings.linger
+
+    def release(self, batch: ProducerBatch) -> None:
+        """The batch is done: its memory goes to those who wait."""
+        self._used -= batch.reserved
+        self.incomplete.pop(batch, None)
+        self.pass_on()
+
+    def pass_on(self) -> None:
+        """Let the next of those who wait for memory try."""
+        while self.waiters:
+            waiter = self.waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                break
+
+    def replace(self, batch: ProducerBatch, parts: list[ProducerBatch]) -> None:
+        """Account for the parts instead of the batch."""
+        del self.incomplete[batch]
+        self.incomplete.update(dict.fromkeys(parts))

@@ -1,0 +1,276 @@
+"""The part producer, consumer and admin share: connections by broker, metadata kept fresh, retries by error code."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from random import Random
+from typing import Any, TypeVar
+
+from ..protocol.apis import ApiKey
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from .backoff import Backoff
+from .cluster import Cluster, TopicInfo
+from .connection import Connection, ConnectionOptions
+from .errors import BrokerUnreachableError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Address = tuple[str, int]
+DEFAULT_PORT = 9092
+
+
+def parse_bootstrap(servers: str | Sequence[str]) -> list[Address]:
+    """`"host:port,host:port"` or a list of such; the port may be left out. Raises ValueError."""
+    addresses = []
+    for server in servers.split(",") if isinstance(servers, str) else servers:
+        host, colon, port = server.strip().rpartition(":")
+        if not colon:
+            host, port = port, str(DEFAULT_PORT)
+        if not host or not port.isdecimal():
+            raise ValueError(f"{server!r} is no host:port")
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
+
+
+class _Peer:
+    """One address: its connection, and when it may be tried again after failures."""
+
+    __slots__ = ("connection", "failures", "lock", "not_before")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.lock = asyncio.Lock()
+        self.failures = 0
+        self.not_before = 0.0
+
+
+class Client:
+    """Use between `start()` and `close()`, from one loop."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        rng: Random,
+        options: ConnectionOptions | None = None,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1000,
+        metadata_max_age_ms: int = 300_000,
+        allow_auto_topic_creation: bool = True,
+    ) -> None:
+        self.cluster = Cluster()
+        self.options = options or ConnectionOptions()
+        self.retry_backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, rng)
+        self._bootstrap = parse_bootstrap(bootstrap_servers)
+        self._rng = rng
+        self._reconnect_backoff = Backoff(50, 1000, rng)
+        self._metadata_max_age = metadata_max_age_ms / 1000
+        self._allow_auto_topic_creation = allow_auto_topic_creation
+        self._peers: dict[Address, _Peer] = {}
+        self._topics: set[str] = set()
+        self._metadata_lock = asyncio.Lock()
+        self._metadata_deadline = 0.0
+        self._refreshes_asked = 0
+        self._refreshes_done = 0
+        self._background: asyncio.Task[None] | None = None
+        self._listeners: list[Callable[[], None]] = []
+        self._closed = False
+
+    async def start(self) -> None:
+        """Reach one of the bootstrap servers and learn who the brokers are. Raises BrokerUnreachableError."""
+        await self.refresh_metadata()
+
+    async def close(self) -> None:
+        """Close all connections; requests in flight fail."""
+        self._closed = True
+        if self._background is not None:
+            self._background.cancel()
+            await asyncio.gather(self._background, return_exceptions=True)
+        for peer in self._peers.values():
+            if peer.connection is not None:
+                peer.connection.close()
+
+    # Connections
+
+    async def connection(self, node_id: int) -> Connection:
+        """An open connection to that broker. Raises BrokerUnreachableError."""
+        node = self.cluster.brokers.get(node_id)
+        if node is None:
+            raise BrokerUnreachableError(f"broker {node_id} is not known")
+        return await self._open((node.host, node.port))
+
+    def open_connection(self, node_id: int) -> Connection | None:
+        """The connection to that broker if one is open now."""
+        node = self.cluster.brokers.get(node_id)
+        peer = self._peers.get((node.host, node.port)) if node is not None else None
+        connection = peer.connection if peer is not None else None
+        return connection if connection is not None and connection.is_open else None
+
+    async def any_connection(self) -> Connection:
+        """The least busy open connection, or a new one to any broker. Raises BrokerUnreachableError."""
+        connections = (peer.connection for peer in self._peers.values())
+        usable = [c for c in connections if c is not None and c.is_open]
+        if usable:
+            return min(usable, key=lambda c: c.in_flight_count)
+        known = [(node.host, node.port) for node in self.cluster.brokers.values()]
+        self._rng.shuffle(known)
+        failures = []
+        for address in dict.fromkeys([*known, *self._bootstrap]):
+            try:
+                return await self._open(address)
+            except KafkaError as error:
+                failures.append(str(error))
+        raise BrokerUnreachableError("; ".join(failures))
+
+    async def controller_connection(self) -> Connection:
+        """A connection to the controller, or to any broker while there is none (it will say so or forward)."""
+        controller = self.cluster.controller_id
+        if controller in self.cluster.brokers:
+            return await self.connection(controller)
+        return await self.any_connection()
+
+    async def _open(self, address: Address) -> Connection:
+        peer = self._peers.get(address)
+        if peer is None:
+            peer = self._peers[address] = _Peer()
+        async with peer.lock:
+            if peer.connection is not None and peer.connection.is_open:
+                return peer.connection
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(max(0.0, peer.not_before - loop.time()))
+            if self._closed:
+                raise BrokerUnreachableError("the client is closed")
+            try:
+                peer.connection = await Connection.open(*address, self.options)
+            except KafkaError:
+                peer.failures += 1
+                peer.not_before = loop.time() + self._reconnect_backoff.delay(peer.failures)
+                raise
+            peer.failures = 0
+            return peer.connection
+
+    # Metadata
+
+    async def refresh_metadata(self) -> None:
+        """Ask for the brokers and the topics of interest; calls that overlap share one request."""
+        self._refreshes_asked += 1
+        mine = self._refreshes_asked
+        async with self._metadata_lock:
+            if self._refreshes_done >= mine:
+                return
+            begun = self._refreshes_asked
+            self.cluster.update(await self._ask_metadata(sorted(self._topics)))
+            self._refreshes_done = begun
+            self._metadata_deadline = asyncio.get_running_loop().time() + self._metadata_max_age
+        for listener in self._listeners:
+            listener()
+
+    def refresh_soon(self) -> None:
+        """Refresh in the background, again and again with backoff until it works."""
+        if not self._closed and (self._background is None or self._background.done()):
+            self._background = asyncio.get_running_loop().create_task(self._refresh_until_done())
+
+    def maybe_refresh(self) -> bool:
+        """Start a refresh if metadata is older than `metadata_max_age_ms`."""
+        if asyncio.get_running_loop().time() < self._metadata_deadline:
+            return False
+        self.refresh_soon()
+        return True
+
+    def on_metadata(self, listener: Callable[[], None]) -> None:
+        """Have `listener` called after every refresh."""
+        self._listeners.append(listener)
+
+    def watch_topics(self, topics: Iterable[str]) -> None:
+        """Add topics to those that every refresh asks for."""
+        self._topics.update(topics)
+
+    async def topic(self, name: str, timeout_ms: int) -> TopicInfo:
+        """The topic once it has partitions; it may be in creation. Raises KafkaError, RequestTimeoutError inclusive."""
+        known = self.cluster.topics.get(name)
+        if known is not None and known.partitions:
+            return known
+        self.watch_topics([name])
+
+        async def ask() -> TopicInfo:
+            await self.refresh_metadata()
+            info = self.cluster.topics.get(name)
+            if info is None or not info.partitions:
+                code = info.error if info is not None else ErrorCode.LEADER_NOT_AVAILABLE
+                raise KafkaError(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} is not available")
+            return info
+
+        return await self.retrying(ask, timeout_ms=timeout_ms)
+
+    async def ask_metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
+        """A Metadata response for these topics or all (None), which the cluster view takes in, too."""
+        response = await self._ask_metadata(None if topics is None else list(topics))
+        self.cluster.update(response)
+        return response
+
+    async def _ask_metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        connection = await self.any_connection()
+        version = connection.version_for(ApiKey.METADATA)
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        if wanted is None and version == 0:
+            wanted = []
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=self._allow_auto_topic_creation)
+        if version < 4:
+            request.allow_auto_topic_creation = True
+        response = await connection.send(request, version)
+        assert isinstance(response, MetadataResponse)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self.cluster.brokers.clear()
+            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the cluster asks its clients to bootstrap again")
+        return response
+
+    async def _refresh_until_done(self) -> None:
+        attempt = 0
+        while not self._closed:
+            attempt += 1
+            await asyncio.sleep(self.retry_backoff.delay(attempt))
+            try:
+                await self.refresh_metadata()
+            except KafkaError as error:
+                log.info("metadata is not refreshed yet: %s", error)
+            else:
+                return
+
+    # Retries
+
+    async def retrying(self, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int) -> T:
+        """`await attempt()`, again with backoff and fresh metadata while its error is retriable and time is left."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        failures = 0
+        while True:
+            try:
+                return await attempt()
+            except KafkaError as error:
+                failures += 1
+                delay = self.retry_backoff.delay(failures)
+                if not error.code.retriable or loop.time() + delay >= deadline:
+                    raise
+                log.debug("retrying after %s", error)
+            await asyncio.sleep(delay)
+            await self._refresh_if_reachable()
+
+    async def ask(self, node_id: int | None, request: Any, *, lowest: int = 0, highest: int = 0x7FFF) -> Any:
+        """Send `request` to a broker (None: any) in the newest common version; no retries."""
+        connection = await (self.any_connection() if node_id is None else self.connection(node_id))
+        return await self.ask_on(connection, request, lowest=lowest, highest=highest)
+
+    async def ask_on(self, connection: Connection, request: Any, *, lowest: int = 0, highest: int = 0x7FFF) -> Any:
+        """Send `request` on this connection in the newest common version; no retries."""
+        version = connection.version_for(connection.api_key(request), lowest=lowest, highest=highest)
+        return await connection.send(request, version)
+
+    async def _refresh_if_reachable(self) -> None:
+        try:
+            await self.refresh_metadata()
+        except KafkaError as error:
+            log.debug("metadata is not refreshed: %s", error)

@@ -1,0 +1,244 @@
+"""The producer: `send` puts records into batches, a background task takes the batches to the leaders."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from random import Random
+from types import TracebackType
+from typing import Literal, Self
+
+from ..protocol.compression import CODEC_BY_CONFIG_NAME
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.record import Headers
+from ..protocol.topic_partition import TopicPartition
+from .accumulator import BatchSettings, PendingRecord, RecordAccumulator, RecordMetadata
+from .client import Client
+from .connection import ConnectionOptions
+from .errors import BufferFullError
+from .host import new_random, now_ms
+from .partitioner import DefaultPartitioner, Partitioner
+from .sender import Sender, SenderSettings
+
+Acks = Literal["all", -1, 0, 1]
+_ACKS = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
+
+
+class Producer:
+    """Sends records; settings have the names and defaults of Kafka's Java producer (`linger.ms` is `linger_ms`).
+
+        async with Producer("localhost:9092", compression="zstd") as producer:
+            future = await producer.send("flights", b"EWR to IAH", key=b"N14228")
+            metadata = await future
+
+    `enable_idempotence` None means: yes, if acks is "all" and the brokers are able to (0.11). `rng` and `wall_clock_ms`
+    are for tests that want the same run twice.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Sequence[str],
+        *,
+        client_id: str = "barnabas-producer",
+        acks: Acks = "all",
+        enable_idempotence: bool | None = None,
+        compression: str = "none",
+        compression_level: int | None = None,
+        batch_size: int = 16_384,
+        linger_ms: float = 5,
+        buffer_memory: int = 33_554_432,
+        max_block_ms: int = 60_000,
+        max_request_size: int = 1_048_576,
+        max_in_flight: int = 5,
+        retries: int = 2_147_483_647,
+        retry_backoff_ms: int = 100,
+        retry_backoff_max_ms: int = 1000,
+        request_timeout_ms: int = 30_000,
+        delivery_timeout_ms: int = 120_000,
+        metadata_max_age_ms: int = 300_000,
+        partitioner: Partitioner | None = None,
+        rng: Random | None = None,
+        wall_clock_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        if acks not in _ACKS:
+            raise ValueError(f"acks is {acks!r}, not one of all, -1, 0, 1")
+        if compression not in CODEC_BY_CONFIG_NAME:
+            raise ValueError(f"compression is {compression!r}, not one of {', '.join(CODEC_BY_CONFIG_NAME)}")
+        idempotent = enable_idempotence
+        if _ACKS[acks] != -1 or not 1 <= max_in_flight <= 5:
+            if enable_idempotence:
+                raise ValueError("an idempotent producer needs acks=all and max_in_flight of 1 to 5")
+            idempotent = False
+        rng = rng or new_random()
+        self._client = Client(
+            bootstrap_servers,
+            rng=rng,
+            options=ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms),
+            retry_backoff_ms=retry_backoff_ms,
+            retry_backoff_max_ms=retry_backoff_max_ms,
+            metadata_max_age_ms=metadata_max_age_ms,
+        )
+        settings = BatchSettings(
+            batch_size=batch_size,
+            compression=CODEC_BY_CONFIG_NAME[compression],
+            compression_level=compression_level,
+            linger=linger_ms / 1000,
+            delivery_timeout=delivery_timeout_ms / 1000,
+        )
+        self._accumulator = RecordAccumulator(settings, buffer_memory=buffer_memory, wake=self._wake)
+        self._sender = Sender(
+            self._client,
+            self._accumulator,
+            SenderSettings(
+                acks=_ACKS[acks],
+                idempotent=idempotent,
+                max_in_flight=max_in_flight,
+                max_request_size=max_request_size,
+                request_timeout_ms=request_timeout_ms,
+                retries=retries,
+            ),
+        )
+        self._partitioner = partitioner or DefaultPartitioner(batch_size, rng)
+        self._max_request_size = max_request_size
+        self._max_block_ms = max_block_ms
+        self._wall_clock_ms = wall_clock_ms
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def start(self) -> Self:
+        """Reach the cluster. Raises BrokerUnreachableError."""
+        await self._client.start()
+        await self._sender.start()
+        self._task = asyncio.get_running_loop().create_task(self._sender.run())
+        return self
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Deliver what was sent, then stop; what is not delivered in `timeout_ms` fails."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            if self._task is not None:
+                async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
+                    await self._flush()
+        except TimeoutError:
+            pass  # said in the docstring: the rest fails below
+        finally:
+            self._sender.abandon(
+                self._accumulator.incomplete, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the producer was closed")
+            )
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
+            await self._sender.close()
+            await self._client.close()
+
+    async def __aenter__(self) -> Self:
+        try:
+            return await self.start()
+        except BaseException:
+            await self.close(timeout_ms=0)
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(timeout_ms=None if kind is None else 0)
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> asyncio.Future[RecordMetadata]:
+        """Queue one record; the future tells where it went, or raises KafkaError.
+
+        Waits only for the topic's metadata and, while `buffer_memory` is full, for room. Raises KafkaError: no such
+        topic or partition, a record beyond `max_request_size`, BufferFullError after `max_block_ms`.
+        """
+        if self._closed or self._task is None:
+            raise RuntimeError("the producer is not running")
+        info = self._client.cluster.topics.get(topic)
+        if info is None or not info.partitions:
+            info = await self._client.topic(topic, self._max_block_ms)
+        if partition is not None and partition not in info.partitions:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {len(info.partitions)} partitions")
+        record = PendingRecord(key, value, headers, self._wall_clock_ms() if timestamp_ms is None else timestamp_ms)
+        size = record.size_bytes
+        if size > self._max_request_size:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes is larger than max_request_size, {self._max_request_size}",
+            )
+        loop = asyncio.get_running_loop()
+        chosen = partition
+        if chosen is None:
+            chosen = self._partitioner.partition(topic, key, len(info.partitions), info.available)
+        future: asyncio.Future[RecordMetadata] = loop.create_future()
+        target = TopicPartition(topic, chosen)
+        if not self._accumulator.append(target, record, future, loop.time()):
+            await self._append_when_possible(target, record, future)
+        if key is None and partition is None:
+            self._partitioner.appended(topic, chosen, size)
+        return future
+
+    async def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None,
+        *,
+        key: bytes | None = None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """`send`, and wait until the record is acknowledged. Raises KafkaError."""
+        future = await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
+        return await future
+
+    async def flush(self) -> None:
+        """Wait until everything sent so far is acknowledged or has failed; batches do not linger meanwhile."""
+        await self._flush()
+
+    async def partitions_for(self, topic: str) -> list[int]:
+        """The topic's partitions. Raises KafkaError if it does not exist and is not created in `max_block_ms`."""
+        return sorted((await self._client.topic(topic, self._max_block_ms)).partitions)
+
+    async def _append_when_possible(
+        self, target: TopicPartition, record: PendingRecord, future: asyncio.Future[RecordMetadata]
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        accumulator = self._accumulator
+        try:
+            async with asyncio.timeout(self._max_block_ms / 1000):
+                while True:
+                    waiter = loop.create_future()
+                    accumulator.waiters.append(waiter)
+                    self._wake()
+                    await waiter
+                    if accumulator.append(target, record, future, loop.time()):
+                        break
+        except TimeoutError:
+            raise BufferFullError(
+                f"{accumulator.buffer_memory} bytes of records wait for acknowledgement since {self._max_block_ms} ms"
+            ) from None
+        accumulator.pass_on()
+
+    async def _flush(self) -> None:
+        self._accumulator.flushing += 1
+        try:
+            self._wake()
+            waiting = [
+                future for batch in self._accumulator.incomplete for future in (batch.futures[0], batch.futures[-1])
+            ]
+            if waiting:
+                await asyncio.wait(waiting)
+        finally:
+            self._accumulator.flushing -= 1
+
+    def _wake(self) -> None:
+        self._sender.wake()

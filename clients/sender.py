@@ -1,0 +1,373 @@
+"""Takes batches out of the accumulator to the leaders, and brings back what became of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+from typing import Any
+
+from ..protocol.apis import ApiKey
+from ..protocol.compression import Compression
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ..protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ..protocol.schema import ZERO_UUID
+from ..protocol.topic_partition import TopicPartition
+from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity, RecordAccumulator
+from .client import Client
+from .cluster import BrokerNode
+from .connection import Connection
+from .errors import DeliveryTimeoutError, UnsupportedVersionError
+
+log = logging.getLogger(__name__)
+
+MAX_PRODUCER_EPOCH = 0x7FFF
+_NO_TRANSACTION_TIMEOUT_MS = 0x7FFFFFFF
+_FIRST_VERSION_WITH_BATCHES = 3
+_FIRST_VERSION_WITH_ZSTD = 7
+_LAST_VERSION_BY_NAME = 12
+_BATCH_OVERHEAD = 200
+_OUTCOME_UNKNOWN = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
+
+
+@dataclass(frozen=True, slots=True)
+class SenderSettings:
+    """How a producer sends."""
+
+    acks: int
+    idempotent: bool | None
+    """None: if the brokers are able to."""
+    max_in_flight: int
+    max_request_size: int
+    request_timeout_ms: int
+    retries: int
+
+
+class Sender:
+    """One task, `run`, which alone takes from the queues; everything else here is called from the loop, too."""
+
+    def __init__(self, client: Client, accumulator: RecordAccumulator, settings: SenderSettings) -> None:
+        self._client = client
+        self._accumulator = accumulator
+        self._settings = settings
+        self._wake = asyncio.Event()
+        self._idempotent = bool(settings.idempotent)
+        self._identity: ProducerIdentity | None = None
+        self._errands: dict[object, asyncio.Task[None]] = {}
+        self._not_before: dict[object, float] = {}
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._wake.set()
+
+    async def start(self) -> None:
+        """Decide about idempotence and get a producer id. Raises UnsupportedVersionError, KafkaError."""
+        self._client.on_metadata(self.wake)
+        wanted = self._settings.idempotent
+        if wanted is False:
+            return
+        connection = await self._client.any_connection()
+        self._idempotent = connection.supports(ApiKey.INIT_PRODUCER_ID)
+        if wanted and not self._idempotent:
+            raise UnsupportedVersionError(f"broker {connection.address} knows no idempotent producers (0.11 does)")
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._wake.clear()
+            next_at = self._step(loop.time())
+            timer = loop.call_at(next_at, self._wake.set) if next_at < inf else None
+            try:
+                await self._wake.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    async def close(self) -> None:
+        """Stop what runs beside `run`."""
+        tasks = list(self._errands.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Choosing what to send
+
+    def _step(self, now: float) -> float:
+        """Send all that is due; returns when to look again."""
+        self._client.maybe_refresh()
+        next_at = inf
+        queues_by_leader: dict[int, list[PartitionQueue]] = {}
+        for queue in self._accumulator.queues.values():
+            if not queue.batches:
+                continue
+            next_at = min(next_at, self._expire(queue, now))
+            if queue.needs_reset and not queue.on_wire:
+                self._reset(queue)
+            if not queue.may_send(idempotent=self._idempotent, serial=self._settings.max_in_flight == 1):
+                continue
+            ready_at = self._accumulator.ready_at(queue)
+            leader = self._client.cluster.leader(queue.partition)
+            if ready_at > now:
+                next_at = min(next_at, ready_at)
+            elif leader is None:
+                self._client.refresh_soon()
+            else:
+                queues_by_leader.setdefault(leader, []).append(queue)
+        if self._idempotent and self._identity is None and queues_by_leader:
+            self._run_errand(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
+            return next_at
+        for leader, queues in queues_by_leader.items():
+            self._send_to(leader, queues)
+        return next_at
+
+    def _expire(self, queue: PartitionQueue, now: float) -> float:
+        """Give up batches that waited past `delivery_timeout_ms`; returns when the next one will have."""
+        while queue.batches:
+            batch = queue.batches[0]
+            deadline = batch.created + self._accumulator.settings.delivery_timeout
+            if now < deadline:
+                return deadline
+            queue.batches.popleft()
+            waited_ms = round((now - batch.created) * 1000)
+            error = DeliveryTimeoutError(f"{queue.partition}: not acknowledged in {waited_ms} ms")
+            self._give_up(queue, batch, error)
+        return inf
+
+    def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
+        connection = self._client.open_connection(leader)
+        if connection is None:
+            self._run_errand(leader, partial(self._connect, leader))
+            return
+        while queues and connection.in_flight_count < self._settings.max_in_flight:
+            if not connection.is_writable:
+                self._run_errand(leader, partial(self._await_writable, connection))
+                return
+            batches, size = [], 0
+            for queue in queues:
+                if batches and size + self._size_of(queue.batches[0]) > self._settings.max_request_size:
+                    break
+                batch = queue.take(self._identity)
+                assert batch.encoded is not None
+                batches.append(batch)
+                size += len(batch.encoded)
+            self._send(leader, connection, batches)
+            serial = self._settings.max_in_flight == 1
+            now = asyncio.get_running_loop().time()
+            queues = [
+                queue
+                for queue in queues
+                if queue.may_send(idempotent=self._idempotent, serial=serial)
+                and self._accumulator.ready_at(queue) <= now
+            ]
+        # Those that went late this time go first the next: a busy partition must not starve the others.
+        for queue in queues:
+            self._accumulator.queues[queue.partition] = self._accumulator.queues.pop(queue.partition)
+
+    @staticmethod
+    def _size_of(batch: ProducerBatch) -> int:
+        """Bytes on the wire, estimated from above while the batch is not compressed yet."""
+        if batch.encoded is not None:
+            return len(batch.encoded) + _BATCH_OVERHEAD
+        assert batch.builder is not None
+        return batch.builder.size + _BATCH_OVERHEAD
+
+    # One request
+
+    def _send(self, leader: int, connection: Connection, batches: list[ProducerBatch]) -> None:
+        settings = self._settings
+        try:
+            topic_ids = {b.partition.topic: self._client.cluster.topic_id(b.partition.topic) for b in batches}
+            highest = _LAST_VERSION_BY_NAME if ZERO_UUID in topic_ids.values() else MAX_PRODUCER_EPOCH
+            version = connection.version_for(ApiKey.PRODUCE, highest=highest)
+            zstd = self._accumulator.settings.compression == Compression.ZSTD
+            if zstd and version < _FIRST_VERSION_WITH_ZSTD:
+                raise UnsupportedVersionError(f"broker {connection.address} knows no zstd (2.1 does)")
+            topics: dict[str, TopicProduceData] = {}
+            for batch in batches:
+                name = batch.partition.topic
+                topic = topics.setdefault(name, TopicProduceData(name=name, topic_id=topic_ids[name]))
+                records = batch.encoded if version >= _FIRST_VERSION_WITH_BATCHES else batch.legacy_bytes()
+                topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=records))
+            request = ProduceRequest(
+                acks=settings.acks, timeout_ms=settings.request_timeout_ms, topic_data=list(topics.values())
+            )
+            future = connection.send(request, version, expects_response=settings.acks != 0)
+        except KafkaError as error:
+            for batch in batches:
+                self._on_error(batch, error)
+            return
+        future.add_done_callback(partial(self._on_response, batches))
+
+    def _on_response(self, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse | None]) -> None:
+        self._wake.set()
+        error = None if future.cancelled() else future.exception()
+        if isinstance(error, KafkaError):
+            for batch in batches:
+                self._on_error(batch, error)
+            return
+        assert error is None, error
+        response = future.result()
+        if response is None:
+            for batch in batches:
+                self._acknowledge(batch, PartitionProduceResponse(base_offset=-1))
+            return
+        self._learn_leaders(response)
+        answers = {
+            (topic.name or self._client.cluster.topic_name(topic.topic_id), answer.index): answer
+            for topic in response.responses
+            for answer in topic.partition_responses
+        }
+        for batch in batches:
+            answer = answers.get(tuple(batch.partition))
+            if answer is None:
+                self._on_error(batch, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the response leaves the partition out"))
+            elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
+                self._acknowledge(batch, answer)
+            else:
+                record_errors = {e.batch_index: e.batch_index_error_message or "" for e in answer.record_errors}
+                error = KafkaError(ErrorCode(answer.error_code), answer.error_message or f"partition {batch.partition}")
+                self._on_error(batch, error, record_errors)
+
+    def _learn_leaders(self, response: ProduceResponse) -> None:
+        """Take in the new leaders that a refusing broker names (KIP-951)."""
+        cluster = self._client.cluster
+        cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
+        for topic in response.responses:
+            name = topic.name or cluster.topic_name(topic.topic_id)
+            for answer in topic.partition_responses:
+                leader = answer.current_leader
+                if name is not None and leader.leader_id >= 0:
+                    cluster.update_leader(TopicPartition(name, answer.index), leader.leader_id, leader.leader_epoch)
+
+    # What becomes of a batch
+
+    def _acknowledge(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
+        queue = self._accumulator.queues[batch.partition]
+        queue.returned(batch)
+        queue.settled(batch)
+        batch.complete(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
+        self._accumulator.release(batch)
+
+    def _on_error(self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, str] | None = None) -> None:
+        queue = self._accumulator.queues[batch.partition]
+        queue.returned(batch)
+        if error.code == ErrorCode.MESSAGE_TOO_LARGE and batch.record_count > 1:
+            parts = batch.split()
+            queue.replace(batch, parts)
+            self._accumulator.replace(batch, parts)
+            self._wake.set()
+            return
+        oldest = not queue.unacked or queue.unacked[0] is batch
+        if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (not oldest or queue.has_gap or queue.needs_reset):
+            # A sequence before this batch is missing in the log. If that one will not come again, start over.
+            queue.needs_reset = queue.needs_reset or (oldest and queue.has_gap)
+            self._retry(queue, batch)
+        elif error.code.retriable and batch.attempts < self._settings.retries:
+            log.debug("sending %s again after %s", batch.partition, error)
+            if error.code not in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.CORRUPT_MESSAGE):
+                self._client.refresh_soon()
+            self._retry(queue, batch)
+        else:
+            self._give_up(queue, batch, error, record_errors)
+
+    def _retry(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        batch.attempts += 1
+        batch.retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(batch.attempts)
+        queue.put_back(batch)
+        self._wake.set()
+
+    def _give_up(
+        self,
+        queue: PartitionQueue,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: dict[int, str] | None = None,
+    ) -> None:
+        log.warning("%d records for %s are not delivered: %s", batch.record_count, batch.partition, error)
+        if batch.has_sequence:
+            if batch.attempts and isinstance(error, DeliveryTimeoutError) or error.code in _OUTCOME_UNKNOWN:
+                queue.has_gap = True
+            else:
+                queue.needs_reset = True
+        queue.settled(batch)
+        batch.fail(error, record_errors)
+        self._accumulator.release(batch)
+
+    def _reset(self, queue: PartitionQueue) -> None:
+        """Go on at sequence 0 under a newer epoch; other partitions change over when nothing of theirs is unacked."""
+        if self._identity is not None and queue.identity == self._identity:
+            producer_id, epoch = self._identity
+            self._identity = ProducerIdentity(producer_id, epoch + 1) if epoch < MAX_PRODUCER_EPOCH else None
+        if self._identity is None:
+            self._run_errand(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
+        else:
+            queue.start_over(self._identity)
+
+    # Errands: what the step cannot wait for
+
+    def _run_errand(self, name: object, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run one errand of that name at a time, and wake up when it is done."""
+        if name in self._errands:
+            return
+        task = asyncio.get_running_loop().create_task(errand())
+        self._errands[name] = task
+
+        def finished(task: asyncio.Task[None]) -> None:
+            del self._errands[name]
+            self._wake.set()
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.info("%s", error)
+                if not isinstance(error, KafkaError):
+                    raise error
+
+        task.add_done_callback(finished)
+
+    async def _connect(self, leader: int) -> None:
+        try:
+            await self._client.connection(leader)
+        except KafkaError:
+            self._client.refresh_soon()
+            raise
+
+    async def _await_writable(self, connection: Connection) -> None:
+        await connection.writable()
+
+    async def _init_producer_id(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_NO_TRANSACTION_TIMEOUT_MS)
+
+        async def ask() -> InitProducerIdResponse:
+            response = await self._client.ask(None, request)
+            assert isinstance(response, InitProducerIdResponse)
+            if response.error_code != ErrorCode.NONE:
+                raise KafkaError(ErrorCode(response.error_code), "no producer id")
+            return response
+
+        try:
+            response = await self._client.retrying(ask, timeout_ms=self._settings.request_timeout_ms)
+        except KafkaError as error:
+            if not error.code.retriable:
+                self._fail_all(error)
+            raise
+        self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+
+    def _fail_all(self, error: KafkaError) -> None:
+        for queue in self._accumulator.queues.values():
+            while queue.batches:
+                self._give_up(queue, queue.batches.popleft(), error)
+
+    def abandon(self, batches: Iterable[ProducerBatch], error: KafkaError) -> None:
+        """The producer closes: fail what is left."""
+        for batch in list(batches):
+            batch.fail(error)
+            self._accumulator.release(batch)
