@@ -1,0 +1,161 @@
+"""An event loop without time and without sockets: virtual seconds pass when nothing else is left to do.
+
+Only public hooks of asyncio's base loop and its `_run_once` are replaced. Callbacks belong to a *node* (a simulated
+machine): within a node they run in the order they were scheduled, as asyncio promises; between nodes a seeded choice
+decides. Killing a node drops its callbacks for ever: no `finally` of a dead process runs, as with kill -9.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from tests.sim.node import NODE, Node
+
+
+class DeadlockError(AssertionError):
+    """Nothing is ready and no timer is set, yet the simulation has not ended."""
+
+
+class StepLimitError(AssertionError):
+    """The simulation goes on without getting anywhere."""
+
+
+class SimLoop(asyncio.BaseEventLoop):
+    """Runs callbacks of all nodes in one thread under virtual time. The same seed gives the same run."""
+
+    def __init__(self, rng: random.Random, *, most_steps: int = 5_000_000) -> None:
+        super().__init__()
+        self._random = rng
+        self._now = 0.0
+        self._queues: dict[Node, deque[asyncio.Handle]] = {}
+        self._steps = 0
+        self._most_steps = most_steps
+        self._kept: list[object] = []
+        self.network: Any = None
+        self.set_exception_handler(self._unhandled)
+        self.unhandled: list[dict[str, Any]] = []
+        """What callbacks and tasks raised with nobody to catch it; a run that has any has failed."""
+
+    def time(self) -> float:
+        """Virtual seconds since the start."""
+        return self._now
+
+    @property
+    def steps(self) -> int:
+        return self._steps
+
+    def keep(self, thing: object) -> None:
+        """Hold on to what a dead node left, so that garbage collection does not run its `finally` blocks."""
+        self._kept.append(thing)
+
+    def call_in(
+        self, node: Node, delay: float, callback: Callable[..., object], *arguments: Any
+    ) -> asyncio.TimerHandle:
+        """Schedule a callback of a node, whoever calls."""
+        return self.call_later(delay, callback, *arguments, context=node.context)
+
+    # -- what the base loop asks for -------------------------------------------------------------------------------
+
+    def _run_once(self) -> None:
+        self._collect_due()
+        if not self._queues:
+            self._jump()
+            return
+        nodes = list(self._queues)
+        node = nodes[0] if len(nodes) == 1 else nodes[self._random.randrange(len(nodes))]
+        queue = self._queues[node]
+        handle = queue.popleft()
+        if not queue:
+            del self._queues[node]
+        self._steps += 1
+        if self._steps > self._most_steps:
+            raise StepLimitError(f"{self._steps} steps at {self._now:.3f} virtual seconds")
+        if handle.cancelled():
+            return
+        if not node.is_alive(handle_incarnation(handle)):
+            self._kept.append(handle)
+            return
+        handle._run()
+
+    def _collect_due(self) -> None:
+        """Sort what is ready, and the timers whose time has come, into the nodes' queues."""
+        ready, scheduled = self._ready, self._scheduled
+        while scheduled and (scheduled[0].cancelled() or scheduled[0].when() <= self._now):
+            timer = heapq.heappop(scheduled)
+            timer._scheduled = False
+            if timer.cancelled():
+                self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
+            else:
+                ready.append(timer)
+        while ready:
+            handle = ready.popleft()
+            node = handle._context.get(NODE, (WORLD, 0))[0]
+            self._queues.setdefault(node, deque()).append(handle)
+
+    def _jump(self) -> None:
+        """Nothing is ready: let time pass until the next timer."""
+        if not self._scheduled:
+            if self._stopping:
+                return
+            raise DeadlockError(f"nothing is left to happen at {self._now:.3f} virtual seconds")
+        self._now = max(self._now, self._scheduled[0].when())
+
+    def _write_to_self(self) -> None:
+        """There is no other thread to wake the loop from."""
+
+    def _process_events(self, event_list: Any) -> None:
+        """There is no selector."""
+
+    def _unhandled(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.unhandled.append(context)
+
+    # -- sockets ---------------------------------------------------------------------------------------------------
+
+    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        return self.network.listen(protocol_factory, host, port)
+
+    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
+        return await self.network.connect(protocol_factory, host, port)
+
+    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+        raise AssertionError("blocking work goes through the Work port")
+
+
+WORLD = Node("world")
+"""Whatever belongs to no machine: the test itself, the network, the nemesis."""
+
+
+def handle_incarnation(handle: asyncio.Handle) -> int:
+    """The incarnation of its node that scheduled a callback."""
+    incarnation: int = handle._context.get(NODE, (WORLD, 0))[1]
+    return incarnation
+
+
+def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = 5_000_000) -> Any:
+    """Run `await main(loop)` to its end under virtual time."""
+    loop = SimLoop(random.Random(seed), most_steps=most_steps)
+    context = contextvars.copy_context()
+    try:
+        task = context.run(loop.create_task, main(loop))
+        result = loop.run_until_complete(task)
+    finally:
+        leave(loop)
+    if loop.unhandled:
+        raise AssertionError(f"unhandled: {loop.unhandled[0]}")
+    return result
+
+
+def leave(loop: SimLoop) -> None:
+    """End the world: what is still pending is forgotten without a sound."""
+    for task in asyncio.all_tasks(loop):
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.keep(task)
+    loop._ready.clear()
+    loop._scheduled.clear()
+    loop.close()

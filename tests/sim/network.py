@@ -1,0 +1,320 @@
+"""A simulated network: streams with latency, cut at random points, that can break, hang and be partitioned.
+
+Bytes of one connection arrive in order or not at all; connections are independent of each other. A link that is cut
+holds its bytes back until it heals, as TCP does by retransmission. A dead machine's peers get a reset some time later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tests.sim.loop import WORLD, SimLoop
+from tests.sim.node import NODE, Node
+
+HIGH_WATER = 1 << 16
+
+
+@dataclass(slots=True)
+class NetworkFaults:
+    """What the network does to those who use it; times in seconds."""
+
+    latency: float = 0.0005
+    jitter: float = 0.0005
+    tail_chance: float = 0.0
+    """Share of pieces that take up to `tail` longer."""
+    tail: float = 0.2
+    split_chance: float = 0.2
+    """Share of writes that arrive in several pieces."""
+    reset_after: float = 1.0
+    """A dead machine's peers notice within this time."""
+
+
+class SimNetwork:
+    """All listeners and connections of one world."""
+
+    def __init__(self, loop: SimLoop, rng: random.Random, faults: NetworkFaults | None = None) -> None:
+        self.loop = loop
+        self.random = rng
+        self.faults = faults or NetworkFaults()
+        self.connections: dict[Stream, None] = {}
+        self._listeners: dict[tuple[str, int], tuple[Callable[[], Any], Node]] = {}
+        self._next_port = 30000
+        self._cut: set[frozenset[Node]] = set()
+        loop.network = self
+
+    # -- what the loop offers --------------------------------------------------------------------------------------
+
+    def listen(self, factory: Callable[[], Any], host: str, port: int) -> SimServer:
+        if not port:
+            port = self._next_port
+            self._next_port += 1
+        if (host, port) in self._listeners:
+            raise OSError(98, "address in use")
+        node = current_node()
+        self._listeners[host, port] = (factory, node)
+        node.on_kill.append(lambda: self.unlisten(host, port))
+        return SimServer(self, host, port)
+
+    def unlisten(self, host: str, port: int) -> None:
+        self._listeners.pop((host, port), None)
+
+    async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[asyncio.Transport, Any]:
+        client = current_node()
+        await asyncio.sleep(self.delay())
+        listener = self._listeners.get((host, port))
+        if listener is None:
+            raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
+        server_factory, server = listener
+        if self.is_cut(client, server):
+            await asyncio.sleep(5.0)
+            raise TimeoutError(f"no way from {client.name} to {host}:{port}")
+        near, far = Stream(self, client, (host, port)), Stream(self, server, (client.name, 0))
+        near.peer, far.peer = far, near
+        protocol = factory()
+        near.attach(protocol)
+        protocol.connection_made(near)
+        self.loop.call_in(server, self.delay(), far.accept, server_factory)
+        return cast(asyncio.Transport, near), protocol
+
+    # -- faults ----------------------------------------------------------------------------------------------------
+
+    def cut(self, first: Node, second: Node) -> None:
+        """Hold back all bytes between two machines."""
+        self._cut.add(frozenset((first, second)))
+
+    def heal(self) -> None:
+        """Let everything through again."""
+        self._cut.clear()
+        for stream in list(self.connections):
+            stream.pump()
+
+    def is_cut(self, first: Node, second: Node) -> bool:
+        return frozenset((first, second)) in self._cut
+
+    def reset_some(self, share: float) -> int:
+        """Break a share of all connections; returns how many."""
+        broken = [stream for stream in self.connections if self.random.random() < share]
+        for stream in broken:
+            stream.reset()
+        return len(broken)
+
+    def delay(self) -> float:
+        """One way, for one piece."""
+        faults = self.faults
+        delay = faults.latency + self.random.random() * faults.jitter
+        if self.random.random() < faults.tail_chance:
+            delay += self.random.random() * faults.tail
+        return delay
+
+
+class SimServer:
+    """A listening socket as asyncio's Server shows it."""
+
+    def __init__(self, network: SimNetwork, host: str, port: int) -> None:
+        self._network = network
+        self._address = (host, port)
+        self.sockets = (self,)
+
+    def getsockname(self) -> tuple[str, int]:
+        return self._address
+
+    async def start_serving(self) -> None:
+        """Connections are accepted from the moment of binding."""
+
+    def close(self) -> None:
+        self._network.unlisten(*self._address)
+
+    async def wait_closed(self) -> None:
+        """Closing takes no time."""
+
+
+class Stream(asyncio.Transport):
+    """One end of a connection."""
+
+    def __init__(self, network: SimNetwork, node: Node, peer_name: tuple[str, int]) -> None:
+        super().__init__({"peername": peer_name})
+        self.peer: Stream = self
+        self._network = network
+        self._node = node
+        self._life = node.incarnation
+        self._protocol: Any = None
+        self._unsent: deque[bytes] = deque()
+        self._unsent_bytes = 0
+        self._inbox: deque[bytes] = deque()
+        self._arrives_at = 0.0
+        self._high = HIGH_WATER
+        self._closing = False
+        self._closed = False
+        self._ends = False
+        self._writing_paused = False
+        self._reading_paused = False
+        network.connections[self] = None
+        node.on_kill.append(self._died)
+
+    # -- asyncio.Transport -----------------------------------------------------------------------------------------
+
+    def attach(self, protocol: Any) -> None:
+        self._protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self._protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self._protocol = protocol
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        self._high = HIGH_WATER if high is None else high
+
+    def get_write_buffer_size(self) -> int:
+        return self._unsent_bytes
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def is_reading(self) -> bool:
+        return not self._reading_paused
+
+    def pause_reading(self) -> None:
+        self._reading_paused = True
+
+    def resume_reading(self) -> None:
+        self._reading_paused = False
+        if self._inbox:
+            self._network.loop.call_soon(self._deliver)
+
+    def write(self, data: Any) -> None:
+        if self._closing or not len(data):
+            return
+        for piece in self._pieces(bytes(data)):
+            self._unsent.append(piece)
+        self._unsent_bytes += len(data)
+        if self._unsent_bytes > self._high and not self._writing_paused:
+            self._writing_paused = True
+            self._protocol.pause_writing()
+        self.pump()
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.write(b"".join(list_of_data))
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._ends = True
+            self.pump()
+            self._lose(None)
+
+    def abort(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self._unsent.clear()
+            self._ends = True
+            self.pump()
+            self._lose(None)
+
+    # -- the way to the other side ---------------------------------------------------------------------------------
+
+    def accept(self, factory: Callable[[], Any]) -> None:
+        """The server's side of the connection begins."""
+        if self._closed or self._closing:
+            return
+        protocol = factory()
+        self.attach(protocol)
+        protocol.connection_made(self)
+        if self._inbox:
+            self._deliver()
+
+    def reset(self) -> None:
+        """Both sides see the connection break."""
+        for stream in (self, self.peer):
+            self._network.loop.call_in(stream._node, 0, stream._break)
+
+    def pump(self) -> None:
+        """Send what is waiting, unless the way is cut."""
+        network, peer = self._network, self.peer
+        if network.is_cut(self._node, peer._node):
+            return
+        loop = network.loop
+        while self._unsent:
+            piece = self._unsent.popleft()
+            self._arrives_at = max(self._arrives_at + 1e-9, loop.time() + network.delay())
+            loop.call_in(peer._node, self._arrives_at - loop.time(), peer._arrive, piece, self)
+        if self._ends:
+            self._ends = False
+            self._arrives_at = max(self._arrives_at + 1e-9, loop.time() + network.delay())
+            loop.call_in(peer._node, self._arrives_at - loop.time(), peer._end)
+
+    def _pieces(self, data: bytes) -> list[bytes]:
+        rng = self._network.random
+        if len(data) < 2 or rng.random() >= self._network.faults.split_chance:
+            return [data]
+        cut = rng.randrange(1, len(data))
+        return [data[:cut], data[cut:]]
+
+    def _arrive(self, piece: bytes, sender: Stream) -> None:
+        if self._closed:
+            return
+        self._inbox.append(piece)
+        sender._network.loop.call_in(sender._node, 0, sender._taken, len(piece))
+        if not self._reading_paused and self._protocol is not None:
+            self._deliver()
+
+    def _taken(self, count: int) -> None:
+        self._unsent_bytes -= count
+        if self._writing_paused and self._unsent_bytes <= self._high // 4 and not self._closed:
+            self._writing_paused = False
+            self._protocol.resume_writing()
+
+    def _deliver(self) -> None:
+        while self._inbox and not self._reading_paused and not self._closed:
+            piece = memoryview(self._inbox.popleft())
+            if isinstance(self._protocol, asyncio.BufferedProtocol):
+                room = self._protocol.get_buffer(len(piece))
+                count = min(len(room), len(piece))
+                room[:count] = piece[:count]
+                if count < len(piece):
+                    self._inbox.appendleft(bytes(piece[count:]))
+                self._protocol.buffer_updated(count)
+            else:
+                self._protocol.data_received(bytes(piece))
+
+    def _end(self) -> None:
+        """The other side has closed."""
+        if not self._closed:
+            if self._protocol is not None and not self._inbox:
+                self._protocol.eof_received()
+            self._break()
+
+    def _break(self) -> None:
+        self._closing = True
+        self._lose(ConnectionResetError(104, "connection reset by peer"))
+
+    def _lose(self, error: Exception | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._network.connections.pop(self, None)
+        if self._protocol is not None:
+            self._network.loop.call_soon(self._protocol.connection_lost, error)
+
+    def _died(self) -> None:
+        """This machine is dead: its side is silent from now on, the other side gets a reset in a while."""
+        if self._closed:
+            return
+        self._closed = self._closing = True
+        self._network.connections.pop(self, None)
+        network, peer = self._network, self.peer
+        delay = network.random.random() * network.faults.reset_after
+        network.loop.call_in(peer._node, delay, peer._break)
+
+
+def current_node() -> Node:
+    """The machine whose code is running."""
+    return NODE.get((WORLD, 0))[0]

@@ -1,0 +1,48 @@
+"""A simulated machine: a name, a life that can end, and the context its callbacks run in."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+NODE: contextvars.ContextVar[tuple[Node, int]] = contextvars.ContextVar("node")
+"""The machine and the incarnation of it that the running callback belongs to."""
+
+
+class Node:
+    """Callbacks inherit their machine through the context in which they were scheduled."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.incarnation = 0
+        self.on_kill: list[Callable[[], None]] = []
+        """What must know at once that the machine is dead: its sockets, its disk."""
+        self.context = contextvars.copy_context()
+        self.start()
+
+    def start(self) -> None:
+        """Begin a new life."""
+        self.incarnation += 1
+        self.context = contextvars.Context()
+        self.context.run(NODE.set, (self, self.incarnation))
+
+    def kill(self) -> None:
+        """End this life: none of its callbacks runs any more."""
+        self.incarnation += 1
+        callbacks, self.on_kill = self.on_kill, []
+        for callback in callbacks:
+            callback()
+
+    def is_alive(self, incarnation: int) -> bool:
+        """Whether callbacks of that incarnation still run."""
+        return incarnation in (0, self.incarnation)
+
+    def run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Call a function as this machine."""
+        return self.context.run(function, *arguments)
+
+    def __repr__(self) -> str:
+        return f"Node({self.name!r})"
