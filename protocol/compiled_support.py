@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from struct import Struct, pack, unpack_from
+from struct import Struct, pack
 from typing import Any
 from uuid import UUID, SafeUUID
 
@@ -25,26 +25,25 @@ def structure(codes: str) -> Struct:
 
 
 @cache
-def unpackers(code: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
-    """`unpack_from` for 0 to 15 items of one code."""
-    return tuple(structure(code * count).unpack_from for count in range(16))
+def unpackers(code: str, rest: str) -> tuple[Callable[..., tuple[Any, ...]], ...]:
+    """`unpack_from` for 0 to 15 items of one code followed by fixed ones."""
+    return tuple(structure(code * count + rest).unpack_from for count in range(16))
+
+
+def unpacker(code: str, count: int, rest: str) -> Callable[..., tuple[Any, ...]]:
+    """`unpack_from` for any number of items of one code followed by fixed ones."""
+    return Struct(f">{count}{code}{rest}").unpack_from
 
 
 @cache
-def packers(code: str) -> tuple[Callable[..., bytes], ...]:
-    """`pack` for 0 to 15 items of one code."""
-    return tuple(structure(code * count).pack for count in range(16))
+def packers(code: str, before: str) -> tuple[Callable[..., bytes], ...]:
+    """`pack` for fixed items followed by 0 to 15 of one code."""
+    return tuple(structure(before + code * count).pack for count in range(16))
 
 
-def unpack_many(code: str, count: int, buffer: Any, position: int) -> tuple[Any, ...]:
+def pack_many(code: str, items: Sequence[Any]) -> bytes:
     """Any number of items of one code."""
-    return unpack_from(f">{count}{code}", buffer, position)
-
-
-def pack_many(code: str, items: Iterable[Any]) -> bytes:
-    """Any number of items of one code."""
-    values = tuple(items)
-    return pack(f">{len(values)}{code}", *values)
+    return pack(f">{len(items)}{code}", *items)
 
 
 @lru_cache(maxsize=4096)

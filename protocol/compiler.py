@@ -104,6 +104,10 @@ class Source:
 class DecoderSource(Source):
     """Writes a decoder."""
 
+    # The struct code and count of an array of scalars with which the pending items begin. It is read together
+    # with the fixed-width fields and the length that follow it.
+    counted: tuple[str, str] | None = None
+
     def compile(self, cls: type) -> Decoder:
         """The compiled decoder of `cls`."""
 
@@ -124,14 +128,24 @@ class DecoderSource(Source):
         if not self.pending:
             return
         codes = "".join(code for code, _ in self.pending)
-        targets = [target for _, target in self.pending]
-        if codes == "B":
-            self.line(f"{targets[0]} = buf[p]")
+        targets = ", ".join(target for _, target in self.pending)
+        comma = "," if len(self.pending) == 1 else ""
+        counted, self.counted = self.counted, None
+        if counted:
+            element, n = counted
+            small = self.bind("unpackers", support.unpackers(element, codes))
+            self.line(
+                f"{targets}{comma} = ({small}[{n}] if {n} < 16 else unpacker({element!r}, {n}, {codes!r}))(buf, p)"
+            )
+            size = struct_size(codes)
+            self.line(f"p += {n} * {struct_size(element)}{f' + {size}' if size else ''}")
+        elif codes == "B":
+            self.line(f"{targets} = buf[p]")
+            self.line("p += 1")
         else:
-            comma = "," if len(targets) == 1 else ""
             unpack = self.bind("unpack", support.structure(codes).unpack_from)
-            self.line(f"{', '.join(targets)}{comma} = {unpack}(buf, p)")
-        self.line(f"p += {struct_size(codes)}")
+            self.line(f"{targets}{comma} = {unpack}(buf, p)")
+            self.line(f"p += {struct_size(codes)}")
         self.pending.clear()
 
     def struct(self, cls: type, obj: str) -> None:
@@ -237,10 +251,10 @@ class DecoderSource(Source):
             self.line(f"if {needed} > end - p: raise too_many({n}, {field.name!r})")
             self.line(f"budget -= {n} >> 3")
             self.line(f"if budget < 0: raise too_many({n}, {field.name!r})")
-            small = self.bind("small", support.unpackers(element.code))
-            many = f"unpack_many({element.code!r}, {n}, buf, p)"
-            self.line(f"{target} = list({small}[{n}](buf, p) if {n} < 16 else {many})")
-            self.line(f"p += {needed}")
+            self.counted = (element.code, n)
+            self.pending.append(("", f"*{target}"))
+            if nullable:
+                self.flush()
         else:
             self.line(f"budget -= {n}")
             self.line(f"if {needed} > end - p or budget < 0: raise too_many({n}, {field.name!r})")
@@ -363,12 +377,18 @@ class EncoderSource(Source):
         self.line("else: w(b'\\0')")
 
     def _differs(self, field: Field, value: str) -> str:
+        """An expression for `value` being something else than the default of the field."""
         default = field.default()
         if default is None:
             return f"{value} is not None"
         if field.is_array:
             return f"{value} != []"
-        return f"{value} != {self.bind('default', default)}"
+        if not isinstance(field.element, Primitive):
+            # Asking field by field is several times faster than comparing with a struct of defaults.
+            parts = [self._differs(part, f"{value}.{part.name}") for part in fields_of(field.element)]
+            return f"({' or '.join(parts)})"
+        literal = isinstance(default, str | int | float | bytes)
+        return f"{value} != {repr(default) if literal else self.bind('default', default)}"
 
     def field(self, field: Field, value: str) -> None:
         """Write a field that stands in its place in the struct."""
@@ -430,22 +450,20 @@ class EncoderSource(Source):
 
     def array(self, field: Field, value: str, nullable: bool) -> None:
         """Write an array."""
-        items, n, item = self.name("items"), self.name("n"), self.name("o")
+        items, n = self.name("items"), self.name("n")
         plus = " + 1" if self.flexible else ""
+        self.line(f"{items} = {value}")
         if nullable:
-            self.line(f"{items} = {value}")
             self.line(f"if {items} is None: {items} = (); {n} = {0 if self.flexible else -1}")
             self.line(f"else: {n} = len({items}){plus}")
         else:
-            self.line(f"{items} = {value}")
             self.line(f"{n} = len({items}){plus}")
-        self.length("i", n)
         element = field.element
         if isinstance(element, Primitive) and element.code and element is not uuid:
-            small = self.bind("small", support.packers(element.code))
-            many = f"pack_many({element.code!r}, {items})"
-            self.line(f"if {items}: w({small}[len({items})](*{items}) if len({items}) < 16 else {many})")
+            self.scalars(element.code, items, n)
             return
+        self.length("i", n)
+        item = self.name("o")
         self.line(f"for {item} in {items}:")
         self.indent += 1
         if isinstance(element, Primitive):
@@ -454,6 +472,20 @@ class EncoderSource(Source):
             self.struct(element, item)
         self.flush()
         self.indent -= 1
+
+    def scalars(self, code: str, items: str, n: str) -> None:
+        """Write an array of scalars together with what is pending and the count, if it is a short one."""
+        pending = [*self.pending, ("B" if self.flexible else "i", n)]
+        codes = "".join(code for code, _ in pending)
+        values = ", ".join(value for _, value in pending if value)
+        small = self.bind("packers", support.packers(code, codes))
+        self.line(f"if len({items}) < 16: w({small}[len({items})]({values}, *{items}))")
+        self.line("else:")
+        self.indent += 1
+        self.length("i", n)
+        self.line(f"w(pack_many({code!r}, {items}))")
+        self.indent -= 1
+        self.pending = []
 
     def tags_body(self, tagged: list[Field]) -> None:
         """The function that writes the tagged fields of a struct of which at least one is not the default."""
