@@ -1,0 +1,116 @@
+"""Everything the controller knows about the cluster while it is controller."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ...protocol.topic_partition import TopicPartition
+from ..metadata_cache import PartitionImage, TopicImage
+from ..znodes import NO_LEADER, PartitionState, TopicRegistration
+from .partition_states import PartitionPhase, transition
+
+
+class ControllerContext:
+    """Topics with their assignments, partition states with their phases. Read from the store, then kept up to date."""
+
+    def __init__(self) -> None:
+        self.live_brokers: tuple[int, ...] = ()
+        self._topics: dict[str, TopicRegistration] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._phases: dict[TopicPartition, PartitionPhase] = {}
+        self._offline_replicas: dict[TopicPartition, set[int]] = {}
+
+    @property
+    def topics(self) -> Iterable[TopicRegistration]:
+        """All topics."""
+        return self._topics.values()
+
+    def topic(self, name: str) -> TopicRegistration | None:
+        """One topic."""
+        return self._topics.get(name)
+
+    def put_topic(self, topic: TopicRegistration) -> None:
+        """Adds a topic or replaces its assignment; partitions not seen before become new."""
+        self._topics[topic.name] = topic
+        for partition in self.partitions_of(topic.name):
+            if partition not in self._phases:
+                self._phases[partition] = transition(PartitionPhase.NON_EXISTENT, PartitionPhase.NEW)
+
+    def remove_topic(self, name: str) -> None:
+        """Forgets a topic whose partitions are all offline."""
+        for partition in self.partitions_of(name):
+            transition(self._phases.pop(partition), PartitionPhase.NON_EXISTENT)
+            self._states.pop(partition, None)
+            self._offline_replicas.pop(partition, None)
+        del self._topics[name]
+
+    def partitions_of(self, name: str) -> list[TopicPartition]:
+        """A topic's partitions."""
+        return [TopicPartition(name, index) for index in self._topics[name].assignment]
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """All partitions."""
+        return iter(list(self._phases))
+
+    def __contains__(self, partition: TopicPartition) -> bool:
+        return partition in self._phases
+
+    def replicas(self, partition: TopicPartition) -> tuple[int, ...]:
+        """The brokers a partition is assigned to, the preferred leader first."""
+        return self._topics[partition.topic].assignment[partition.partition]
+
+    def live_replicas(self, partition: TopicPartition) -> list[int]:
+        """Replicas whose broker lives and whose log directory works."""
+        offline = self._offline_replicas.get(partition, ())
+        return [b for b in self.replicas(partition) if b in self.live_brokers and b not in offline]
+
+    def replica_failed(self, partition: TopicPartition, broker_id: int) -> None:
+        """Notes that a live broker cannot serve its replica."""
+        self._offline_replicas.setdefault(partition, set()).add(broker_id)
+
+    def state(self, partition: TopicPartition) -> PartitionState | None:
+        """Who leads; None while the partition is new."""
+        return self._states.get(partition)
+
+    def phase(self, partition: TopicPartition) -> PartitionPhase:
+        """Where the partition stands."""
+        return self._phases.get(partition, PartitionPhase.NON_EXISTENT)
+
+    def restore_state(self, partition: TopicPartition, state: PartitionState) -> None:
+        """Takes over a state that an earlier controller, or an earlier run, has left: its leader may be gone."""
+        self._states[partition] = state
+        self._phases[partition] = transition(self._phases[partition], PartitionPhase.OFFLINE)
+
+    def put_state(self, partition: TopicPartition, state: PartitionState) -> None:
+        """Takes over a state that was just written."""
+        target = PartitionPhase.OFFLINE if state.leader == NO_LEADER else PartitionPhase.ONLINE
+        self._phases[partition] = transition(self._phases[partition], target)
+        self._states[partition] = state
+
+    def take_offline(self, partition: TopicPartition) -> None:
+        """Lets a partition go offline in memory alone, on its way to deletion."""
+        self._phases[partition] = transition(self._phases[partition], PartitionPhase.OFFLINE)
+
+    def image(self, name: str) -> TopicImage:
+        """A topic as the brokers are told of it."""
+        topic = self._topics[name]
+        partitions = {
+            index: self._partition_image(TopicPartition(name, index), replicas)
+            for index, replicas in topic.assignment.items()
+        }
+        return TopicImage(name, topic.topic_id, partitions)
+
+    def _partition_image(self, partition: TopicPartition, replicas: tuple[int, ...]) -> PartitionImage:
+        state = self._states.get(partition)
+        offline = tuple(sorted(self._offline_replicas.get(partition, ())))
+        if state is None:
+            return PartitionImage(partition.partition, NO_LEADER, -1, 0, replicas, (), offline)
+        return PartitionImage(
+            partition.partition,
+            state.leader,
+            state.leader_epoch,
+            state.partition_epoch,
+            replicas,
+            state.isr,
+            offline,
+        )

@@ -1,0 +1,356 @@
+"""The controller: decides which topics exist and who leads their partitions, and tells the brokers.
+
+One broker is a cluster of one: it elects itself through `/controller`, raises the controller epoch, and takes its own
+partitions from Offline to Online by the same elections as in a cluster. Changes are made one after another: a method
+holds `_turn` from its first look at the context to the last order. Each change is written to the store first, then
+carried out by the replicas, then shown in the metadata cache: what clients see can be served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ..config import BrokerConfig
+from ..metadata_cache import MetadataCache
+from ..metadata_store import StoreUnavailableError
+from ..topic_names import collision_key
+from ..topic_store import ControllerTerm, NewTopic, TopicStore
+from ..znodes import NO_LEADER, PartitionState, TopicRegistration
+from .adoption import Adoption, FoundReplica, adoptions
+from .context import ControllerContext
+from .partition_state_machine import PartitionStateMachine
+from .replica_channel import ReplicaChannel
+from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicPlan, TopicRules
+
+logger = logging.getLogger("barnabas.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """A topic as it was, or with validate_only would be, created."""
+
+    name: str
+    topic_id: UUID
+    num_partitions: int
+    replication_factor: int
+    config: Mapping[str, str]
+
+
+class Controller:
+    """Kafka's KafkaController with its two state machines' duties for partitions."""
+
+    def __init__(
+        self,
+        *,
+        broker_id: int,
+        topic_store: TopicStore,
+        metadata: MetadataCache,
+        channel: ReplicaChannel,
+        config: BrokerConfig,
+        topic_configs: TopicConfigs,
+        chance: random.Random,
+    ) -> None:
+        self._broker_id = broker_id
+        self._store = topic_store
+        self._metadata = metadata
+        self._channel = channel
+        self._topic_configs = topic_configs
+        self._rules = TopicRules(config, topic_configs, chance)
+        self._context = ControllerContext()
+        self._partitions = PartitionStateMachine(self._context, topic_store, channel, metadata)
+        self._term: ControllerTerm | None = None
+        self._turn = asyncio.Lock()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is the controller."""
+        return self._term is not None
+
+    @property
+    def controller_epoch(self) -> int:
+        """Epoch of this broker's term as controller. Raises KafkaError NOT_CONTROLLER."""
+        return self._active_term().epoch
+
+    # Start
+
+    async def start(self, found: Mapping[TopicPartition, FoundReplica] | None = None) -> None:
+        """Becomes controller and brings every partition online; the broker must be registered.
+
+        `found` are the partitions in this broker's log directories: those that the store does not know are adopted.
+        Raises KafkaError NOT_CONTROLLER if another broker is controller.
+        """
+        async with self._turn:
+            self._term = await self._store.claim_controller(self._broker_id)
+            if self._term is None:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker is the controller of this metadata store.")
+            brokers = await self._store.brokers()
+            self._metadata.set_brokers(brokers)
+            self._metadata.controller_id = self._broker_id
+            self._context.live_brokers = tuple(brokers)
+            await self._read_topics()
+            await self._adopt(found or {})
+            doomed = await self._store.topics_to_delete()
+            await self._delete(name for name in doomed if self._context.topic(name) is not None)
+            await self._partitions.bring_online(self._context.partitions(), self._active_term())
+
+    async def _read_topics(self) -> None:
+        for topic in await self._store.topics():
+            if not topic.topic_id.int:
+                # Written by Kafka before 2.8, which knew no ids.
+                topic = replace(topic, topic_id=self._store.new_topic_id())
+                await self._store.set_topic(topic, self._active_term())
+            states = await self._store.partition_states(topic)
+            unwritten = {
+                index: PartitionState(NO_LEADER, -1, replicas, self._active_term().epoch)
+                for index, replicas in topic.assignment.items()
+                if index not in states
+            }
+            if unwritten:
+                await self._store.add_partitions(topic, unwritten, self._active_term())
+            self._context.put_topic(topic)
+            for index, state in {**states, **unwritten}.items():
+                self._context.restore_state(TopicPartition(topic.name, index), state)
+
+    async def _adopt(self, found: Mapping[TopicPartition, FoundReplica]) -> None:
+        adopted, strays = adoptions(found, {topic.name: topic for topic in self._context.topics})
+        for partition in strays:
+            logger.warning("%s on disk belongs to a deleted topic of the same name; it is left alone", partition)
+        if adopted:
+            logger.info("adopting %d topics found in the log directories", len(adopted))
+        for adoption in adopted:
+            await self._adopt_topic(adoption)
+
+    async def _adopt_topic(self, adoption: Adoption) -> None:
+        term = self._active_term()
+        replicas = (self._broker_id,)
+        added = dict.fromkeys(adoption.missing_partitions, replicas)
+        states = {
+            # Offline in the epoch last used: the election that follows goes one above it.
+            index: PartitionState(NO_LEADER, adoption.leader_epoch(index), replicas, term.epoch)
+            for index in added
+        }
+        if adoption.known is None:
+            topic_id = adoption.topic_id or self._store.new_topic_id()
+            topic = TopicRegistration(adoption.name, topic_id, added)
+            config = self._rules.internal_config(adoption.name)
+            await self._store.create_topics([NewTopic(topic, states, config)], term)
+            if config:
+                self._topic_configs.topic_config_changed(adoption.name, config)
+        else:
+            topic = replace(adoption.known, assignment={**adoption.known.assignment, **added})
+            await self._store.add_partitions(topic, states, term)
+        self._context.put_topic(topic)
+        for index, state in states.items():
+            self._context.restore_state(TopicPartition(topic.name, index), state)
+
+    # Topics
+
+    async def create_topics(
+        self, wishes: Sequence[TopicCreation], *, validate_only: bool = False
+    ) -> dict[str, CreatedTopic | KafkaError]:
+        """Creates the topics that may be created, each led and ready when this returns.
+
+        Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result.
+        """
+        async with self._turn:
+            term = self._active_term()
+            results: dict[str, CreatedTopic | KafkaError] = {}
+            plans: list[TopicPlan] = []
+            taken: set[str] = set()
+            for wish in wishes:
+                try:
+                    self._check_free(wish.name, taken)
+                    plan = self._rules.plan_topic(wish, self._context.live_brokers)
+                except KafkaError as error:
+                    results[wish.name] = error
+                else:
+                    plans.append(plan)
+                    taken.add(plan.name)
+            new = {plan.name: self._new_topic(plan, term) for plan in plans}
+            if not validate_only:
+                failure = await self._create(new, term)
+                results.update(dict.fromkeys(new, failure) if failure else {})
+            for plan in plans:
+                registration = new[plan.name].registration
+                first = next(iter(plan.assignment.values()))
+                created = CreatedTopic(plan.name, registration.topic_id, len(plan.assignment), len(first), plan.config)
+                results.setdefault(plan.name, created)
+            return results
+
+    def _check_free(self, name: str, taken: Iterable[str]) -> None:
+        if self._context.topic(name) is not None:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        rival = self._metadata.colliding_topic(name)
+        if rival is None:
+            key = collision_key(name)
+            rival = next((other for other in taken if other != name and collision_key(other) == key), None)
+        if rival is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {rival}"
+            )
+
+    def _new_topic(self, plan: TopicPlan, term: ControllerTerm) -> NewTopic:
+        states = {}
+        for index, replicas in plan.assignment.items():
+            live = tuple(broker for broker in replicas if broker in self._context.live_brokers)
+            states[index] = PartitionState(live[0], 0, live, term.epoch)
+        registration = TopicRegistration(plan.name, self._store.new_topic_id(), plan.assignment)
+        return NewTopic(registration, states, plan.config)
+
+    async def _create(self, new: Mapping[str, NewTopic], term: ControllerTerm) -> KafkaError | None:
+        """Creates planned topics; returns what hindered all of them."""
+        try:
+            await self._store.create_topics(new.values(), term)
+        except StoreUnavailableError as error:
+            logger.error("topics could not be created: %s", error)
+            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The metadata store could not be written.")
+        partitions = []
+        for name, topic in new.items():
+            if topic.config:
+                self._topic_configs.topic_config_changed(name, topic.config)
+            self._context.put_topic(topic.registration)
+            for index, state in topic.states.items():
+                self._context.put_state(TopicPartition(name, index), state)
+            partitions += self._context.partitions_of(name)
+        await self._partitions.announce(partitions, term, is_new=True)
+        return None
+
+    async def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Creates topics because somebody asked for them, with the broker's defaults; None where that went well."""
+        wishes = [self._rules.auto_creation(name) for name in names]
+        results = await self.create_topics(wishes)
+        return {name: result if isinstance(result, KafkaError) else None for name, result in results.items()}
+
+    async def create_partitions(
+        self, wishes: Sequence[PartitionsCreation], *, validate_only: bool = False
+    ) -> dict[str, KafkaError | None]:
+        """Gives topics more partitions, each led and ready when this returns; None where that went well.
+
+        Raises KafkaError NOT_CONTROLLER.
+        """
+        async with self._turn:
+            term = self._active_term()
+            results: dict[str, KafkaError | None] = {}
+            for wish in wishes:
+                try:
+                    await self._extend(wish, term, validate_only=validate_only)
+                except KafkaError as error:
+                    results[wish.name] = error
+                except StoreUnavailableError as error:
+                    logger.error("partitions of %s could not be created: %s", wish.name, error)
+                    text = "The metadata store could not be written."
+                    results[wish.name] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+                else:
+                    results[wish.name] = None
+            return results
+
+    async def _extend(self, wish: PartitionsCreation, term: ControllerTerm, *, validate_only: bool) -> None:
+        topic = self._context.topic(wish.name)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.name}' does not exist.")
+        added = self._rules.plan_partitions(wish, topic, self._context.live_brokers)
+        if validate_only:
+            return
+        topic = replace(topic, assignment={**topic.assignment, **added})
+        states = {index: PartitionState(replicas[0], 0, replicas, term.epoch) for index, replicas in added.items()}
+        await self._store.add_partitions(topic, states, term)
+        self._context.put_topic(topic)
+        for index, state in states.items():
+            self._context.put_state(TopicPartition(topic.name, index), state)
+        partitions = [TopicPartition(topic.name, index) for index in added]
+        await self._partitions.announce(partitions, term, is_new=True)
+
+    # Deletion
+
+    async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Deletes topics: nothing serves them, their folders are renamed away and the store is clean on return.
+
+        Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result, None where that went well.
+        """
+        async with self._turn:
+            term = self._active_term()
+            results: dict[str, KafkaError | None] = {}
+            present = []
+            for name in names:
+                if self._context.topic(name) is None:
+                    text = "This server does not host this topic-partition."
+                    results[name] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+                else:
+                    present.append(name)
+            try:
+                await self._store.mark_for_deletion(present, term)
+                results.update(await self._delete(present))
+            except StoreUnavailableError as error:
+                logger.error("topics could not be deleted: %s", error)
+                text = "The metadata store could not be written."
+                results.update({name: KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) for name in present})
+            return results
+
+    async def _delete(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+        """Carries out deletions that are marked in the store."""
+        results: dict[str, KafkaError | None] = {}
+        gone = []
+        for name in names:
+            self._metadata.remove_topics([name])
+            partitions = self._context.partitions_of(name)
+            for partition in partitions:
+                self._context.take_offline(partition)
+            if await self._stop_replicas(partitions):
+                gone.append(name)
+                results[name] = None
+            else:
+                # The mark in the store stays: the next controller, or the next start, finishes the deletion.
+                text = "Not every replica could be deleted; the deletion goes on when its log directory is back."
+                results[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+        if gone:
+            await self._store.delete_topics(gone, self._active_term())
+        for name in gone:
+            self._context.remove_topic(name)
+            self._topic_configs.topic_config_changed(name, None)
+        return results
+
+    async def _stop_replicas(self, partitions: Sequence[TopicPartition]) -> bool:
+        by_broker: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            for broker in self._context.replicas(partition):
+                by_broker.setdefault(broker, []).append(partition)
+        if any(broker not in self._context.live_brokers for broker in by_broker):
+            return False
+        deleted = True
+        for broker, its_partitions in by_broker.items():
+            answers = await self._channel.stop_replicas(broker, its_partitions, delete=True)
+            for partition, error in answers.items():
+                if error is not ErrorCode.NONE:
+                    logger.error("broker %d could not delete %s: %s", broker, partition, error.name)
+                    deleted = False
+        return deleted
+
+    # Elections
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None, *, allow_unclean: bool
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Elects preferred leaders, or with `allow_unclean` any live replica where there is no leader.
+
+        None stands for all partitions; those that need no election are left out of that answer.
+        Raises KafkaError NOT_CONTROLLER.
+        """
+        async with self._turn:
+            wanted = self._context.partitions() if partitions is None else partitions
+            results = await self._partitions.elect(wanted, self._active_term(), allow_unclean=allow_unclean)
+        if partitions is None:
+            unneeded = ErrorCode.ELECTION_NOT_NEEDED
+            results = {p: error for p, error in results.items() if error is None or error.code is not unneeded}
+        return results
+
+    def _active_term(self) -> ControllerTerm:
+        if self._term is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+        return self._term

@@ -1,0 +1,121 @@
+"""How the controller gives its orders to the brokers that hold replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+
+ORDERS_PER_TURN = 32
+"""Orders carried out before the event loop gets to serve others."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """The order for one partition: who leads it, with whom, in which epoch."""
+
+    partition: TopicPartition
+    topic_id: UUID
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    is_new: bool
+
+
+class ReplicaChannel(Protocol):
+    """Orders to one broker, carried out in the order they were given; each is answered with an error code."""
+
+    async def leader_and_isr(
+        self, broker_id: int, orders: Sequence[LeaderAndIsr]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Makes a broker leader or follower of partitions."""
+        ...
+
+    async def stop_replicas(
+        self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Makes a broker give up replicas; with `delete` their logs are gone when this returns."""
+        ...
+
+
+class LocalReplicas(Protocol):
+    """The part of the replica manager that the controller's orders need."""
+
+    def become_leader(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: UUID,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        is_new: bool,
+    ) -> None:
+        """Leads the partition from now on."""
+        ...
+
+    async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
+        """Gives the partition up."""
+        ...
+
+
+class LocalReplicaChannel:
+    """Orders to the only broker there is: this one."""
+
+    def __init__(self, broker_id: int, replicas: LocalReplicas) -> None:
+        self._broker_id = broker_id
+        self._replicas = replicas
+
+    async def leader_and_isr(
+        self, broker_id: int, orders: Sequence[LeaderAndIsr]
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Makes this broker lead the partitions."""
+        assert broker_id == self._broker_id, f"no way to broker {broker_id}"
+        results = {}
+        for number, order in enumerate(orders, start=1):
+            results[order.partition] = self._lead(order)
+            if number % ORDERS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        return results
+
+    def _lead(self, order: LeaderAndIsr) -> ErrorCode:
+        try:
+            self._replicas.become_leader(
+                order.partition,
+                topic_id=order.topic_id,
+                leader_epoch=order.leader_epoch,
+                partition_epoch=order.partition_epoch,
+                replicas=order.replicas,
+                isr=order.isr,
+                is_new=order.is_new,
+            )
+        except KafkaError as error:
+            return error.code
+        except OSError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return ErrorCode.NONE
+
+    async def stop_replicas(
+        self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Makes this broker give the partitions up."""
+        assert broker_id == self._broker_id, f"no way to broker {broker_id}"
+        results = {}
+        for partition in partitions:
+            try:
+                await self._replicas.stop_replica(partition, delete=delete)
+            except KafkaError as error:
+                results[partition] = error.code
+            except OSError:
+                results[partition] = ErrorCode.KAFKA_STORAGE_ERROR
+            else:
+                results[partition] = ErrorCode.NONE
+        return results
