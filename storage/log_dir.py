@@ -1,0 +1,134 @@
+"""One log directory: its lock, its clean-shutdown marker, its checkpoints, and whether its disk can be trusted."""
+
+import json
+import logging
+from collections.abc import Mapping
+
+from ..protocol.topic_partition import TopicPartition
+from .checkpoint_file import OffsetCheckpointFile
+from .errors import CorruptCheckpointError, LogDirFailedError
+from .filesystem import FileSystem, Lock, parent_of
+from .meta_properties import MetaProperties, read_meta_properties
+from .partition_dir import KRAFT_NAMES, PartitionDir, parse_partition_dir
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+
+CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
+ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
+
+_logger = logging.getLogger(__name__)
+
+
+class LogDir:
+    """A folder that holds partition folders.
+
+    Layout: `.lock`, `meta.properties`, four text checkpoints of one line a partition, and `.kafka_cleanshutdown`,
+    which exists only between a clean shutdown and the next start. Checkpoints are replaced whole, by temp file and
+    rename, so a crash leaves the old or the new one. An unreadable checkpoint counts as empty: recovery then
+    starts at 0, which costs time and no data.
+
+    `offsets` is what the checkpoint files hold, per file. After an I/O error `failure` is set, for good.
+    """
+
+    def __init__(self, path: str, fs: FileSystem) -> None:
+        self.path = path
+        self.failure: LogDirFailedError | None = None
+        self.was_clean_shutdown = False
+        self.meta_properties: MetaProperties | None = None
+        self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
+        self._fs = fs
+        self._lock: Lock | None = None
+
+    @property
+    def is_online(self) -> bool:
+        """False once the disk failed."""
+        return self.failure is None
+
+    def open(self) -> None:
+        """Makes the folder if it is missing, takes its lock and reads its identity.
+
+        Raises `BlockingIOError` if another broker holds the lock, other `OSError` if the disk fails.
+        """
+        self._fs.make_dirs(self.path)
+        self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
+        self.meta_properties = read_meta_properties(self._fs, self.path)
+
+    def begin_loading(self) -> list[PartitionDir]:
+        """Notes and removes the clean-shutdown marker, reads the checkpoints, lists the partition folders.
+
+        The marker goes, durably, before any log is opened: a crash from here on is an unclean one. Raises `OSError`.
+        """
+        marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        self.was_clean_shutdown = self._fs.exists(marker)
+        if self.was_clean_shutdown:
+            self._fs.unlink(marker)
+            self._fs.fsync_dir(self.path)
+        for name in CHECKPOINTS:
+            self.offsets[name] = self._read_checkpoint(name)
+        return self._partition_dirs()
+
+    def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return self._file(name).read()
+        except CorruptCheckpointError as error:
+            _logger.warning("%s is unreadable and counts as empty: %s", name, error)
+            return {}
+
+    def _partition_dirs(self) -> list[PartitionDir]:
+        found = []
+        for name in sorted(self._fs.list_dir(self.path)):
+            if name.startswith(".") or name in ORDINARY_NAMES:
+                continue
+            partition_dir = parse_partition_dir(name)
+            if partition_dir is not None and self._fs.is_dir(f"{self.path}/{name}"):
+                found.append(partition_dir)
+            elif partition_dir is None and "." not in name and self._fs.is_dir(f"{self.path}/{name}"):
+                _logger.warning("%s/%s is no partition folder and is left alone", self.path, name)
+        return found
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replaces one checkpoint file, durably. Raises `OSError`. One caller at a time."""
+        self._file(name).write(offsets)
+        self.offsets[name] = dict(offsets)
+
+    def forget(self, topic_partition: TopicPartition) -> None:
+        """Takes a partition out of every checkpoint file that still names it.
+
+        A deleted log's offsets must never be applied to a new log of the same name: a recovery point beyond its data
+        would skip recovery, a start offset beyond its end would discard it. Raises `OSError`.
+        """
+        for name, offsets in self.offsets.items():
+            if topic_partition in offsets:
+                remaining = {key: offset for key, offset in offsets.items() if key != topic_partition}
+                self.write_checkpoint(name, remaining)
+
+    def write_clean_shutdown_marker(self, broker_epoch: int = -1) -> None:
+        """Says to the next start that every log was flushed and closed. Raises `OSError`."""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self._fs.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode("ascii"))
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a folder below this one, durably. Raises `OSError`."""
+        self._fs.remove_tree(path)
+        self._fs.fsync_dir(parent_of(path))
+
+    def fail(self, cause: OSError) -> LogDirFailedError:
+        """Marks the directory as not to be trusted until the next start."""
+        if self.failure is None:
+            self.failure = LogDirFailedError(self.path, cause)
+            _logger.error("log directory %s is offline: %s", self.path, cause)
+        return self.failure
+
+    def close(self) -> None:
+        """Lets another broker take the directory."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
+
+    def _file(self, name: str) -> OffsetCheckpointFile:
+        return OffsetCheckpointFile(f"{self.path}/{name}", self._fs)

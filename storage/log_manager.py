@@ -1,0 +1,448 @@
+"""All logs of a broker, over several log directories: found, made, deleted, flushed, checkpointed, closed."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+from uuid import UUID
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.topic_partition import TopicPartition
+from .errors import LogDirFailedError, StorageError
+from .filesystem import FileSystem
+from .log import Log
+from .log_config import LogConfig
+from .log_dir import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LogDir,
+)
+from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
+from .partition_dir import DELETE_SUFFIX, PartitionDir, marked_dir_name
+
+LOGS_PER_LOADING_TASK = 64
+
+_logger = logging.getLogger(__name__)
+
+
+class Randomness(Protocol):
+    """What a log manager draws: the part of `random.Random` that it needs."""
+
+    def getrandbits(self, bits: int, /) -> int: ...
+
+    def random(self) -> float: ...
+
+
+class AllLogDirsFailedError(StorageError):
+    """No log directory is left, so the broker can serve nothing."""
+
+
+class DuplicateLogError(StorageError):
+    """One partition has a folder in two log directories, and nothing tells which one counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaneTask:
+    """Blocking work of one log directory, to be called on any thread, one at a time per lane.
+
+    Raises `LogDirFailedError`, which the owner of the manager answers with `fail_log_dir`.
+    """
+
+    lane: str
+    work: Callable[[], None]
+
+    def __call__(self) -> None:
+        try:
+            self.work()
+        except OSError as error:
+            raise LogDirFailedError(self.lane, error) from error
+
+
+class LogManager:
+    """Kafka's LogManager.
+
+    Everything but a `LaneTask` is called by one thread. A partition is in exactly one place: in `logs`, or in
+    `offline` with the reason why it is not served, or it does not exist. A directory whose disk failed stays offline
+    until the next start, with all its logs; the others go on.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Sequence[str],
+        *,
+        fs: FileSystem,
+        config_for: Callable[[str], LogConfig],
+        now_ms: Callable[[], int],
+        rng: Randomness,
+    ) -> None:
+        assert log_dirs, "a broker needs at least one log directory"
+        self.dirs = [LogDir(path.rstrip("/") or "/", fs) for path in dict.fromkeys(log_dirs)]
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline: dict[TopicPartition, StorageError] = {}
+        self._fs = fs
+        self._config_for = config_for
+        self._now_ms = now_ms
+        self._rng = rng
+        self._dir_of: dict[TopicPartition, LogDir] = {}
+        self._deletions: list[tuple[int, LogDir, str, Log | None]] = []
+
+    # Start
+
+    def open_dirs(self) -> None:
+        """Makes, locks and identifies the log directories.
+
+        Raises `BlockingIOError` if a running broker holds one, `AllLogDirsFailedError` if none can be used.
+        """
+        for log_dir in self.dirs:
+            try:
+                log_dir.open()
+            except BlockingIOError:
+                self.close()
+                raise
+            except OSError as error:
+                self.fail_log_dir(log_dir.path, error)
+
+    def stored_identity(self) -> tuple[int | None, str | None]:
+        """The broker id and cluster id that the directories carry, each None if no directory says it.
+
+        Raises `InconsistentMetaPropertiesError` if they disagree.
+        """
+        stored = [(d.path, d.meta_properties) for d in self.online_dirs if d.meta_properties is not None]
+        return common_identity(stored)
+
+    def write_identity(self, node_id: int, cluster_id: str) -> None:
+        """Gives directories without `meta.properties` one, and leaves those that have it untouched.
+
+        Raises `InconsistentMetaPropertiesError` if a directory belongs to another broker or cluster.
+        """
+        wanted = MetaProperties(version=1, node_id=node_id, cluster_id=cluster_id)
+        for log_dir in self.online_dirs:
+            if log_dir.meta_properties is not None:
+                common_identity([("the configuration", wanted), (log_dir.path, log_dir.meta_properties)])
+                continue
+            directory_id = new_directory_id(self._rng.getrandbits)
+            properties = MetaProperties(1, node_id, cluster_id, directory_id)
+            if self._on_disk(log_dir, partial(write_meta_properties, self._fs, log_dir.path, properties)):
+                log_dir.meta_properties = properties
+
+    def load(self) -> None:
+        """Opens every log: after a clean stop by trusting its files, else by recovery from its recovery point."""
+        for task in self.loading_tasks():
+            self._run(task)
+        self.finish_loading()
+
+    def loading_tasks(self) -> list[LaneTask]:
+        """The work of `load`, cut in pieces that may run on several lanes at once; `finish_loading` comes after."""
+        tasks = []
+        for log_dir in self.online_dirs:
+            try:
+                found = log_dir.begin_loading()
+            except OSError as error:
+                self.fail_log_dir(log_dir.path, error)
+                continue
+            live = [d for d in found if not d.suffix]
+            for start in range(0, len(live), LOGS_PER_LOADING_TASK):
+                chunk = live[start : start + LOGS_PER_LOADING_TASK]
+                tasks.append(LaneTask(log_dir.path, partial(self._load_logs, log_dir, chunk)))
+            self._resume_deletions(log_dir, [d for d in found if d.is_deleted])
+        return tasks
+
+    def finish_loading(self) -> None:
+        """Closes the logs of directories that failed while others were loading."""
+        for log_dir in self.dirs:
+            if log_dir.failure is not None:
+                self._take_offline(log_dir, log_dir.failure)
+
+    def _load_logs(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
+        for partition_dir in partition_dirs:
+            path = f"{log_dir.path}/{partition_dir.name}"
+            if self._is_abandoned(path):
+                log_dir.remove_tree(path)
+                continue
+            topic_partition = partition_dir.topic_partition
+            other = self._dir_of.setdefault(topic_partition, log_dir)
+            if other is not log_dir:
+                raise DuplicateLogError(f"{topic_partition} is in {other.path} and in {log_dir.path}")
+            try:
+                self.logs[topic_partition] = self._open_log(log_dir, topic_partition)
+            except StorageError as error:
+                _logger.error("%s is not served: %s", path, error)
+                self.offline[topic_partition] = error
+
+    def _is_abandoned(self, path: str) -> bool:
+        """Whether the folder is left from a creation that a crash cut short: nothing was ever acknowledged in it."""
+        return not any(name.endswith(".log") or name == "partition.metadata" for name in self._fs.list_dir(path))
+
+    def _open_log(self, log_dir: LogDir, topic_partition: TopicPartition) -> Log:
+        log = Log.open(
+            f"{log_dir.path}/{topic_partition}",
+            config=self._config_for(topic_partition.topic),
+            fs=self._fs,
+            now_ms=self._now_ms,
+            recovery_point=log_dir.offsets[RECOVERY_POINT_CHECKPOINT].get(topic_partition, 0),
+            log_start_offset=log_dir.offsets[LOG_START_OFFSET_CHECKPOINT].get(topic_partition, 0),
+            clean_shutdown=log_dir.was_clean_shutdown,
+            rng=self._rng,
+        )
+        high_watermark = log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0)
+        log.update_high_watermark(max(log.log_start_offset, min(high_watermark, log.log_end_offset)))
+        return log
+
+    # Logs
+
+    @property
+    def online_dirs(self) -> list[LogDir]:
+        """The directories whose disks work."""
+        return [log_dir for log_dir in self.dirs if log_dir.is_online]
+
+    def get_log(self, topic_partition: TopicPartition) -> Log | None:
+        """The log of a partition, None if this broker has none. Raises KAFKA_STORAGE_ERROR if it is offline."""
+        log = self.logs.get(topic_partition)
+        if log is None and topic_partition in self.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline")
+        return log
+
+    def log_dir_of(self, topic_partition: TopicPartition) -> str | None:
+        """The path of the log directory that holds a partition."""
+        log_dir = self._dir_of.get(topic_partition)
+        return None if log_dir is None else log_dir.path
+
+    def get_or_create_log(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: UUID | None = None,
+        config: LogConfig | None = None,
+        is_new: bool = False,
+    ) -> Log:
+        """The log of a partition, made in the online directory with the fewest partitions if there is none.
+
+        When this returns, a new log survives a power loss. `is_new` says that the partition cannot have a log in a
+        directory that is offline. Raises KAFKA_STORAGE_ERROR, and INCONSISTENT_TOPIC_ID if the folder belongs to
+        another topic of the same name.
+        """
+        log = self.get_log(topic_partition)
+        if log is not None:
+            self._check_topic_id(log, topic_id)
+            return log
+        if not is_new and len(self.online_dirs) < len(self.dirs):
+            message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        for log_dir in self._dirs_by_load():
+            try:
+                return self._create_log(log_dir, topic_partition, topic_id, config)
+            except OSError as error:
+                self.fail_log_dir(log_dir.path, error)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could take {topic_partition}")
+
+    def _check_topic_id(self, log: Log, topic_id: UUID | None) -> None:
+        if topic_id is None or log.topic_id == topic_id:
+            return
+        if log.topic_id is None:
+            log.assign_topic_id(topic_id)
+            return
+        message = f"The log of {log.topic_partition} has topic id {log.topic_id}, asked for was {topic_id}"
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
+
+    def _dirs_by_load(self) -> list[LogDir]:
+        load = {id(log_dir): 0 for log_dir in self.dirs}
+        for log_dir in self._dir_of.values():
+            load[id(log_dir)] += 1
+        return sorted(self.online_dirs, key=lambda log_dir: load[id(log_dir)])
+
+    def _create_log(
+        self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig | None
+    ) -> Log:
+        log_dir.forget(topic_partition)
+        log = Log.open(
+            f"{log_dir.path}/{topic_partition}",
+            config=config or self._config_for(topic_partition.topic),
+            fs=self._fs,
+            now_ms=self._now_ms,
+            recovery_point=0,
+            log_start_offset=0,
+            clean_shutdown=True,
+            topic_id=topic_id,
+            rng=self._rng,
+        )
+        self._fs.fsync_dir(log.path)
+        self._fs.fsync_dir(log_dir.path)
+        self.logs[topic_partition] = log
+        self._dir_of[topic_partition] = log_dir
+        return log
+
+    def update_config(self, topic: str, config: LogConfig) -> None:
+        """Gives every log of a topic its new settings."""
+        for topic_partition, log in self.logs.items():
+            if topic_partition.topic == topic:
+                log.config = config
+
+    # Deletion
+
+    def delete_log(self, topic_partition: TopicPartition) -> None:
+        """Renames a partition's folder so that a restart goes on with its deletion, and serves it no longer.
+
+        The files go with `tick_deletions` after `file.delete.delay.ms`, when readers of the log are done with it.
+        Raises KAFKA_STORAGE_ERROR if the partition is offline or its disk fails now; unknown partitions are fine.
+        """
+        log = self.get_log(topic_partition)
+        if log is None:
+            return
+        log_dir = self._dir_of[topic_partition]
+        unique_id = f"{self._rng.getrandbits(128):032x}"
+        path = f"{log_dir.path}/{marked_dir_name(topic_partition, unique_id, DELETE_SUFFIX)}"
+        try:
+            log.rename_dir(path)
+            self._fs.fsync_dir(log_dir.path)
+        except OSError as error:
+            self.fail_log_dir(log_dir.path, error)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
+        del self.logs[topic_partition]
+        del self._dir_of[topic_partition]
+        self._deletions.append((self._now_ms() + log.config.file_delete_delay_ms, log_dir, path, log))
+
+    def _resume_deletions(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
+        for partition_dir in partition_dirs:
+            self._deletions.append((self._now_ms(), log_dir, f"{log_dir.path}/{partition_dir.name}", None))
+
+    def deletion_tasks(self) -> list[LaneTask]:
+        """The removal of deleted logs whose delay is over."""
+        now_ms = self._now_ms()
+        due = [deletion for deletion in self._deletions if deletion[0] <= now_ms]
+        self._deletions = [deletion for deletion in self._deletions if deletion[0] > now_ms]
+        tasks = []
+        for _, log_dir, path, log in due:
+            if log is not None:
+                log.close_handles()
+            if log_dir.is_online:
+                tasks.append(LaneTask(log_dir.path, partial(log_dir.remove_tree, path)))
+        return tasks
+
+    def tick_deletions(self) -> None:
+        """Removes the folders of deleted logs whose delay is over."""
+        for task in self.deletion_tasks():
+            self._run(task)
+
+    # Timers
+
+    def tick_flush(self) -> None:
+        """Flushes the logs whose `flush.ms` has passed since their last flush."""
+        now_ms = self._now_ms()
+        for topic_partition, log in list(self.logs.items()):
+            if now_ms - log.last_flush_ms >= log.config.flush_ms:
+                self._on_disk(self._dir_of[topic_partition], log.flush)
+
+    def tick_retention(self) -> None:
+        """Deletes segments that are too old, too many, or below the log start offset.
+
+        The new start offsets are on disk before any file is renamed, so a crash never moves a log start back.
+        """
+        for topic_partition, log in list(self.logs.items()):
+            self._on_disk(self._dir_of[topic_partition], log.delete_old_segments)
+
+    def tick_checkpoint(self) -> None:
+        """Writes the recovery points and log start offsets (Kafka: every 60 s)."""
+        self.write_checkpoint(RECOVERY_POINT_CHECKPOINT)
+        self.write_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+
+    def tick_checkpoint_high_watermarks(self) -> None:
+        """Writes the high watermarks (Kafka: every 5 s)."""
+        self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT)
+
+    def write_checkpoint(self, name: str) -> None:
+        """Writes one checkpoint in every online directory where it changed. A failing directory goes offline."""
+        for log_dir in self.online_dirs:
+            self._write_checkpoint(log_dir, name)
+
+    def _write_checkpoint(self, log_dir: LogDir, name: str) -> None:
+        read = _CHECKPOINTED[name]
+        offsets = {}
+        for topic_partition, holder in self._dir_of.items():
+            if holder is not log_dir:
+                continue
+            log = self.logs.get(topic_partition)
+            offset = read(log) if log is not None else log_dir.offsets[name].get(topic_partition, 0)
+            if offset > 0:
+                offsets[topic_partition] = offset
+        if offsets != log_dir.offsets[name]:
+            self._on_disk(log_dir, partial(log_dir.write_checkpoint, name, offsets))
+
+    # Failure and end
+
+    def fail_log_dir(self, path: str, cause: OSError | None = None) -> list[TopicPartition]:
+        """Takes a directory and all its logs offline until the next start; returns the partitions it held.
+
+        Nothing in it is written or flushed any more, as what reads show may differ from what is on the disk.
+        Raises `AllLogDirsFailedError` if no directory is left.
+        """
+        log_dir = next(log_dir for log_dir in self.dirs if log_dir.path == path)
+        lost = self._take_offline(log_dir, log_dir.fail(cause or OSError("the disk failed")))
+        if not self.online_dirs:
+            raise AllLogDirsFailedError(f"every log directory has failed: {', '.join(d.path for d in self.dirs)}")
+        return lost
+
+    def _take_offline(self, log_dir: LogDir, failure: LogDirFailedError) -> list[TopicPartition]:
+        held = [topic_partition for topic_partition, holder in self._dir_of.items() if holder is log_dir]
+        for topic_partition in held:
+            log = self.logs.pop(topic_partition, None)
+            if log is not None:
+                log.close_handles()
+            self.offline[topic_partition] = failure
+        return held
+
+    def shutdown(self, broker_epoch: int = -1) -> None:
+        """Kafka's clean shutdown: flush and close every log, write the checkpoints, the marker last, release the locks.
+
+        A directory that fails on the way gets no marker, so that its next start is an unclean one.
+        """
+        for log_dir in self.online_dirs:
+            self._on_disk(log_dir, partial(self._shut_down_dir, log_dir, broker_epoch))
+        self.close()
+
+    def _shut_down_dir(self, log_dir: LogDir, broker_epoch: int) -> None:
+        logs = [log for key, log in self.logs.items() if self._dir_of[key] is log_dir]
+        for log in logs:
+            log.flush()
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            self._write_checkpoint(log_dir, name)
+        for log in logs:
+            log.close()
+        if log_dir.is_online:
+            log_dir.write_clean_shutdown_marker(broker_epoch)
+
+    def close(self) -> None:
+        """Gives all handles and locks back and writes nothing; the next start is an unclean one."""
+        for log in self.logs.values():
+            log.close_handles()
+        self.logs.clear()
+        for log_dir in self.dirs:
+            log_dir.close()
+
+    def _run(self, task: LaneTask) -> None:
+        try:
+            task()
+        except LogDirFailedError as error:
+            self.fail_log_dir(error.path, error.cause)
+
+    def _on_disk(self, log_dir: LogDir, work: Callable[[], object]) -> bool:
+        """Does something on a directory's disk; a failure takes it offline. Returns whether it was done."""
+        if not log_dir.is_online:
+            return False
+        try:
+            work()
+        except LogDirFailedError as error:
+            self.fail_log_dir(log_dir.path, error.cause)
+        except OSError as error:
+            self.fail_log_dir(log_dir.path, error)
+        else:
+            return True
+        return False
+
+
+_CHECKPOINTED: Mapping[str, Callable[[Log], int]] = {
+    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
+    HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
+}

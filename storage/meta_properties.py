@@ -1,0 +1,128 @@
+"""`meta.properties`: which broker of which cluster a log directory belongs to.
+
+A Java properties file. Version 0, of a ZooKeeper-mode broker: `version=0`, `broker.id`, `cluster.id`, both optional.
+Version 1, of a KRaft broker and of a directory that Barnabas made: `version=1`, `node.id`, `cluster.id`, and since
+Kafka 3.7 `directory.id`. Written once by temp file and rename; a file that is there is read and never rewritten, so
+that the broker that left it can take the directory back.
+"""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from .errors import CorruptCheckpointError, StorageError
+from .filesystem import FileSystem
+from .partition_metadata import topic_id_text
+
+META_PROPERTIES = "meta.properties"
+
+
+class InconsistentMetaPropertiesError(StorageError):
+    """A log directory belongs to another broker or another cluster. Serving it could mix two clusters' data."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetaProperties:
+    """The identity of a log directory; what the file does not say is None."""
+
+    version: int
+    node_id: int | None
+    cluster_id: str | None
+    directory_id: str | None = None
+
+    @classmethod
+    def parse(cls, data: bytes, path: str) -> Self:
+        """Reads version 0 and 1. Raises `CorruptCheckpointError` for anything else."""
+        properties = parse_properties(data.decode("iso-8859-1"))
+        version = properties.get("version")
+        if version not in ("0", "1"):
+            raise CorruptCheckpointError(f"{path}: unknown version {version!r}")
+        node = properties.get("node.id" if version == "1" else "broker.id")
+        if node is not None and not node.lstrip("-").isdigit():
+            raise CorruptCheckpointError(f"{path}: broker id {node!r} is not a number")
+        return cls(
+            version=int(version),
+            node_id=None if node is None else int(node),
+            cluster_id=properties.get("cluster.id"),
+            directory_id=properties.get("directory.id"),
+        )
+
+    def to_bytes(self) -> bytes:
+        """The file, keys sorted as Kafka leaves them."""
+        values = {
+            "version": str(self.version),
+            "node.id" if self.version == 1 else "broker.id": None if self.node_id is None else str(self.node_id),
+            "cluster.id": self.cluster_id,
+            "directory.id": self.directory_id,
+        }
+        lines = [f"{key}={value}\n" for key, value in sorted(values.items()) if value is not None]
+        return "".join(lines).encode("ascii")
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """A Java properties file without line continuations, which none of Kafka's own has."""
+    properties = {}
+    for line in text.splitlines():
+        stripped = line.strip()
+        if not stripped or stripped[0] in "#!":
+            continue
+        key, separator, value = stripped.partition("=")
+        if not separator:
+            key, _, value = stripped.partition(":")
+        properties[_unescape(key.strip())] = _unescape(value.strip())
+    return properties
+
+
+def _unescape(text: str) -> str:
+    """Java's writer puts a backslash before `:`, `=`, `#` and `!`."""
+    for character in ":=#!":
+        text = text.replace(f"\\{character}", character)
+    return text.replace("\\\\", "\\")
+
+
+def read_meta_properties(fs: FileSystem, log_dir: str) -> MetaProperties | None:
+    """The identity of a log directory; None while it has none. Raises `OSError`, `CorruptCheckpointError`."""
+    path = f"{log_dir}/{META_PROPERTIES}"
+    try:
+        data = fs.read_bytes(path)
+    except FileNotFoundError:
+        return None
+    return MetaProperties.parse(data, path)
+
+
+def write_meta_properties(fs: FileSystem, log_dir: str, properties: MetaProperties) -> None:
+    """Stores the identity of a log directory, durably."""
+    fs.write_atomic(f"{log_dir}/{META_PROPERTIES}", properties.to_bytes())
+
+
+def common_identity(stored: Iterable[tuple[str, MetaProperties]]) -> tuple[int | None, str | None]:
+    """The broker id and cluster id that all directories agree on; None for what no directory says.
+
+    Raises `InconsistentMetaPropertiesError` if two disagree.
+    """
+    node_ids: dict[int, str] = {}
+    cluster_ids: dict[str, str] = {}
+    for log_dir, properties in stored:
+        if properties.node_id is not None:
+            node_ids.setdefault(properties.node_id, log_dir)
+        if properties.cluster_id is not None:
+            cluster_ids.setdefault(properties.cluster_id, log_dir)
+    _agree("broker ids", node_ids)
+    _agree("cluster ids", cluster_ids)
+    return next(iter(node_ids), None), next(iter(cluster_ids), None)
+
+
+def _agree(what: str, found: Mapping[int, str] | Mapping[str, str]) -> None:
+    if len(found) > 1:
+        places = ", ".join(f"{value} in {log_dir}" for value, log_dir in found.items())
+        raise InconsistentMetaPropertiesError(f"the log directories hold different {what}: {places}")
+
+
+def new_directory_id(random_bits: Callable[[int], int]) -> str:
+    """A random directory id as Kafka writes it: 22 characters of URL-safe base64 that do not begin with a dash."""
+    while True:
+        random_id = uuid.UUID(int=random_bits(128), version=4)
+        text = topic_id_text(random_id)
+        if not text.startswith("-"):
+            return text
