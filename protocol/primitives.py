@@ -1,0 +1,128 @@
+"""Kafka's primitive encodings as `construct` pieces: the second description of the wire, for tools and tests.
+
+Strings, bytes and records are a length and the data, arrays a count and the items. Lengths and counts are signed
+with -1 for null (classic), or an unsigned varint of one more with 0 for null (compact).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import construct as c
+
+UnsignedVarint = c.VarInt
+CompactLength = c.ExprAdapter(c.VarInt, decoder=lambda value, _: value - 1, encoder=lambda value, _: value + 1)
+Uuid = c.ExprAdapter(c.Bytes(16), decoder=lambda raw, _: UUID(bytes=raw), encoder=lambda value, _: value.bytes)
+
+SCALARS: dict[str, c.Construct] = {
+    "bool": c.ExprAdapter(c.Int8ub, decoder=lambda value, _: value != 0, encoder=lambda value, _: int(value)),
+    "int8": c.Int8sb,
+    "int16": c.Int16sb,
+    "int32": c.Int32sb,
+    "int64": c.Int64sb,
+    "uint16": c.Int16ub,
+    "uint32": c.Int32ub,
+    "float64": c.Float64b,
+    "uuid": Uuid,
+}
+
+
+class Sized(c.Construct):  # type: ignore[misc]  # construct carries no types
+    """A length and as many bytes; -1 is None where that is allowed."""
+
+    def __init__(self, length: c.Construct, *, nullable: bool, encoding: str | None = None) -> None:
+        super().__init__()
+        self.length = length
+        self.nullable = nullable
+        self.encoding = encoding
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        length = self.length._parsereport(stream, context, path)
+        if length == -1 and self.nullable:
+            return None
+        if length < 0:
+            raise c.RangeError(f"length {length}", path=path)
+        data = c.stream_read(stream, length, path)
+        return data.decode(self.encoding) if self.encoding else data
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        if obj is None:
+            if not self.nullable:
+                raise c.MappingError("null is not allowed", path=path)
+            self.length._build(-1, stream, context, path)
+            return obj
+        data = obj.encode(self.encoding) if self.encoding else bytes(obj)
+        self.length._build(len(data), stream, context, path)
+        c.stream_write(stream, data, len(data), path)
+        return obj
+
+
+class Counted(c.Subconstruct):  # type: ignore[misc]  # construct carries no types
+    """A count and as many items; -1 is None where that is allowed."""
+
+    def __init__(self, count: c.Construct, item: c.Construct, *, nullable: bool) -> None:
+        super().__init__(item)
+        self.count = count
+        self.nullable = nullable
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        count = self.count._parsereport(stream, context, path)
+        if count == -1 and self.nullable:
+            return None
+        if count < 0:
+            raise c.RangeError(f"count {count}", path=path)
+        return c.ListContainer(self.subcon._parsereport(stream, context, path) for _ in range(count))
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        if obj is None and not self.nullable:
+            raise c.MappingError("null is not allowed", path=path)
+        self.count._build(-1 if obj is None else len(obj), stream, context, path)
+        for item in obj or ():
+            self.subcon._build(item, stream, context, path)
+        return obj
+
+
+class Optional(c.Subconstruct):  # type: ignore[misc]  # construct carries no types
+    """A struct behind a marker byte: -1 for null, 1 for present."""
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        marker = c.Int8sb._parsereport(stream, context, path)
+        return self.subcon._parsereport(stream, context, path) if marker >= 0 else None
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        c.Int8sb._build(-1 if obj is None else 1, stream, context, path)
+        return obj if obj is None else self.subcon._build(obj, stream, context, path)
+
+
+RawTaggedFields = Counted(
+    UnsignedVarint, c.Struct("tag" / UnsignedVarint, "data" / c.Prefixed(UnsignedVarint, c.GreedyBytes)), nullable=False
+)
+
+
+class WithTaggedFields(c.Subconstruct):  # type: ignore[misc]  # construct carries no types
+    """A struct and the tag section that ends it. Known tags become fields like any other, unknown ones are dropped."""
+
+    def __init__(self, fields: c.Construct, tagged: dict[int, tuple[str, c.Construct, Any]]) -> None:
+        super().__init__(fields)
+        self.tagged = tagged
+
+    def _parse(self, stream: Any, context: Any, path: str) -> Any:
+        values = self.subcon._parsereport(stream, context, path)
+        for name, _, default in self.tagged.values():
+            values[name] = default
+        for field in RawTaggedFields._parsereport(stream, context, path):
+            if field.tag in self.tagged:
+                name, encoding, _ = self.tagged[field.tag]
+                values[name] = encoding.parse(field.data)
+        return values
+
+    def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
+        self.subcon._build(obj, stream, context, path)
+        given = [
+            {"tag": tag, "data": encoding.build(obj[name])}
+            for tag, (name, encoding, default) in sorted(self.tagged.items())
+            if obj[name] != default
+        ]
+        RawTaggedFields._build(given, stream, context, path)
+        return obj
