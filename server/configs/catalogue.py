@@ -6,6 +6,7 @@ from types import MappingProxyType
 
 from .client_metrics_keys import CLIENT_METRICS_KEYS as _CLIENT_METRICS
 from .cluster_keys import CLUSTER_KEYS
+from .cluster_keys import DYNAMIC_ONLY_KEYS as _DYNAMIC_ONLY
 from .coordinator_keys import COORDINATOR_KEYS
 from .definition import ConfigTable
 from .group_keys import GROUP_KEYS as _GROUP
@@ -30,6 +31,7 @@ BROKER_KEYS = ConfigTable(
     )
 )
 TOPIC_KEYS = ConfigTable(_TOPIC)
+DYNAMIC_ONLY_KEYS = ConfigTable(_DYNAMIC_ONLY)
 GROUP_KEYS = ConfigTable(_GROUP)
 CLIENT_METRICS_KEYS = ConfigTable(_CLIENT_METRICS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .builders import CLUSTER_WIDE, HIGH, LOW, MEDIUM, boolean, class_name, integer, long, string
+from .builders import CLUSTER_WIDE, HIGH, LONG_MAX, LOW, MEDIUM, boolean, class_name, integer, long, string
 from .definition import ConfigKey
 from .validators import MetadataVersion, Range
 
@@ -51,4 +51,11 @@ CLUSTER_KEYS: tuple[ConfigKey, ...] = (
     integer("replication.quota.window.size.seconds", 1, LOW, Range(1)),
     integer("reserved.broker.max.id", 1000, MEDIUM, Range(0)),
     boolean("unclean.leader.election.enable", False, HIGH, mode=CLUSTER_WIDE),
+)
+
+# Replication throttles, which only ever live in the store: a file cannot set them.
+DYNAMIC_ONLY_KEYS: tuple[ConfigKey, ...] = (
+    long("follower.replication.throttled.rate", LONG_MAX, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    long("leader.replication.throttled.rate", LONG_MAX, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    long("replica.alter.log.dirs.io.max.bytes.per.second", LONG_MAX, MEDIUM, Range(0), mode=CLUSTER_WIDE),
 )

@@ -70,6 +70,11 @@ class ConfigKey:
         return self.type is ConfigType.PASSWORD
 
     @property
+    def is_dynamic(self) -> bool:
+        """True if a broker takes new values while it runs."""
+        return self.update_mode is not UpdateMode.READ_ONLY
+
+    @property
     def attribute(self) -> str:
         """Name of the attribute that holds the value: `log.segment.bytes` is `log_segment_bytes`."""
         return self.name.replace(".", "_")

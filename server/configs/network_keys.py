@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .builders import CLUSTER_WIDE, HIGH, LOW, MEDIUM, PER_BROKER, boolean, class_name, integer, list_of, long, string
+from .builders import CLUSTER_WIDE, HIGH, LOW, MEDIUM, boolean, class_name, integer, list_of, long, string
 from .definition import ConfigKey
 from .validators import OneOf, Range
 
@@ -20,9 +20,8 @@ NETWORK_KEYS: tuple[ConfigKey, ...] = (
         "listener.security.protocol.map",
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         LOW,
-        mode=PER_BROKER,
     ),
-    string("listeners", "PLAINTEXT://127.0.0.1:9092", HIGH, mode=PER_BROKER),
+    string("listeners", "PLAINTEXT://127.0.0.1:9092", HIGH),
     integer("max.connection.creation.rate", 500, MEDIUM, Range(0), mode=CLUSTER_WIDE),
     integer("max.connections", 20000, MEDIUM, Range(0), mode=CLUSTER_WIDE),
     integer("max.connections.per.ip", 1000, MEDIUM, Range(0), mode=CLUSTER_WIDE),

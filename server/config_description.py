@@ -1,0 +1,202 @@
+"""How the configuration of a resource is described to clients (Kafka: ConfigHelper)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from .broker_loggers import logger_levels
+from .config import BrokerConfig
+from .config_resources import ConfigSource, ResourceType, check_broker_name
+from .configs.catalogue import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
+from .configs.definition import ConfigKey, ConfigValue
+from .configs.sentences import BROKER_SENTENCES, NO_EFFECT, TOPIC_SENTENCES
+from .configs.validators import ConfigError
+from .dynamic_config import broker_key
+from .topic_names import check_name
+
+if TYPE_CHECKING:
+    from .broker_state import BrokerState
+
+_Synonyms = list[DescribeConfigsSynonym]
+
+
+class ConfigDescriber:
+    """Answers for one request, which may want synonyms and documentation with every entry."""
+
+    def __init__(self, broker: BrokerState, *, with_synonyms: bool, with_documentation: bool) -> None:
+        self._broker = broker
+        self._with_synonyms = with_synonyms
+        self._with_documentation = with_documentation
+
+    def describe(self, resource_type: int, name: str, keys: Sequence[str] | None) -> DescribeConfigsResult:
+        """Entries of one resource, all of them or those asked for; a failure is an error code of this result alone."""
+        result = DescribeConfigsResult(resource_type=resource_type, resource_name=name)
+        wanted = frozenset(keys) if keys else None
+        try:
+            entries = self._entries(ResourceType.of(resource_type), name, resource_type)
+            result.configs = [entry for entry in entries if wanted is None or entry.name in wanted]
+        except KafkaError as error:
+            result.error_code = error.code
+            result.error_message = error.message
+        return result
+
+    def _entries(self, resource_type: ResourceType, name: str, number: int) -> Iterator[DescribeConfigsResourceResult]:
+        if resource_type is ResourceType.TOPIC:
+            return self._topic(name)
+        if resource_type is ResourceType.BROKER:
+            return self._this_broker(name) if name else self._all_brokers()
+        if resource_type is ResourceType.BROKER_LOGGER:
+            return self._loggers(name)
+        if resource_type is ResourceType.CLIENT_METRICS:
+            return self._client_metrics(name)
+        if resource_type is ResourceType.GROUP:
+            return self._group(name)
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {number}")
+
+    def _topic(self, topic: str) -> Iterator[DescribeConfigsResourceResult]:
+        check_name(topic)
+        if topic not in self._broker.metadata:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+        own = self._broker.dynamic_config.topic_config(topic)
+        defaults = self._broker.config.topic_defaults()
+        for name, key in TOPIC_KEYS.items():
+            if key.internal and name not in own:
+                continue
+            raw = own.get(name, defaults.get(name))
+            value = key.format(key.default if raw is None else key.parse(raw))
+            broker_name = TOPIC_SYNONYMS.get(name)
+            chain = self._broker_synonyms(broker_name) if broker_name is not None else []
+            if name in own:
+                chain.insert(0, DescribeConfigsSynonym(name=name, value=value, source=ConfigSource.TOPIC))
+            yield self._entry(name, key, value, chain, TOPIC_SENTENCES.get(name, NO_EFFECT))
+
+    def _this_broker(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
+        check_broker_name(name, self._broker.broker_id)
+        config = self._broker.config
+        set_somewhere = config.effective_properties(config.cluster_overrides, config.broker_overrides)
+        for key_name, key in BROKER_KEYS.items():
+            if not key.internal or key_name in set_somewhere:
+                yield self._broker_entry(key_name, key, config.get(key_name), self._broker_synonyms(key_name))
+        for key_name, raw in set_somewhere.items():
+            if key_name not in BROKER_KEYS:
+                yield self._unlisted_entry(key_name, raw, self._broker_synonyms(key_name))
+
+    def _all_brokers(self) -> Iterator[DescribeConfigsResourceResult]:
+        """The cluster-wide dynamic settings, and nothing else."""
+        for name, raw in self._broker.config.cluster_overrides.items():
+            source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+            chain = [synonym for synonym in self._broker_synonyms(name) if synonym.source == source]
+            key = BROKER_KEYS.get(name)
+            if key is None:
+                yield self._unlisted_entry(name, raw, chain)
+            else:
+                yield self._broker_entry(name, key, key.parse(raw), chain)
+
+    def _loggers(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
+        check_broker_name(name, self._broker.broker_id)
+        for logger_name, level in logger_levels().items():
+            yield DescribeConfigsResourceResult(
+                name=logger_name, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER
+            )
+
+    def _client_metrics(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        for key_name, key in CLIENT_METRICS_KEYS.items():
+            yield self._entry(key_name, key, key.format(key.default), [], NO_EFFECT)
+
+    def _group(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        for key_name, key in GROUP_KEYS.items():
+            broker_name = f"group.{key_name}"
+            if broker_name in BROKER_KEYS:
+                value = key.format(self._broker.config.get(broker_name))
+                chain = self._broker_synonyms(broker_name)
+            else:
+                value = key.format(key.default)
+                chain = [DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.DEFAULT)]
+            yield self._entry(key_name, key, value, chain, NO_EFFECT)
+
+    def _broker_entry(
+        self, name: str, key: ConfigKey, value: ConfigValue, chain: _Synonyms
+    ) -> DescribeConfigsResourceResult:
+        entry = self._entry(name, key, key.format(value), chain, BROKER_SENTENCES.get(name, NO_EFFECT))
+        entry.read_only = not key.is_dynamic
+        return entry
+
+    def _unlisted_entry(self, name: str, raw: str, chain: _Synonyms) -> DescribeConfigsResourceResult:
+        """A key with a listener's prefix, or an unknown one: nobody can say that it is no secret, so it is kept."""
+        key = broker_key(name)
+        if key is not None:
+            entry = self._broker_entry(name, key, _parsed(key, raw), chain)
+            entry.read_only = False
+            return entry
+        entry = DescribeConfigsResourceResult(name=name, is_sensitive=True, read_only=True)
+        return self._finish(entry, chain, NO_EFFECT)
+
+    def _entry(
+        self, name: str, key: ConfigKey, value: str | None, chain: _Synonyms, documentation: str
+    ) -> DescribeConfigsResourceResult:
+        entry = DescribeConfigsResourceResult(
+            name=name, value=None if key.sensitive else value, is_sensitive=key.sensitive, config_type=key.type
+        )
+        return self._finish(entry, chain, documentation)
+
+    def _finish(
+        self, entry: DescribeConfigsResourceResult, chain: _Synonyms, documentation: str
+    ) -> DescribeConfigsResourceResult:
+        entry.config_source = chain[0].source if chain else ConfigSource.DEFAULT
+        if self._with_synonyms:
+            entry.synonyms = chain
+        if self._with_documentation:
+            entry.documentation = documentation
+        return entry
+
+    def _broker_synonyms(self, name: str) -> _Synonyms:
+        """Everything that speaks for a broker key, the layer that wins first.
+
+        As in Kafka the chain begins with the key itself: what stands before it under other names is left out.
+        """
+        config = self._broker.config
+        key = broker_key(name)
+        hidden = key is None or key.sensitive
+        chain = [
+            DescribeConfigsSynonym(name=synonym, value=None if hidden else layer[synonym], source=source)
+            for source, layer in _layers(config)
+            for synonym in synonyms(name)
+            if synonym in layer
+        ]
+        while chain and chain[0].name != name:
+            chain.pop(0)
+        return chain
+
+
+def _layers(config: BrokerConfig) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
+    return (
+        (ConfigSource.DYNAMIC_BROKER, config.broker_overrides),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER, config.cluster_overrides),
+        (ConfigSource.STATIC_BROKER, config.static),
+        (ConfigSource.DEFAULT, _DEFAULT_TEXTS),
+    )
+
+
+def _parsed(key: ConfigKey, raw: str) -> ConfigValue:
+    try:
+        return key.parse(raw)
+    except ConfigError:
+        return None
+
+
+_DEFAULT_TEXTS: Mapping[str, str] = {
+    name: text for name, key in BROKER_KEYS.items() if (text := key.format(key.default)) is not None
+}
