@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..storage.log_manager import LogManager
     from .config import BrokerConfig
-    from .controller import Controller
+    from .controller.controller import Controller
     from .dynamic_config import DynamicConfig
     from .metadata_cache import MetadataCache
     from .metadata_store import MetadataStore
     from .ports import Ports
+    from .producer_ids import ProducerIds
     from .replication.fetch_session import FetchSessions
     from .replication.replica_manager import ReplicaManager
     from .topic_store import TopicStore
@@ -32,6 +33,7 @@ class BrokerState:
     dynamic_config: DynamicConfig
     metadata: MetadataCache
     controller: Controller
+    producer_ids: ProducerIds
     log_manager: LogManager
     replica_manager: ReplicaManager
     fetch_sessions: FetchSessions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import secrets
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -68,6 +69,7 @@ def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
         random=random.Random(secrets.randbits(64)),
         token_bytes=secrets.token_bytes,
         work=ThreadWork(loop),
+        machine_name=socket.gethostname(),
     )
 
 

@@ -49,5 +49,7 @@ class Ports:
     """Unpredictable bytes: topic ids, directory ids, session ids."""
     work: Work
     """Lanes for blocking jobs."""
+    machine_name: str
+    """What this machine is called; told to clients where a listener binds all interfaces and advertises no name."""
     fault: Callable[[str], bool] = no_faults
     """Named fault points: true when a simulation wants the named thing to go wrong now."""

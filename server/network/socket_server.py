@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import logging
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -34,13 +33,16 @@ SWEEP_SECONDS = 1.0
 class SocketServer:
     """Accepts, counts, paces and closes connections (Kafka's SocketServer and ConnectionQuotas). Loop-thread only."""
 
-    def __init__(self, config: BrokerConfig, handle: Handle, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, config: BrokerConfig, handle: Handle, loop: asyncio.AbstractEventLoop, machine_name: str
+    ) -> None:
         self.loop = loop
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with the ports they really have."""
         self.protocol_errors = 0
         self._config = config
         self._handle = handle
+        self._machine_name = machine_name
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
@@ -70,8 +72,7 @@ class SocketServer:
             )
             self._servers.append(server)
             port = server.sockets[0].getsockname()[1]
-            advertised = listener.advertised_port or port
-            cell[0] = dataclasses.replace(listener, port=port, advertised_port=advertised)
+            cell[0] = listener.bound(port, self._machine_name)
             self.listeners.append(cell[0])
         return self.listeners
 

@@ -11,6 +11,7 @@ from uuid import UUID
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
+from ...storage.log_manager import AllLogDirsFailedError
 from ..delayed_operation import Purgatory
 from .partition import Partition
 
@@ -36,11 +37,13 @@ class ReplicaManager:
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         acks_all_on_disk: bool,
+        on_all_failed: Callable[[], None],
     ) -> None:
         self.log_manager = log_manager
         self.acks_all_on_disk = acks_all_on_disk
         self.produce_purgatory = Purgatory("Produce", loop)
         self.fetch_purgatory = Purgatory("Fetch", loop)
+        self._on_all_failed = on_all_failed
         self._metadata = metadata
         self._topic_log_config = topic_log_config
         self._ports = ports
@@ -70,7 +73,7 @@ class ReplicaManager:
         """
         partition = self._partitions.get((topic, index))
         if partition is None:
-            if self._metadata.has_partition(topic, index):
+            if self._metadata.partition(TopicPartition(topic, index)) is not None:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has no replica on this broker")
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
         if partition.is_offline:
@@ -167,7 +170,10 @@ class ReplicaManager:
     def log_dir_failed(self, directory: str, error: BaseException) -> None:
         """Take a directory and all its partitions offline, for good."""
         logger.error("log directory %s failed: %s; its partitions are offline until a restart", directory, error)
-        self.log_manager.fail_log_dir(directory)
+        try:
+            self.log_manager.fail_log_dir(directory, error if isinstance(error, OSError) else None)
+        except AllLogDirsFailedError:
+            self._on_all_failed()
         for partition in self.partitions:
             if partition.log.directory == directory and not partition.is_offline:
                 partition.is_offline = True
@@ -177,6 +183,23 @@ class ReplicaManager:
         """An I/O error met while serving `partition`: fail its directory and say what to answer."""
         self.log_dir_failed(partition.log.directory, error)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
+
+    def topic_config_changed(self, topic: str | None) -> None:
+        """The settings of a topic, or of every topic, are others now."""
+        for partition in self._partitions.values():
+            name = partition.topic_partition.topic
+            if topic is None or name == topic:
+                partition.log.config = self._topic_log_config(name)
+
+    def expire_producers(self) -> None:
+        """Forget producers that have been silent for `producer.id.expiration.ms`."""
+        for partition in self._partitions.values():
+            partition.log.expire_producers()
+
+    def complete_all(self) -> None:
+        """Answer everything that waits; for shutdown."""
+        self.produce_purgatory.complete_all()
+        self.fetch_purgatory.complete_all()
 
     def _changed(self, partition: Partition) -> None:
         key = partition.topic_partition

@@ -1,0 +1,69 @@
+"""`barnabas start`: one broker as a process. Signals, log output and the event loop are chosen here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from .host import event_loop, host_ports
+
+if TYPE_CHECKING:
+    from .config import BrokerConfig
+
+logger = logging.getLogger("barnabas")
+
+
+def run(config: BrokerConfig, topics: Mapping[str, int] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT, then shut down cleanly; returns the process's exit status."""
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    loop = event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        return loop.run_until_complete(_serve(config, topics or {}, loop))
+    finally:
+        loop.close()
+
+
+async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.AbstractEventLoop) -> int:
+    from .broker import BrokerServer
+
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    for notice in config.notices:
+        logger.warning("%s", notice)
+    server = BrokerServer(config, host_ports(loop), loop)
+    try:
+        await server.start()
+        for name, partitions in topics.items():
+            await server.create_topic(name, partitions, {}, exist_ok=True)
+    except Exception:
+        await server.stop()
+        raise
+    for listener in server.listeners:
+        print(f"listening {listener.name}://{listener.advertised_host}:{listener.advertised_port}")
+    print(f"ready broker.id={config.broker_id} cluster.id={server.state.cluster_id}", flush=True)
+    failed = loop.create_task(server.failed.wait())
+    stopping = loop.create_task(stop.wait())
+    await asyncio.wait([failed, stopping], return_when=asyncio.FIRST_COMPLETED)
+    logger.info("shutting down")
+    await server.stop()
+    for task in (failed, stopping):
+        task.cancel()
+    return 1 if server.failed.is_set() else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`python -m barnabas.server [server.properties]`."""
+    from .config import BrokerConfig
+
+    arguments = sys.argv[1:] if arguments is None else arguments
+    return run(BrokerConfig.from_file(arguments[0]) if arguments else BrokerConfig())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

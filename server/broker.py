@@ -1,0 +1,274 @@
+"""The composition root: builds every part of a broker, starts them in order and stops them in reverse.
+
+Kafka's BrokerServer. Nothing here decides anything; it says who knows whom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..storage.errors import LogDirFailedError
+from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
+from ..storage.log_manager import AllLogDirsFailedError, LaneTask, LogManager
+from .apis import KafkaApis
+from .broker_state import BrokerState
+from .controller.adoption import FoundReplica
+from .controller.controller import Controller
+from .controller.replica_channel import LocalReplicaChannel
+from .controller.topic_rules import TopicCreation
+from .dynamic_config import DynamicConfig
+from .embedded_store import EmbeddedStore
+from .metadata_cache import MetadataCache
+from .network.socket_server import SocketServer
+from .producer_ids import ProducerIds
+from .replication.fetch_session import FetchSessions
+from .replication.replica_manager import ReplicaManager
+from .scheduler import Scheduler
+from .topic_store import TopicStore
+from .znodes import BrokerEndpoint, BrokerRegistration
+
+if TYPE_CHECKING:
+    from .config import BrokerConfig
+    from .listeners import ListenerConfig
+    from .metadata_store import MetadataStore
+    from .ports import Ports
+
+logger = logging.getLogger("barnabas.broker")
+
+DELETION_CHECK_MS = 1000
+"""How often folders of deleted topics whose delay is over are removed."""
+
+
+class BrokerServer:
+    """One broker on one loop. `start` once, `stop` once; `failed` is set when it cannot go on by itself."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        ports: Ports,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        open_store: Callable[[], MetadataStore] | None = None,
+    ) -> None:
+        self.config = config
+        self.failed = asyncio.Event()
+        self._ports = ports
+        self._loop = loop
+        self._open_store = open_store or self._embedded_store
+        self._scheduler = Scheduler(loop)
+        self._stops: list[Callable[[], Awaitable[object]]] = []
+        self._state: BrokerState | None = None
+        self._sockets: SocketServer | None = None
+
+    @property
+    def state(self) -> BrokerState:
+        """The parts, once started."""
+        if self._state is None:
+            raise RuntimeError("the broker is not started")
+        return self._state
+
+    @property
+    def listeners(self) -> list[ListenerConfig]:
+        """The bound listeners with their real ports."""
+        return self._sockets.listeners if self._sockets is not None else []
+
+    @property
+    def sockets(self) -> SocketServer:
+        """The connections, once started."""
+        if self._sockets is None:
+            raise RuntimeError("the broker is not started")
+        return self._sockets
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Open the logs, elect leaders, accept connections. When this returns clients are served.
+
+        Raises OSError (a port or a directory cannot be had), StorageError, ConfigError, KafkaError. After a failure
+        `stop` gives back what was taken.
+        """
+        config, ports = self.config, self._ports
+        dynamic_config = DynamicConfig(config)
+        log_manager = LogManager(
+            config.log_dirs,
+            fs=ports.filesystem,
+            config_for=dynamic_config.topic_log_config,
+            now_ms=ports.now_ms,
+            rng=ports.random,
+        )
+        log_manager.open_dirs()
+        self._stops.append(lambda: self._shut_down_logs(log_manager))
+        stored_id, stored_cluster_id = log_manager.stored_identity()
+        broker_id = config.configured_broker_id
+        if broker_id is None:
+            broker_id = config.broker_id if stored_id is None else stored_id
+        store = self._open_store()
+        self._stops.append(store.close)
+        topic_store = TopicStore(store, now_ms=ports.now_ms, token_bytes=ports.token_bytes)
+        cluster_id = await topic_store.prepare(stored_cluster_id)
+        log_manager.write_identity(broker_id, cluster_id)
+        await dynamic_config.load(topic_store, broker_id)
+        await self._load_logs(log_manager)
+        metadata = MetadataCache(cluster_id)
+        replica_manager = ReplicaManager(
+            log_manager=log_manager,
+            metadata=metadata,
+            topic_log_config=dynamic_config.topic_log_config,
+            ports=ports,
+            loop=self._loop,
+            acks_all_on_disk=config.acks_all_durability == "disk",
+            on_all_failed=self.failed.set,
+        )
+        dynamic_config.on_topic_change(replica_manager.topic_config_changed)
+        controller = Controller(
+            broker_id=broker_id,
+            topic_store=topic_store,
+            metadata=metadata,
+            channel=LocalReplicaChannel(broker_id, replica_manager),
+            config=config,
+            topic_configs=dynamic_config,
+            chance=ports.random,
+        )
+        self._state = BrokerState(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            broker_epoch=-1,
+            config=config,
+            ports=ports,
+            store=store,
+            topic_store=topic_store,
+            dynamic_config=dynamic_config,
+            metadata=metadata,
+            controller=controller,
+            producer_ids=ProducerIds(store, broker_id),
+            log_manager=log_manager,
+            replica_manager=replica_manager,
+            fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
+        )
+        await self._serve(self._state)
+
+    async def _serve(self, state: BrokerState) -> None:
+        """Bind, register, elect, accept."""
+        apis = KafkaApis(state, self._loop)
+        sockets = self._sockets = SocketServer(self.config, apis.handle, self._loop, self._ports.machine_name)
+        await sockets.bind()
+        self._stops += [sockets.close, apis.close]
+        registration = await state.topic_store.register_broker(
+            BrokerRegistration(
+                broker_id=state.broker_id,
+                endpoints=tuple(
+                    BrokerEndpoint(listener.name, listener.advertised_host, listener.advertised_port)
+                    for listener in sockets.listeners
+                ),
+                rack=self.config.broker_rack,
+            )
+        )
+        state.broker_epoch = registration.broker_epoch
+        found = {
+            topic_partition: FoundReplica(log.topic_id, log.leader_epochs.latest_epoch)
+            for topic_partition, log in state.log_manager.logs.items()
+        }
+        await state.controller.start(found)
+        await sockets.start()
+        self._schedule(state)
+        self._stops.append(self._scheduler.close)
+
+    async def stop(self) -> None:
+        """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean."""
+        if self._sockets is not None:
+            await self._sockets.stop_accepting()
+        if self._state is not None:
+            self._state.replica_manager.complete_all()
+        while self._stops:
+            stop = self._stops.pop()
+            try:
+                await stop()
+            except Exception:
+                logger.exception("a part of the broker did not stop cleanly")
+        self._ports.work.close()
+
+    # -- topics, for embedders -------------------------------------------------------------------------------------
+
+    async def create_topic(
+        self, name: str, partitions: int, config: Mapping[str, str], *, exist_ok: bool = False
+    ) -> None:
+        """Create a topic as CreateTopics does. Raises KafkaError."""
+        wish = TopicCreation(name, num_partitions=partitions, config=dict(config))
+        result = (await self.state.controller.create_topics([wish]))[name]
+        if isinstance(result, KafkaError) and not (exist_ok and result.code is ErrorCode.TOPIC_ALREADY_EXISTS):
+            raise result
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic as DeleteTopics does. Raises KafkaError."""
+        error = (await self.state.controller.delete_topics([name]))[name]
+        if error is not None:
+            raise error
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _embedded_store(self) -> EmbeddedStore:
+        return EmbeddedStore.open(
+            self.config.metadata_store_path,
+            now_ms=self._ports.now_ms,
+            work=self._ports.work,
+            durable=self.config.acks_all_durability == "disk",
+        )
+
+    async def _load_logs(self, log_manager: LogManager) -> None:
+        """Open all logs, on as many lanes a directory as `num.recovery.threads.per.data.dir` says."""
+        lanes = max(1, self.config.num_recovery_threads_per_data_dir)
+        tasks = log_manager.loading_tasks()
+        work = self._ports.work
+        results = await asyncio.gather(
+            *(work.run(f"{task.lane}#{number % lanes}", task) for number, task in enumerate(tasks)),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, LogDirFailedError):
+                log_manager.fail_log_dir(result.path, result.cause)
+            elif isinstance(result, BaseException):
+                raise result
+        log_manager.finish_loading()
+
+    async def _shut_down_logs(self, log_manager: LogManager) -> None:
+        epoch = self._state.broker_epoch if self._state is not None else -1
+        if self._state is None:
+            log_manager.close()
+        else:
+            await self._ports.work.run("shutdown", lambda: log_manager.shutdown(epoch))
+
+    def _schedule(self, state: BrokerState) -> None:
+        """Kafka's log tasks at Kafka's intervals."""
+        config, logs, every = self.config, state.log_manager, self._scheduler.every
+        delay_ms = config.log_initial_task_delay_ms
+        every("retention", lambda: config.log_retention_check_interval_ms, self._retention, delay_ms=delay_ms)
+        every("deletion", lambda: DELETION_CHECK_MS, lambda: self._on_lanes(logs.deletion_tasks()))
+        for name, interval_ms in (
+            (RECOVERY_POINT_CHECKPOINT, lambda: config.log_flush_offset_checkpoint_interval_ms),
+            (LOG_START_OFFSET_CHECKPOINT, lambda: config.log_flush_start_offset_checkpoint_interval_ms),
+            (HIGH_WATERMARK_CHECKPOINT, lambda: config.replica_high_watermark_checkpoint_interval_ms),
+        ):
+            every(name, interval_ms, lambda name=name: self._on_lanes(logs.checkpoint_tasks(name)))  # type: ignore[misc]
+        every(
+            "producer id expiration",
+            lambda: config.producer_id_expiration_check_interval_ms,
+            state.replica_manager.expire_producers,
+        )
+
+    async def _on_lanes(self, tasks: list[LaneTask]) -> None:
+        """Run blocking work of log directories on their lanes; a failing directory goes offline."""
+        for task in tasks:
+            try:
+                await self._ports.work.run(task.lane, task)
+            except LogDirFailedError as error:
+                self.state.replica_manager.log_dir_failed(error.path, error.cause)
+
+    def _retention(self) -> None:
+        try:
+            self.state.log_manager.tick_retention()
+        except AllLogDirsFailedError:
+            self.failed.set()
