@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from math import inf
 from random import Random
 from typing import Any, TypeVar
 
@@ -68,12 +69,12 @@ class Client:
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._rng = rng
         self._reconnect_backoff = Backoff(50, 1000, rng)
-        self._metadata_max_age = metadata_max_age_ms / 1000
+        self.metadata_max_age = metadata_max_age_ms / 1000
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._peers: dict[Address, _Peer] = {}
         self._topics: set[str] = set()
         self._metadata_lock = asyncio.Lock()
-        self._metadata_deadline = 0.0
+        self._refreshed_at = -inf
         self._refreshes_asked = 0
         self._refreshes_done = 0
         self._background: asyncio.Task[None] | None = None
@@ -165,18 +166,18 @@ class Client:
             begun = self._refreshes_asked
             self.cluster.update(await self._ask_metadata(sorted(self._topics)))
             self._refreshes_done = begun
-            self._metadata_deadline = asyncio.get_running_loop().time() + self._metadata_max_age
+            self._refreshed_at = asyncio.get_running_loop().time()
         for listener in self._listeners:
             listener()
 
     def refresh_soon(self) -> None:
-        """Refresh in the background, again and again with backoff until it works."""
+        """Refresh in the background, until it works; never sooner than `retry_backoff_ms` after the one before."""
         if not self._closed and (self._background is None or self._background.done()):
             self._background = asyncio.get_running_loop().create_task(self._refresh_until_done())
 
     def maybe_refresh(self) -> bool:
         """Start a refresh if metadata is older than `metadata_max_age_ms`."""
-        if asyncio.get_running_loop().time() < self._metadata_deadline:
+        if asyncio.get_running_loop().time() < self._refreshed_at + self.metadata_max_age:
             return False
         self.refresh_soon()
         return True
@@ -229,16 +230,18 @@ class Client:
         return response
 
     async def _refresh_until_done(self) -> None:
-        attempt = 0
+        loop = asyncio.get_running_loop()
+        attempt = 1
+        await asyncio.sleep(max(0.0, self._refreshed_at + self.retry_backoff.delay(attempt) - loop.time()))
         while not self._closed:
-            attempt += 1
-            await asyncio.sleep(self.retry_backoff.delay(attempt))
             try:
                 await self.refresh_metadata()
             except KafkaError as error:
                 log.info("metadata is not refreshed yet: %s", error)
             else:
                 return
+            attempt += 1
+            await asyncio.sleep(self.retry_backoff.delay(attempt))
 
     # Retries
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 @cache
-def _key_of(request: type) -> ApiKey:
+def _key_of(request: Hashable) -> ApiKey:
     """The API a request class belongs to: its module is named after it."""
     return ApiKey[request.__module__.rpartition(".")[2].upper()]
 

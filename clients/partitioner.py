@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by the hash of its key, as Kafka's Java clients do it, else wherever it batches best.
+"""Which partition a record goes to: by the hash of its key, as Kafka's Java clients do, else where it batches best.
 
 `murmur2` is the 32-bit hash of `org.apache.kafka.common.utils.Utils`, seed 0x9747b28c. Records without key stick to one
 partition until a batch's worth of bytes went there (KIP-480, KIP-794), so that batches fill.

@@ -46,7 +46,7 @@ class ReceiveBuffer:
         return [frame]
 
     def _split(self) -> list[memoryview]:
-        frames = []
+        frames: list[memoryview] = []
         start, end = 0, self._end
         while end - start >= LENGTH_SIZE:
             length = _length_at(self._shared, start)[0]

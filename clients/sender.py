@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import Any
 
 from ..protocol.apis import ApiKey
 from ..protocol.compression import Compression
@@ -27,6 +26,7 @@ from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity, Record
 from .client import Client
 from .cluster import BrokerNode
 from .connection import Connection
+from .errands import Errands
 from .errors import DeliveryTimeoutError, UnsupportedVersionError
 
 log = logging.getLogger(__name__)
@@ -63,8 +63,7 @@ class Sender:
         self._wake = asyncio.Event()
         self._idempotent = bool(settings.idempotent)
         self._identity: ProducerIdentity | None = None
-        self._errands: dict[object, asyncio.Task[None]] = {}
-        self._not_before: dict[object, float] = {}
+        self._errands = Errands(self.wake)
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -96,10 +95,7 @@ class Sender:
 
     async def close(self) -> None:
         """Stop what runs beside `run`."""
-        tasks = list(self._errands.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._errands.close()
 
     # Choosing what to send
 
@@ -125,7 +121,7 @@ class Sender:
             else:
                 queues_by_leader.setdefault(leader, []).append(queue)
         if self._idempotent and self._identity is None and queues_by_leader:
-            self._run_errand(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
+            self._errands.run(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
             return next_at
         for leader, queues in queues_by_leader.items():
             self._send_to(leader, queues)
@@ -147,13 +143,14 @@ class Sender:
     def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
         connection = self._client.open_connection(leader)
         if connection is None:
-            self._run_errand(leader, partial(self._connect, leader))
+            self._errands.run(leader, partial(self._connect, leader))
             return
         while queues and connection.in_flight_count < self._settings.max_in_flight:
             if not connection.is_writable:
-                self._run_errand(leader, partial(self._await_writable, connection))
+                self._errands.run(leader, partial(self._await_writable, connection))
                 return
-            batches, size = [], 0
+            batches: list[ProducerBatch] = []
+            size = 0
             for queue in queues:
                 if batches and size + self._size_of(queue.batches[0]) > self._settings.max_request_size:
                     break
@@ -229,7 +226,7 @@ class Sender:
             for answer in topic.partition_responses
         }
         for batch in batches:
-            answer = answers.get(tuple(batch.partition))
+            answer = answers.get((batch.partition.topic, batch.partition.partition))
             if answer is None:
                 self._on_error(batch, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the response leaves the partition out"))
             elif answer.error_code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
@@ -296,7 +293,7 @@ class Sender:
     ) -> None:
         log.warning("%d records for %s are not delivered: %s", batch.record_count, batch.partition, error)
         if batch.has_sequence:
-            if batch.attempts and isinstance(error, DeliveryTimeoutError) or error.code in _OUTCOME_UNKNOWN:
+            if error.code in _OUTCOME_UNKNOWN:
                 queue.has_gap = True
             else:
                 queue.needs_reset = True
@@ -310,28 +307,11 @@ class Sender:
             producer_id, epoch = self._identity
             self._identity = ProducerIdentity(producer_id, epoch + 1) if epoch < MAX_PRODUCER_EPOCH else None
         if self._identity is None:
-            self._run_errand(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
+            self._errands.run(ApiKey.INIT_PRODUCER_ID, self._init_producer_id)
         else:
             queue.start_over(self._identity)
 
     # Errands: what the step cannot wait for
-
-    def _run_errand(self, name: object, errand: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run one errand of that name at a time, and wake up when it is done."""
-        if name in self._errands:
-            return
-        task = asyncio.get_running_loop().create_task(errand())
-        self._errands[name] = task
-
-        def finished(task: asyncio.Task[None]) -> None:
-            del self._errands[name]
-            self._wake.set()
-            if not task.cancelled() and (error := task.exception()) is not None:
-                log.info("%s", error)
-                if not isinstance(error, KafkaError):
-                    raise error
-
-        task.add_done_callback(finished)
 
     async def _connect(self, leader: int) -> None:
         try:

@@ -1,0 +1,301 @@
+"""Keeps every assigned partition at a valid position and, while it is not paused, one fetch ahead of the application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+from ..protocol.apis import ApiKey
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from ..protocol.schema import ZERO_UUID
+from ..protocol.topic_partition import TopicPartition
+from .assignment import Assignment, PartitionState
+from .client import Client
+from .cluster import BrokerNode
+from .connection import Connection
+from .errands import Errands
+from .errors import LogTruncatedError, NoOffsetError
+from .fetch_session import FetchSession, FetchTarget
+from .fetched_records import FetchedRecords
+from .offsets import EpochEnd, OffsetLookup, by_leader_of
+
+log = logging.getLogger(__name__)
+
+_ANY_VERSION = 0x7FFF
+_LAST_VERSION_BY_NAME = 12
+_FIRST_VERSION_WITH_SESSIONS = 7
+_FIRST_VERSION_WITH_ISOLATION = 4
+_CONSUMER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How a consumer fetches."""
+
+    min_bytes: int
+    max_bytes: int
+    max_partition_bytes: int
+    max_wait_ms: int
+    isolation_level: int
+    check_crcs: bool
+    rack_id: str
+    request_timeout_ms: int
+    reset_to: int | None
+    """Where to go on from a position that the log does not have; None: tell the application."""
+
+
+class Fetcher:
+    """One task, `run`, starts an errand for each broker that has something to be asked."""
+
+    def __init__(self, client: Client, assignment: Assignment, lookup: OffsetLookup, settings: FetchSettings) -> None:
+        self.data_ready = asyncio.Event()
+        """Set whenever the application may find records, an error or a new position."""
+        self._client = client
+        self._assignment = assignment
+        self._lookup = lookup
+        self._settings = settings
+        self._sessions: dict[int, FetchSession] = {}
+        self._wake = asyncio.Event()
+        self._errands = Errands(self.wake)
+
+    def wake(self) -> None:
+        """There may be something to do: an assignment, a seek, a taken buffer, new metadata."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        loop = asyncio.get_running_loop()
+        self._client.on_metadata(self.wake)
+        while True:
+            self._wake.clear()
+            next_at = self._step(loop.time())
+            timer = loop.call_at(next_at, self._wake.set) if next_at < inf else None
+            try:
+                await self._wake.wait()
+            finally:
+                if timer is not None:
+                    timer.cancel()
+
+    async def close(self) -> None:
+        """Stop what runs beside `run`."""
+        await self._errands.close()
+
+    def _step(self, now: float) -> float:
+        """Start the errands that are due; returns when to look again."""
+        self._client.maybe_refresh()
+        cluster = self._client.cluster
+        next_at = inf
+        resets: list[PartitionState] = []
+        checks: dict[int, list[PartitionState]] = {}
+        fetches: dict[int, list[PartitionState]] = {}
+        for state in self._assignment.states.values():
+            if state.error is not None or state.buffered is not None:
+                continue
+            leader = cluster.leader(state.partition)
+            if state.retry_at > now:
+                next_at = min(next_at, state.retry_at)
+            elif leader is None:
+                self._client.refresh_soon()
+            elif state.reset_to is not None:
+                resets.append(state)
+            elif state.position is None:
+                state.fail(NoOffsetError(state.partition, f"no position for {state.partition}; seek to one"))
+                self.data_ready.set()
+            elif state.needs_validation(cluster.leader_epoch(state.partition)):
+                checks.setdefault(leader, []).append(state)
+            elif not state.is_paused:
+                fetches.setdefault(self._source_of(state, leader, now), []).append(state)
+        if resets:
+            self._errands.run("reset", partial(self._reset, resets))
+        for leader, states in checks.items():
+            self._errands.run(("check", leader), partial(self._check, leader, states))
+        for node, states in fetches.items():
+            self._errands.run(node, partial(self._fetch, node, states))
+        return next_at
+
+    def _source_of(self, state: PartitionState, leader: int, now: float) -> int:
+        """The replica to read from: the one the leader named (KIP-392), else the leader."""
+        preferred = state.preferred_replica
+        if preferred is not None and now < state.preferred_until and preferred in self._client.cluster.brokers:
+            return preferred
+        return leader
+
+    # Positions
+
+    async def _reset(self, states: list[PartitionState]) -> None:
+        """Look up where to begin."""
+        wanted = {state.partition: state.reset_to for state in states if state.reset_to is not None}
+        try:
+            by_leader_of(self._client, wanted)
+            found = await self._lookup.find(wanted, timeout_ms=self._settings.request_timeout_ms)
+        except KafkaError as error:
+            self._put_off(states, error)
+            return
+        for state in states:
+            offset = found[state.partition]
+            if self._is_current(state) and state.reset_to == wanted[state.partition]:
+                if offset.offset < 0:
+                    state.fail(NoOffsetError(state.partition, f"{state.partition} has no such offset"))
+                else:
+                    state.seek(offset.offset)
+        self.data_ready.set()
+
+    async def _check(self, leader: int, states: list[PartitionState]) -> None:
+        """Ask a new leader whether its log still holds what was read (KIP-320)."""
+        positions = {state.partition: state.position for state in states}
+        leader_epochs = {state.partition: self._client.cluster.leader_epoch(state.partition) for state in states}
+        try:
+            ends = await self._lookup.end_of_epochs(leader, {s.partition: s.position_epoch for s in states})
+        except KafkaError as error:
+            self._put_off(states, error)
+            return
+        for state in states:
+            end = ends.get(state.partition)
+            if not self._is_current(state) or state.position != positions[state.partition]:
+                continue
+            if isinstance(end, KafkaError):
+                self._put_off([state], end)
+            else:
+                state.validated_epoch = leader_epochs[state.partition]
+                if end is not None:
+                    self._maybe_truncate(state, end)
+
+    def _maybe_truncate(self, state: PartitionState, end: EpochEnd) -> None:
+        """Go back to where the logs agree if the leader's epoch ends before our position."""
+        assert state.position is not None
+        if end.end_offset < 0 or (end.end_offset >= state.position and end.leader_epoch >= state.position_epoch):
+            return
+        agreed = min(end.end_offset, state.position)
+        if agreed == state.position:
+            return
+        error = LogTruncatedError(state.partition, state.position, agreed)
+        if self._settings.reset_to is None:
+            state.fail(error)
+            self.data_ready.set()
+        else:
+            log.warning("%s", error)
+            state.seek(agreed, end.leader_epoch)
+            state.validated_epoch = self._client.cluster.leader_epoch(state.partition)
+
+    # Fetching
+
+    async def _fetch(self, node: int, states: list[PartitionState]) -> None:
+        session = self._sessions.setdefault(node, FetchSession())
+        wanted = {state.partition: self._target(state) for state in states if state.position is not None}
+        try:
+            connection = await self._client.connection(node)
+            response = await self._ask(connection, session, wanted)
+        except KafkaError as error:
+            session.reset()
+            self._put_off(states, error)
+            return
+        error = ErrorCode(response.error_code)
+        session.answered(error, response.session_id)
+        if error is not ErrorCode.NONE:
+            log.debug("broker %d: %s; fetching in full again", node, error.name)
+            if not error.retriable:
+                self._put_off(states, KafkaError(error, f"fetch from broker {node}"))
+            return
+        self._client.cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
+        for topic in response.responses:
+            name = topic.topic or self._client.cluster.topic_name(topic.topic_id)
+            for data in topic.partitions:
+                tp = TopicPartition(name or "", data.partition_index)
+                state = self._assignment.states.get(tp)
+                if state is not None and tp in wanted and state.position == wanted[tp].offset:
+                    self._take_in(state, data, node)
+
+    def _target(self, state: PartitionState) -> FetchTarget:
+        assert state.position is not None
+        cluster, tp = self._client.cluster, state.partition
+        return FetchTarget(
+            cluster.topic_id(tp.topic), state.position, cluster.leader_epoch(tp), self._settings.max_partition_bytes
+        )
+
+    async def _ask(
+        self, connection: Connection, session: FetchSession, wanted: dict[TopicPartition, FetchTarget]
+    ) -> FetchResponse:
+        settings = self._settings
+        by_name = any(target.topic_id == ZERO_UUID for target in wanted.values())
+        version = connection.version_for(ApiKey.FETCH, highest=_LAST_VERSION_BY_NAME if by_name else _ANY_VERSION)
+        request = FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=settings.isolation_level if version >= _FIRST_VERSION_WITH_ISOLATION else 0,
+            rack_id=settings.rack_id,
+        )
+        if version < _FIRST_VERSION_WITH_SESSIONS:
+            session.reset(keep_id=False)
+        session.fill(request, wanted, uses_topic_ids=version > _LAST_VERSION_BY_NAME)
+        if version < _FIRST_VERSION_WITH_SESSIONS:
+            request.session_epoch = -1
+        timeout_ms = settings.max_wait_ms + settings.request_timeout_ms
+        response = await connection.send(request, version, timeout_ms=timeout_ms)
+        assert isinstance(response, FetchResponse)
+        return response
+
+    def _take_in(self, state: PartitionState, data: PartitionData, node: int) -> None:
+        error = ErrorCode(data.error_code)
+        leader = data.current_leader
+        if leader.leader_id >= 0:
+            self._client.cluster.update_leader(state.partition, leader.leader_id, leader.leader_epoch)
+        if error is not ErrorCode.NONE:
+            self._take_in_error(state, error, node)
+            return
+        assert state.position is not None
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        state.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            state.preferred_replica = data.preferred_read_replica
+            state.preferred_until = asyncio.get_running_loop().time() + self._client.metadata_max_age
+            return
+        if data.records:
+            state.buffered = FetchedRecords(
+                state.partition,
+                memoryview(data.records),
+                state.position,
+                aborted=data.aborted_transactions if self._settings.isolation_level else None,
+                check_crcs=self._settings.check_crcs,
+            )
+            self.data_ready.set()
+
+    def _take_in_error(self, state: PartitionState, error: ErrorCode, node: int) -> None:
+        if state.preferred_replica == node:
+            state.preferred_replica = None
+            return
+        if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._put_off([state], KafkaError(error, f"fetch of {state.partition}"))
+            return
+        assert state.position is not None
+        if self._settings.reset_to is not None:
+            log.info("%s has no offset %d; position is reset", state.partition, state.position)
+            state.reset(self._settings.reset_to)
+        else:
+            message = f"{state.partition} has no offset {state.position}"
+            state.fail(NoOffsetError(state.partition, message))
+            self.data_ready.set()
+
+    def _put_off(self, states: Iterable[PartitionState], error: KafkaError) -> None:
+        """Try again later, with fresh metadata; errors that no retry mends go to the application."""
+        retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(1)
+        for state in states:
+            if error.code.retriable and error.code is not ErrorCode.CORRUPT_MESSAGE:
+                state.retry_at = retry_at
+                state.preferred_replica = None
+            elif self._is_current(state):
+                state.fail(error)
+                self.data_ready.set()
+        if error.code.retriable:
+            log.debug("trying again after %s", error)
+            self._client.refresh_soon()
+
+    def _is_current(self, state: PartitionState) -> bool:
+        return self._assignment.states.get(state.partition) is state

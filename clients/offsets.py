@@ -1,0 +1,163 @@
+"""Asking leaders about offsets: by time or by either end (ListOffsets), and by leader epoch (OffsetForLeaderEpoch)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ..protocol.apis import ApiKey
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from ..protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from ..protocol.topic_partition import TopicPartition
+from .client import Client
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+UNKNOWN_OFFSET = -1
+_CONSUMER = -1
+_FIRST_VERSION_OF_EACH = {MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
+_FIRST_EPOCH_VERSION_FOR_CONSUMERS = 3
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """An offset with the timestamp of its record (-1 when either end was asked for) and its leader epoch (-1: unknown).
+
+    Offset -1 with timestamp -1: no record is that late.
+    """
+
+    offset: int
+    timestamp: int
+    leader_epoch: int
+
+
+class EpochEnd(NamedTuple):
+    """Where a leader epoch ends in the leader's log: the largest epoch not above the one asked, and its end offset."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+class OffsetLookup:
+    """Finds offsets; each call retries until `timeout_ms`."""
+
+    def __init__(self, client: Client, *, isolation_level: int = 0) -> None:
+        self._client = client
+        self._isolation_level = isolation_level
+
+    async def find(
+        self, timestamps: Mapping[TopicPartition, int], *, timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        """The first offset at or after each timestamp (ms), or LATEST, EARLIEST, MAX_TIMESTAMP. Raises KafkaError."""
+        found: dict[TopicPartition, OffsetAndTimestamp] = {}
+        self._client.watch_topics({partition.topic for partition in timestamps})
+
+        async def ask() -> None:
+            missing = {tp: timestamp for tp, timestamp in timestamps.items() if tp not in found}
+            if any(self._client.cluster.leader(tp) is None for tp in missing):
+                await self._client.refresh_metadata()
+            by_leader = by_leader_of(self._client, missing)
+            errors = await asyncio.gather(
+                *(self._ask_leader(leader, {tp: missing[tp] for tp in tps}, found) for leader, tps in by_leader.items())
+            )
+            for error in errors:
+                if error is not None:
+                    raise error
+
+        await self._client.retrying(ask, timeout_ms=timeout_ms)
+        return {tp: found[tp] for tp in timestamps}
+
+    async def _ask_leader(
+        self, leader: int, wanted: Mapping[TopicPartition, int], found: dict[TopicPartition, OffsetAndTimestamp]
+    ) -> KafkaError | None:
+        """Put what the leader knows into `found`; returns one of the errors, not to lose what succeeded."""
+        topics: dict[str, ListOffsetsTopic] = {}
+        for tp, timestamp in wanted.items():
+            topic = topics.setdefault(tp.topic, ListOffsetsTopic(name=tp.topic))
+            epoch = self._client.cluster.leader_epoch(tp)
+            topic.partitions.append(
+                ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp)
+            )
+        request = ListOffsetsRequest(
+            replica_id=_CONSUMER, isolation_level=self._isolation_level, topics=list(topics.values())
+        )
+        lowest = max((_FIRST_VERSION_OF_EACH.get(timestamp, 0) for timestamp in wanted.values()), default=0)
+        if self._isolation_level:
+            lowest = max(lowest, 2)
+        elif any(timestamp >= 0 for timestamp in wanted.values()):
+            lowest = max(lowest, 1)
+        try:
+            connection = await self._client.connection(leader)
+            version = connection.version_for(ApiKey.LIST_OFFSETS, lowest=lowest)
+            if version < 2:
+                request.isolation_level = 0
+            response = await connection.send(request, version)
+        except KafkaError as error:
+            return error
+        failure = None
+        for topic_answer in response.topics:
+            for answer in topic_answer.partitions:
+                tp = TopicPartition(topic_answer.name, answer.partition_index)
+                if answer.error_code == ErrorCode.NONE:
+                    found[tp] = _offset_of(answer)
+                else:
+                    failure = KafkaError(ErrorCode(answer.error_code), f"offsets of {tp}")
+        return failure
+
+    async def end_of_epochs(
+        self, leader: int, epochs: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, EpochEnd | KafkaError]:
+        """Where the leader's log ends for each epoch; empty if the broker is too old to tell a consumer (before 2.3).
+
+        One attempt. Raises KafkaError if the request fails as a whole.
+        """
+        connection = await self._client.connection(leader)
+        if not connection.supports(ApiKey.OFFSET_FOR_LEADER_EPOCH, _FIRST_EPOCH_VERSION_FOR_CONSUMERS):
+            return {}
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for tp, epoch in epochs.items():
+            topic = topics.setdefault(tp.topic, OffsetForLeaderTopic(topic=tp.topic))
+            current = self._client.cluster.leader_epoch(tp)
+            topic.partitions.append(
+                OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=current, leader_epoch=epoch)
+            )
+        request = OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+        response = await self._client.ask_on(connection, request)
+        return {
+            TopicPartition(topic_answer.topic, answer.partition): EpochEnd(answer.leader_epoch, answer.end_offset)
+            if answer.error_code == ErrorCode.NONE
+            else KafkaError(ErrorCode(answer.error_code), "leader epoch")
+            for topic_answer in response.topics
+            for answer in topic_answer.partitions
+        }
+
+
+def by_leader_of(client: Client, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+    """The partitions grouped by leader. Raises KafkaError if one has none or does not exist."""
+    groups: dict[int, list[TopicPartition]] = {}
+    for tp in partitions:
+        leader = client.cluster.leader(tp)
+        if leader is None:
+            topic = client.cluster.topics.get(tp.topic)
+            known = topic is not None and tp.partition in topic.partitions
+            code = ErrorCode.LEADER_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise KafkaError(code, f"partition {tp}")
+        groups.setdefault(leader, []).append(tp)
+    return groups
+
+
+def _offset_of(answer: ListOffsetsPartitionResponse) -> OffsetAndTimestamp:
+    if answer.old_style_offsets:
+        return OffsetAndTimestamp(answer.old_style_offsets[0], -1, -1)
+    return OffsetAndTimestamp(answer.offset, answer.timestamp, answer.leader_epoch)
