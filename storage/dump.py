@@ -11,7 +11,15 @@ import construct as c
 
 from ..protocol.compression import Compression
 from ..protocol.errors import KafkaError, ProtocolError
-from ..protocol.record_batch import Batch, Record, TimestampType, iter_batches, parse_control_key
+from ..protocol.record_batch import (
+    Batch,
+    ControlType,
+    Record,
+    RecordBatch,
+    TimestampType,
+    iter_batches,
+    parse_control_key,
+)
 from .file_constructs import (
     OFFSET_INDEX_ENTRY,
     PRODUCER_SNAPSHOT,
@@ -107,7 +115,7 @@ def _dump_log(data: bytes, deep: bool, print_data: bool) -> Iterator[DumpEntry]:
 
 def _batch_row(batch: Batch) -> Row:
     row: Row = {"baseOffset": batch.base_offset, "lastOffset": batch.last_offset}
-    if batch.magic == 2:
+    if isinstance(batch, RecordBatch):
         row |= {
             "count": batch.header.record_count,
             "baseSequence": batch.base_sequence,
@@ -125,7 +133,7 @@ def _batch_row(batch: Batch) -> Row:
         "size": batch.size,
         "magic": batch.magic,
         "compresscodec": _codec_name(batch.codec),
-        "crc": batch.header.crc if batch.magic == 2 else int.from_bytes(batch.view[12:16], "big"),
+        "crc": batch.header.crc if isinstance(batch, RecordBatch) else int.from_bytes(batch.view[12:16], "big"),
         "isvalid": batch.is_valid,
     }
 
@@ -153,11 +161,15 @@ def _record_row(batch: Batch, record: Record, index: int, print_data: bool) -> R
     if batch.magic == 2:
         sequence = batch.base_sequence + index if batch.base_sequence >= 0 else -1
         row |= {"sequence": sequence, "headerKeys": [name for name, _ in record.headers]}
-    if batch.is_control and key is not None:
-        row["endTxnMarker"] = parse_control_key(key).name
+    if batch.is_control:
+        row["endTxnMarker"] = _control_name(parse_control_key(key))
     elif print_data:
         row |= {"key": key, "payload": value}
     return row
+
+
+def _control_name(control_type: int | None) -> str:
+    return ControlType(control_type).name if control_type in set(ControlType) else f"unknown({control_type})"
 
 
 def _renamed(row: dict[str, int]) -> Row:
