@@ -34,6 +34,7 @@ DELETE_HORIZON_MASK = 0x40
 
 _MAX_SEQUENCE = 0x7FFFFFFF
 _crc_field = Struct(">I")
+_producer_fields = Struct(">qhi")
 
 
 class BatchHeader(NamedTuple):
@@ -107,3 +108,9 @@ def batch_crc(batch: memoryview) -> int:
 def write_crc(batch: memoryview) -> None:
     """Recompute the CRC field after a change behind it."""
     _crc_field.pack_into(batch, CRC_POSITION, batch_crc(batch))
+
+
+def stamp_producer(batch: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+    """Make a finished batch one of an idempotent producer: write id, epoch and first sequence, and the CRC."""
+    _producer_fields.pack_into(batch, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
+    write_crc(memoryview(batch))

@@ -156,34 +156,49 @@ class LegacyBatch:
             key, value = self.key_and_value()
             yield Record(self.last_offset, self._timestamp, key, value)
             return
-        inner = list(self.inner_messages(max_size=max_size))
-        shift = 0
-        # Offset 0 on a wrapper comes from a librdkafka that left the field alone: then nothing is known to shift by.
-        if self.magic == 1 and inner and self.last_offset != 0:
-            shift = self.last_offset - inner[-1].last_offset
+        plain = self._inner_set(max_size)
+        shift = self._inner_offset_shift(plain)
         append_time = self._timestamp if self.timestamp_type == TimestampType.LOG_APPEND_TIME else None
-        for message in inner:
+        for message in _inner_messages(plain):
             key, value = message.key_and_value()
             timestamp = message._timestamp if append_time is None else append_time
             yield Record(message.last_offset + shift, timestamp, key, value)
 
-    def inner_messages(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[LegacyBatch]:
-        """The messages inside a wrapper as they stand; errors as `records`."""
+    def _inner_offset_shift(self, plain: memoryview) -> int:
+        """What to add to the offsets inside this wrapper to make them absolute."""
+        # Offset 0 on a v1 wrapper comes from a librdkafka that left the field alone: then nothing is known to shift by.
+        if self.magic == 0 or self.last_offset == 0:
+            return 0
+        last_inner = self.last_offset
+        for start, _ in message_bounds(plain):
+            last_inner = _i64.unpack_from(plain, start)[0]
+        return self.last_offset - last_inner
+
+    def _inner_set(self, max_size: int) -> memoryview:
         _, value = self.key_and_value()
         if value is None:
             raise ProtocolError("compressed message without a value")
         if self.codec > Compression.LZ4:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {self.codec} in format v{self.magic}")
-        plain = memoryview(decompress(self.codec, value, max_size=max_size, magic=self.magic))
-        for start, end in message_bounds(plain):
-            message = LegacyBatch(plain[start:end])
-            if message.magic > 1:
-                raise ProtocolError(f"magic {message.magic} inside a v{self.magic} wrapper")
-            if message.codec != Compression.NONE:
-                raise ProtocolError("compressed message inside a compressed message")
-            if not message.is_valid:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "CRC of an inner message does not match")
-            yield message
+        return memoryview(decompress(self.codec, value, max_size=max_size, magic=self.magic))
+
+
+def _inner_messages(plain: memoryview) -> Iterator[LegacyBatch]:
+    """The messages of a wrapper as they stand, each checked."""
+    for start, end in message_bounds(plain):
+        message = LegacyBatch(plain[start:end])
+        if message.magic > 1:
+            raise ProtocolError(f"magic {message.magic} inside a wrapper message")
+        if message.codec != Compression.NONE:
+            raise ProtocolError("compressed message inside a compressed message")
+        if not message.is_valid:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "CRC of an inner message does not match")
+        yield message
+
+
+def write_message_crc(message: memoryview) -> None:
+    """Recompute the CRC of a message (exactly its bytes) after a change behind it."""
+    _crc_field.pack_into(message, _CRC_POSITION, zlib.crc32(message[MAGIC_POSITION:]))
 
 
 def message_bounds(data: memoryview) -> Iterator[tuple[int, int]]:

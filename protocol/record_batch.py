@@ -22,6 +22,7 @@ from .batch_header import (
     TRANSACTIONAL_MASK,
     BatchHeader,
     batch_crc,
+    stamp_producer,
     write_crc,
 )
 from .compression import Compression, decompress
@@ -74,6 +75,7 @@ __all__ = [
     "iter_batches",
     "parse_control_key",
     "parse_end_marker",
+    "stamp_producer",
     "write_crc",
 ]
 

@@ -85,6 +85,11 @@ class RecordBatchBuilder:
         """How many records were appended."""
         return len(self._records)
 
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp so far, or the append time of a LogAppendTime batch; -1 without records."""
+        return self._max_timestamp if self._log_append_time is None else self._log_append_time
+
     def append(
         self,
         key: bytes | None,
@@ -118,10 +123,8 @@ class RecordBatchBuilder:
         if self._codec != Compression.NONE:
             records = compress(self._codec, records, level=self._level)
         attributes = self._codec
-        max_timestamp = self._max_timestamp
         if self._log_append_time is not None:
             attributes |= TIMESTAMP_TYPE_MASK
-            max_timestamp = self._log_append_time
         if self._is_transactional:
             attributes |= TRANSACTIONAL_MASK
         if self._is_control:
@@ -130,7 +133,7 @@ class RecordBatchBuilder:
             attributes,
             self._last_offset_delta,
             self._base_timestamp,
-            max_timestamp,
+            self.max_timestamp,
             *self._producer,
             len(self._records),
         )

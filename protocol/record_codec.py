@@ -7,6 +7,8 @@ varint length of the rest · i8 attributes (0) · varlong timestamp delta · var
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from .errors import ProtocolError
 from .record import Headers, Record
 from .varint import decode_varint, decode_varlong, encode_varint
@@ -16,6 +18,15 @@ _TABLE_SIZE = 1024
 _VARINT = tuple(encode_varint(value) for value in range(_TABLE_SIZE))
 _NULL = b"\x01"  # varint -1
 _new_record = tuple.__new__
+_HUGE = 1 << 64
+
+
+class RecordScan(NamedTuple):
+    """What one walk over the records of a batch finds: the range of timestamp deltas, and who has no key."""
+
+    lowest_timestamp_delta: int
+    highest_timestamp_delta: int
+    keyless: list[int]
 
 
 def encode_record(
@@ -144,3 +155,62 @@ def _decode_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]
         except UnicodeDecodeError:
             raise ProtocolError("header key is not UTF-8") from None
     return headers, position
+
+
+def scan_records(data: bytes, count: int) -> RecordScan:
+    """Walk over `count` records that have to fill `data`, with offset deltas 0, 1, 2, …, without decoding them.
+
+    Hops from length to length: keys, values and headers are not looked into. Raises ProtocolError if the count, a
+    length or an offset delta is wrong. About 0.25 µs a record.
+    """
+    position, lowest, highest = 0, _HUGE, -_HUGE
+    last_stamp = -1
+    keyless: list[int] = []
+    try:
+        for index in range(count):
+            size = data[position]
+            position += 1
+            if size > 127:
+                if data[position] < 128:
+                    size = size & 127 | data[position] << 7
+                    position += 1
+                else:
+                    size, position = decode_varint(data, position - 1)
+                    size <<= 1
+            end = position + (size >> 1)
+            stamp = data[position + 1]
+            position += 2
+            if stamp > 127:
+                stamp, position = decode_varlong(data, position - 1)
+                if stamp > highest:
+                    highest = stamp
+                if stamp < lowest:
+                    lowest = stamp
+            elif stamp != last_stamp:
+                last_stamp = stamp
+                stamp = (stamp >> 1) ^ -(stamp & 1)
+                if stamp > highest:
+                    highest = stamp
+                if stamp < lowest:
+                    lowest = stamp
+            delta = data[position]
+            position += 1
+            if delta > 127:
+                if data[position] < 128:
+                    delta = delta & 127 | data[position] << 7
+                    position += 1
+                else:
+                    delta, position = decode_varint(data, position - 1)
+                    delta <<= 1
+            if delta != index + index:
+                raise ProtocolError(f"record {index} does not have offset delta {index}")
+            if data[position] == 1:
+                keyless.append(index)
+            if position >= end or size & 1:
+                raise ProtocolError(f"record {index} has an impossible length")
+            position = end
+    except IndexError:
+        raise ProtocolError(f"fewer than the {count} records of the header") from None
+    if position != len(data):
+        raise ProtocolError("records do not end where the batch ends")
+    return RecordScan(lowest, highest, keyless)

@@ -1,0 +1,316 @@
+"""Checks what is about to be appended, and gives it offsets; one uncompressed v2 batch costs one look at its header.
+
+Does the work of Kafka's LogValidator and of the checks in front of it. All that is not the plain case lies behind
+`_validate`: compression, compacted topics, LogAppendTime, timestamp limits, another codec, replication, old formats.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from ..protocol.batch_header import (
+    ATTRIBUTES_POSITION,
+    CONTROL_MASK,
+    HEADER,
+    HEADER_SIZE,
+    MAX_TIMESTAMP_POSITION,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    write_crc,
+)
+from ..protocol.checksum import crc32c
+from ..protocol.compression import Compression, compress
+from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ..protocol.record import CODEC_MASK, LOG_OVERHEAD, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
+from ..protocol.record_batch import Batch, RecordBatch, iter_batches
+from ..protocol.record_codec import RecordScan, scan_records
+from .legacy_validator import convert_from_v2, validate_legacy
+from .log_config import NEVER, LogConfig
+from .validation_result import (
+    NOTHING_APPENDED,
+    AppendRequest,
+    Origin,
+    RecordErrors,
+    RecordValidationError,
+    ValidationResult,
+)
+
+__all__ = ["AppendRequest", "Origin", "RecordValidationError", "ValidationResult", "validate_and_assign"]
+
+_PLAIN_MASK = CODEC_MASK | TIMESTAMP_TYPE_MASK | CONTROL_MASK
+_KEEPS_UNCOMPRESSED = frozenset({"producer", "uncompressed"})
+_unpack_header = HEADER.unpack_from
+_patch_front = Struct(">qii").pack_into
+_patch_attributes = Struct(">h").pack_into
+_patch_max_timestamp = Struct(">q").pack_into
+
+
+def validate_and_assign(
+    records: memoryview,
+    *,
+    base_offset: int,
+    now_ms: int,
+    config: LogConfig,
+    leader_epoch: int,
+    origin: Origin = "client",
+    require_single_v2_batch: bool = False,
+    allow_zstd: bool = True,
+    target_magic: int = 2,
+) -> ValidationResult:
+    """Check `records` and give them offsets from `base_offset` on; the buffer is patched in place where possible.
+
+    `origin` "client" is the strictest; "coordinator" may write control batches; "replication" keeps the offsets and
+    epochs that the leader gave, and `base_offset` is then the log's end. `require_single_v2_batch` is the rule of
+    Produce 3 and newer, `allow_zstd` that of Produce 7 and newer. `target_magic` is the format of the log.
+
+    Raises KafkaError, with the offending records as RecordValidationError; the log is untouched then, the buffer may
+    be patched.
+    """
+    size = len(records)
+    if size > HEADER_SIZE and origin == "client" and target_magic == 2:
+        (first, length, _, magic, crc, attributes, last_delta, _, max_timestamp, producer_id, _, sequence, count) = (
+            _unpack_header(records)
+        )
+        if (
+            magic == 2
+            and length == size - LOG_OVERHEAD
+            and not attributes & _PLAIN_MASK
+            and not first
+            and count > 0
+            and count == last_delta + 1
+            and (sequence >= 0 if producer_id >= 0 else not attributes & TRANSACTIONAL_MASK)
+            and size <= config.max_message_bytes
+            and not config.compact
+            and config.message_timestamp_type == "CreateTime"
+            and config.compression_type in _KEEPS_UNCOMPRESSED
+            and config.message_timestamp_before_max_ms == NEVER
+            and max_timestamp <= now_ms + config.message_timestamp_after_max_ms
+        ):
+            if crc32c(records[ATTRIBUTES_POSITION:]) != crc:
+                raise _crc_error()
+            if records.readonly:
+                records = memoryview(bytearray(records))
+            _patch_front(records, 0, base_offset, length, leader_epoch)
+            last = base_offset + last_delta
+            result = ValidationResult(records, base_offset, last, count, max_timestamp, last)
+            if producer_id >= 0:
+                result.producer_batches = (RecordBatch(records),)
+            return result
+    request = AppendRequest(
+        base_offset, now_ms, config, leader_epoch, origin, require_single_v2_batch, allow_zstd, target_magic
+    )
+    try:
+        return _validate(records, request)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
+def _crc_error() -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, "Record is corrupt (stored crc does not match)")
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
+
+def _validate(records: memoryview, request: AppendRequest) -> ValidationResult:
+    if request.origin == "replication":
+        return _validate_replicated(records, request)
+    first = next(iter_batches(records), None)
+    if first is None:
+        if request.require_single_v2_batch:
+            raise _invalid("Produce requests of version 3 and newer must have exactly one record batch per partition")
+        return ValidationResult(*NOTHING_APPENDED)
+    if not isinstance(first, RecordBatch):
+        if request.require_single_v2_batch:
+            raise _invalid("Produce requests of version 3 and newer must only contain record batches of magic 2")
+        return validate_legacy(records, request)
+    if next(iter_batches(records, first.size), None) is not None:
+        raise _invalid("Only one record batch is allowed per partition")
+    if first.view.readonly:
+        first = RecordBatch(memoryview(bytearray(first.view)))
+    return _validate_v2(first, request)
+
+
+def _validate_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult:
+    header = batch.header
+    _check_size(batch.size, request.config)
+    if not batch.is_valid:
+        raise _crc_error()
+    if header.codec > Compression.ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown codec {header.codec}")
+    if header.codec == Compression.ZSTD and not request.allow_zstd:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
+    if request.origin == "client":
+        _check_client_batch(header)
+    plain, scan = _scan(batch, request)
+    _check_records(batch, plain, scan, request)
+    if request.target_magic < 2:
+        return convert_from_v2(batch, request)
+    target_codec = request.target_codec(header.codec)
+    # Markers stay as they are: readers of the log look into them, and one record does not gain by compression.
+    if target_codec != header.codec and not header.is_control:
+        batch = _recompressed(batch, plain, target_codec, request)
+        _check_size(batch.size, request.config)
+    return _assign(batch, scan, request, source_codec=header.codec)
+
+
+def _check_size(size: int, config: LogConfig) -> None:
+    if size > config.max_message_bytes:
+        message = f"The record batch size of {size} bytes exceeds the maximum of {config.max_message_bytes}"
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
+
+
+def _check_client_batch(header: BatchHeader) -> None:
+    if header.base_offset != 0:
+        raise _invalid(f"The base offset of a produced record batch should be 0, but it is {header.base_offset}")
+    if header.last_offset_delta < 0:
+        raise _invalid(f"Batch has an invalid offset range: [0, {header.last_offset_delta}]")
+    if header.record_count <= 0:
+        raise _invalid(f"Invalid reported count for record batch: {header.record_count}")
+    if header.record_count != header.last_offset_delta + 1:
+        message = f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count {header.record_count}"
+        raise _invalid(message)
+    if header.is_control:
+        raise _invalid("Clients are not allowed to write control records")
+    if header.has_producer_id and header.base_sequence < 0:
+        raise _invalid(f"Invalid sequence number {header.base_sequence} in batch of producer id {header.producer_id}")
+    if header.is_transactional and not header.has_producer_id:
+        raise _invalid("Transactional record batch without a producer id")
+
+
+def _scan(batch: RecordBatch, request: AppendRequest) -> tuple[bytes, RecordScan]:
+    """The plain records of a batch and what a walk over them found. The CRC was right, so no retry can mend them."""
+    try:
+        plain = batch.plain_records(max_size=request.max_decompressed_size)
+        return plain, scan_records(plain, batch.header.record_count)
+    except ProtocolError as error:
+        raise _invalid(str(error)) from error
+    except KafkaError as error:
+        if error.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+        raise _invalid(error.message) from error
+
+
+def _check_records(batch: RecordBatch, plain: bytes, scan: RecordScan, request: AppendRequest) -> None:
+    """Keys on compacted topics, timestamps within limits; RecordValidationError names those that are neither."""
+    if request.origin != "client":
+        return
+    errors = RecordErrors(request)
+    config, header = request.config, batch.header
+    if header.attributes & TIMESTAMP_TYPE_MASK:
+        errors.refuse_log_append_time()
+        errors.raise_if_any()
+    if config.compact:
+        for index in scan.keyless:
+            errors.add_keyless(index)
+    if config.message_timestamp_type == "CreateTime":
+        lowest = header.base_timestamp + scan.lowest_timestamp_delta
+        highest = header.base_timestamp + scan.highest_timestamp_delta
+        within = (
+            lowest >= request.now_ms - config.message_timestamp_before_max_ms
+            and highest <= request.now_ms + config.message_timestamp_after_max_ms
+        )
+        if not within:
+            _check_each_timestamp(batch, request, errors)
+    errors.raise_if_any()
+
+
+def _check_each_timestamp(batch: RecordBatch, request: AppendRequest, errors: RecordErrors) -> None:
+    try:
+        for index, record in enumerate(batch.records(max_size=request.max_decompressed_size)):
+            errors.check_timestamp(index, record.timestamp)
+            if errors.is_full:
+                return
+    except ProtocolError as error:
+        raise _invalid(str(error)) from error
+
+
+def _recompressed(batch: RecordBatch, plain: bytes, codec: int, request: AppendRequest) -> RecordBatch:
+    """The same batch with its records under another codec; offsets, deltas and timestamps need no change."""
+    payload = plain
+    if codec != Compression.NONE:
+        payload = compress(codec, plain, level=request.compression_level(codec))
+    header = batch.header
+    fields = header._replace(
+        length=HEADER_SIZE - LOG_OVERHEAD + len(payload), attributes=header.attributes & ~CODEC_MASK | codec
+    )
+    view = memoryview(bytearray(HEADER.pack(*fields) + payload))
+    write_crc(view)
+    return RecordBatch(view)
+
+
+def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest, *, source_codec: int) -> ValidationResult:
+    """Patch offsets, leader epoch and, if they are not right already, the timestamp fields into the batch."""
+    header, view = batch.header, batch.view
+    append_time = NO_TIMESTAMP
+    attributes, max_timestamp = header.attributes, header.base_timestamp + scan.highest_timestamp_delta
+    if request.config.message_timestamp_type == "LogAppendTime":
+        append_time = max_timestamp = request.now_ms
+        attributes |= TIMESTAMP_TYPE_MASK
+    if (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
+        _patch_attributes(view, ATTRIBUTES_POSITION, attributes)
+        _patch_max_timestamp(view, MAX_TIMESTAMP_POSITION, max_timestamp)
+        write_crc(view)
+    _patch_front(view, 0, request.base_offset, header.length, request.leader_epoch)
+    assigned = RecordBatch(view)
+    return ValidationResult(
+        view,
+        request.base_offset,
+        assigned.last_offset,
+        header.record_count,
+        max_timestamp,
+        assigned.last_offset,
+        append_time,
+        source_codec,
+        header.codec,
+        (assigned,) if header.has_producer_id else (),
+    )
+
+
+def _validate_replicated(records: memoryview, request: AppendRequest) -> ValidationResult:
+    """What came from the leader was checked there: here only that it arrived whole and continues this log."""
+    expected, count, end = request.base_offset, 0, 0
+    first_offset, max_timestamp, offset_of_max = -1, NO_TIMESTAMP, -1
+    producer_batches: list[RecordBatch] = []
+    epoch_starts: list[tuple[int, int]] = []
+    codec = 0
+    for batch in iter_batches(records):
+        if not batch.is_valid:
+            raise _crc_error()
+        base_offset = batch.base_offset
+        if base_offset < expected or batch.last_offset < base_offset:
+            message = f"Offsets {base_offset} to {batch.last_offset} do not follow {expected - 1} in order"
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
+        if first_offset < 0:
+            first_offset = base_offset
+        if batch.max_timestamp > max_timestamp:
+            max_timestamp, offset_of_max = batch.max_timestamp, batch.last_offset
+        _note_v2(batch, producer_batches, epoch_starts)
+        expected, end = batch.last_offset + 1, batch.position + batch.size
+        count += batch.last_offset - base_offset + 1
+        codec = batch.codec
+    if first_offset < 0:
+        return ValidationResult(*NOTHING_APPENDED)
+    return ValidationResult(
+        records[:end],
+        first_offset,
+        expected - 1,
+        count,
+        max_timestamp,
+        offset_of_max,
+        source_codec=codec,
+        target_codec=codec,
+        producer_batches=producer_batches,
+        epoch_starts=epoch_starts,
+    )
+
+
+def _note_v2(batch: Batch, producer_batches: list[RecordBatch], epoch_starts: list[tuple[int, int]]) -> None:
+    if not isinstance(batch, RecordBatch):
+        return
+    epoch = batch.partition_leader_epoch
+    if epoch >= 0 and (not epoch_starts or epoch_starts[-1][0] != epoch):
+        epoch_starts.append((epoch, batch.base_offset))
+    if batch.header.has_producer_id:
+        producer_batches.append(batch)

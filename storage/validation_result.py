@@ -1,0 +1,168 @@
+"""What the validation of an append is told, what it answers, and how it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+from ..protocol.compression import CODEC_BY_CONFIG_NAME
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.record import NO_TIMESTAMP
+from ..protocol.record_batch import RecordBatch
+from .log_config import LogConfig
+
+Origin: TypeAlias = Literal["client", "coordinator", "replication"]
+NO_OFFSET = -1
+_MAX_DECOMPRESSED = 64 * 1024 * 1024
+_MAX_EXPANSION = 64
+# A refused batch may hold millions of records; naming the first of them is enough for whoever has to find the fault.
+_MAX_RECORD_ERRORS = 1000
+
+
+class AppendRequest(NamedTuple):
+    """Everything that validation goes by, beside the records themselves."""
+
+    base_offset: int
+    now_ms: int
+    config: LogConfig
+    leader_epoch: int
+    origin: Origin
+    require_single_v2_batch: bool
+    allow_zstd: bool
+    target_magic: int
+
+    @property
+    def max_decompressed_size(self) -> int:
+        """How far compressed records of one batch may expand: a bound on memory, far above what honest data needs."""
+        limit = self.config.max_message_bytes
+        return max(limit, min(_MAX_DECOMPRESSED, _MAX_EXPANSION * limit))
+
+    def target_codec(self, source_codec: int) -> int:
+        """The codec that the topic's `compression.type` asks for."""
+        name = self.config.compression_type
+        return source_codec if name == "producer" else CODEC_BY_CONFIG_NAME[name]
+
+    def compression_level(self, codec: int) -> int | None:
+        """The topic's level for this codec; None for a codec without levels."""
+        level: int | None = getattr(self.config, f"compression_{CODEC_NAMES[codec]}_level", None)
+        return level
+
+
+CODEC_NAMES = {int(codec): name for name, codec in CODEC_BY_CONFIG_NAME.items()}
+
+
+class ValidationResult:
+    """Records ready to be written, and what the log wants to know about them.
+
+    `records` is the caller's buffer, patched, wherever that is possible. `producer_batches` holds the batches that
+    carry a producer id, with their final offsets. `epoch_starts` lists (leader epoch, first offset) of replicated
+    batches wherever the epoch changes; the leader knows its own epoch and gets an empty one. With no record at all the
+    offsets are -1.
+    """
+
+    __slots__ = (
+        "epoch_starts",
+        "first_offset",
+        "last_offset",
+        "log_append_time_ms",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "producer_batches",
+        "record_count",
+        "records",
+        "source_codec",
+        "target_codec",
+    )
+
+    def __init__(
+        self,
+        records: bytes | bytearray | memoryview,
+        first_offset: int,
+        last_offset: int,
+        record_count: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        log_append_time_ms: int = NO_TIMESTAMP,
+        source_codec: int = 0,
+        target_codec: int = 0,
+        producer_batches: Sequence[RecordBatch] = (),
+        epoch_starts: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        self.records = records
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.record_count = record_count
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        self.log_append_time_ms = log_append_time_ms
+        self.source_codec = source_codec
+        self.target_codec = target_codec
+        self.producer_batches = producer_batches
+        self.epoch_starts = epoch_starts
+
+
+NOTHING_APPENDED = (b"", NO_OFFSET, NO_OFFSET, 0, NO_TIMESTAMP, NO_OFFSET)
+"""The leading fields of a ValidationResult without records."""
+
+
+class RecordValidationError(KafkaError):
+    """A batch refused because of some of its records; `record_errors` lists (index in the batch, why), at most 1000."""
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class RecordErrors:
+    """Collects what is wrong with the records of one batch, by Kafka's rules for keys and timestamps."""
+
+    __slots__ = ("_code", "_config", "_errors", "_now_ms")
+
+    def __init__(self, request: AppendRequest) -> None:
+        self._config = request.config
+        self._now_ms = request.now_ms
+        self._code: ErrorCode | None = None
+        self._errors: list[tuple[int, str]] = []
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._errors) >= _MAX_RECORD_ERRORS
+
+    def add(self, index: int, code: ErrorCode, message: str) -> None:
+        """The first error's code becomes the answer for the batch."""
+        if self._code is None:
+            self._code = code
+        if not self.is_full:
+            self._errors.append((index, message))
+
+    def check_key(self, index: int, key: bytes | None) -> None:
+        if key is None and self._config.compact:
+            self.add_keyless(index)
+
+    def add_keyless(self, index: int) -> None:
+        self.add(index, ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key")
+
+    def check_timestamp(self, index: int, timestamp: int) -> None:
+        """Hold a CreateTime timestamp (ms) against `message.timestamp.before.max.ms` and `after.max.ms`."""
+        if timestamp == NO_TIMESTAMP or self._config.message_timestamp_type != "CreateTime":
+            return
+        earliest = self._now_ms - self._config.message_timestamp_before_max_ms
+        latest = self._now_ms + self._config.message_timestamp_after_max_ms
+        if not earliest <= timestamp <= latest:
+            self.add(
+                index,
+                ErrorCode.INVALID_TIMESTAMP,
+                f"Timestamp {timestamp} is out of range. The timestamp should be within [{earliest}, {latest}]",
+            )
+
+    def refuse_log_append_time(self) -> None:
+        """Only a broker may say that timestamps are its own."""
+        self.add(0, ErrorCode.INVALID_TIMESTAMP, "Producer should not set timestamp type to LogAppendTime")
+
+    def raise_if_any(self) -> None:
+        """Raises RecordValidationError with everything collected, if there is anything."""
+        if self._code is not None:
+            message = "One or more records have been rejected due to invalid timestamp"
+            if self._code is not ErrorCode.INVALID_TIMESTAMP:
+                message = f"One or more records have been rejected: {self._errors[0][1]}"
+            raise RecordValidationError(self._code, message, self._errors)
