@@ -12,7 +12,7 @@ UNKNOWN = -1
 
 
 class PartitionState:
-    """One partition. Exactly one of these holds: `position` is known, `reset_to` says where to look it up, or `error`."""
+    """One partition: either `position` is known, or `reset_to` says where to look it up, or there is an `error`."""
 
     __slots__ = (
         "buffered",

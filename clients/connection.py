@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 @cache
-def _key_of(request: Hashable) -> ApiKey:
+def _key_of(request: type) -> ApiKey:
     """The API a request class belongs to: its module is named after it."""
     return ApiKey[request.__module__.rpartition(".")[2].upper()]
 
@@ -120,7 +120,7 @@ class Connection(asyncio.BufferedProtocol):
     @staticmethod
     def api_key(request: Any) -> ApiKey:
         """The API a request message belongs to."""
-        return _key_of(type(request))
+        return _key_of(request.__class__)
 
     def supports(self, api_key: ApiKey, version: int = 0) -> bool:
         """Whether the broker speaks `version` (or a later one) of this API."""
@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         expects_response: bool = True,
     ) -> asyncio.Future[Any]:
         """Write a request message; the future gives the decoded response. Raises ConnectionLostError if closed."""
-        api_key = _key_of(type(request))
+        api_key = _key_of(request.__class__)
         if version is None:
             version = self.version_for(api_key)
         body = encode_request(request, version)

@@ -205,7 +205,7 @@ class Consumer:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Records by partition, at least one unless `timeout_ms` passes first.
 
-        Raises NoOffsetError, LogTruncatedError, and KafkaError for what no retry mends (CORRUPT_MESSAGE, authorization).
+        Raises NoOffsetError, LogTruncatedError, and KafkaError for what no retry mends (a CRC, authorization).
         """
         wanted = max_records or self._max_poll_records
         records = self._take(wanted)

@@ -1,7 +1,7 @@
 """Incremental fetch sessions (KIP-227) with one broker: after the first fetch only what changed is sent. No I/O.
 
-The broker remembers the partitions of a session; a request lists those that are new or fetch from elsewhere, and forgets
-those that are no longer wanted. Session epoch 0 opens a session, 1, 2, … continue it, and after 2147483647 comes 1.
+The broker remembers the partitions of a session; a request lists those that are new or fetch from elsewhere, and those
+to be forgotten. Session epoch 0 opens a session, 1, 2, … continue it, and after 2147483647 comes 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Keeps every assigned partition at a valid position and, while it is not paused, one fetch ahead of the application."""
+"""Keeps every assigned partition at a valid position and, unless it is paused, one fetch ahead of the application."""
 
 from __future__ import annotations
 
@@ -194,12 +194,12 @@ class Fetcher:
             session.reset()
             self._put_off(states, error)
             return
-        error = ErrorCode(response.error_code)
-        session.answered(error, response.session_id)
-        if error is not ErrorCode.NONE:
-            log.debug("broker %d: %s; fetching in full again", node, error.name)
-            if not error.retriable:
-                self._put_off(states, KafkaError(error, f"fetch from broker {node}"))
+        code = ErrorCode(response.error_code)
+        session.answered(code, response.session_id)
+        if code is not ErrorCode.NONE:
+            log.debug("broker %d: %s; fetching in full again", node, code.name)
+            if not code.retriable:
+                self._put_off(states, KafkaError(code, f"fetch from broker {node}"))
             return
         self._client.cluster.add_brokers(BrokerNode(n.node_id, n.host, n.port, n.rack) for n in response.node_endpoints)
         for topic in response.responses:
