@@ -14,7 +14,6 @@ import confluent_kafka
 PRODUCER, CONSUMER = 0, 1
 ANY_PARTITION = -1
 BEGINNING = -2
-BLOCK_WHEN_FULL = 0x4
 CONF_OK = 0
 
 
@@ -109,7 +108,12 @@ def produce(
 
     The time ends with the last acknowledgement. Any record that was not delivered is an error.
     """
-    settings = {"bootstrap.servers": bootstrap, "queue.buffering.max.kbytes": 262144, **(config or {})}
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "queue.buffering.max.kbytes": 131072,
+        "queue.buffering.max.messages": 300_000,
+        **(config or {}),
+    }
     client = Client(PRODUCER, topic, settings)
     messages = (Message * len(payloads))()
     keep = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
@@ -119,8 +123,9 @@ def produce(
     library, sent = client.library, 0
     begin = time.perf_counter()
     while time.perf_counter() - begin < seconds and (max_records is None or sent < max_records):
-        sent += library.rd_kafka_produce_batch(client.topic, partition, BLOCK_WHEN_FULL, messages, len(payloads))
-        library.rd_kafka_poll(client.handle, 0)
+        queued = library.rd_kafka_produce_batch(client.topic, partition, 0, messages, len(payloads))
+        sent += queued
+        library.rd_kafka_poll(client.handle, 0 if queued == len(payloads) else 1)
     library.rd_kafka_flush(client.handle, 120_000)
     elapsed = time.perf_counter() - begin
     undelivered = client.failed + library.rd_kafka_outq_len(client.handle)

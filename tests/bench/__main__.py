@@ -1,0 +1,78 @@
+"""Compares servers side by side in one run: ours, Apache Kafka and the ceiling, round about.
+
+python -m tests.bench                                              everything, three rounds of five seconds
+python -m tests.bench produce-1k single-requests --targets ours,ceiling --seconds 5 --rounds 3
+python -m tests.bench --list
+"""
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.bench.catalogue import BENCHES, Bench
+from tests.bench.report import BenchResult, markdown, print_result, write_json
+from tests.bench.runner import run_bench
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument("benches", nargs="*", metavar="BENCH", help="names from --list; all when none is given")
+    parser.add_argument("--list", action="store_true", help="name every bench and stop")
+    parser.add_argument("--targets", default="ours,kafka,ceiling", help="which servers, in this order")
+    parser.add_argument("--seconds", type=float, default=5.0, help="length of one load")
+    parser.add_argument("--rounds", type=int, default=3, help="rounds that count, A B C A B C")
+    parser.add_argument("--warmup", type=int, default=1, help="rounds before them that do not count")
+    parser.add_argument("--folder", type=Path, help="where the servers keep their files (default: a temporary folder)")
+    parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="given to both brokers")
+    parser.add_argument("--json", type=Path, help="write every figure of every round here")
+    parser.add_argument("--markdown", type=Path, help="write the tables here")
+    return parser.parse_args(arguments)
+
+
+def chosen(names: list[str]) -> list[Bench]:
+    """The benches of these names, all of them for no name."""
+    unknown = [name for name in names if name not in BENCHES]
+    if unknown:
+        sys.exit(f"no such bench: {', '.join(unknown)}; there are: {', '.join(BENCHES)}")
+    return [BENCHES[name] for name in names] if names else list(BENCHES.values())
+
+
+def main() -> None:
+    """Run what was asked for and show it."""
+    options = parse(sys.argv[1:])
+    if options.list:
+        for bench in BENCHES.values():
+            print(f"{bench.name:22} {bench.about}  [{', '.join(bench.targets)}]")
+        return
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
+    properties = dict(entry.split("=", 1) for entry in options.property)
+    results: list[BenchResult] = []
+    try:
+        for bench in chosen(options.benches):
+            result = run_bench(
+                bench,
+                options.targets.split(","),
+                folder=folder,
+                seconds=options.seconds,
+                rounds=options.rounds,
+                warmup=options.warmup,
+                properties=properties,
+            )
+            if result.rounds:
+                print_result(result)
+                results.append(result)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if options.json:
+        write_json(options.json, results, {"seconds": options.seconds, "rounds": options.rounds})
+    if options.markdown:
+        options.markdown.write_text(markdown(results))
+
+
+if __name__ == "__main__":
+    main()

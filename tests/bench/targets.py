@@ -1,0 +1,145 @@
+"""The servers that are compared: ours, Apache Kafka and the ceiling, each a process with a folder of its own."""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.barnabas_server import BarnabasServer
+from tests.kafka import KafkaServer, ServerProcess, broker_answers, free_port, wait_until
+
+# Space of finished runs is given back at once, so that no run writes against the leftovers of the one before.
+COMMON_PROPERTIES = {"log.segment.delete.delay.ms": "0", "auto.create.topics.enable": "false"}
+
+
+class Target(Protocol):
+    """A server under test."""
+
+    name: str
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None: ...
+    def delete_topic(self, topic: str) -> None: ...
+    def remove(self) -> None: ...
+
+
+class BrokerTarget:
+    """What both brokers share: topics through the admin protocol."""
+
+    def __init__(self, name: str, server: BarnabasServer | KafkaServer) -> None:
+        self.name = name
+        self.server = server
+
+    @property
+    def bootstrap(self) -> str:
+        return self.server.bootstrap
+
+    @property
+    def pid(self) -> int:
+        return self.server.pid
+
+    def start(self) -> None:
+        self.server.start()
+
+    def stop(self) -> None:
+        self.server.stop()
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Create `topic` and return once its partitions have leaders."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        new = NewTopic(topic, partitions, 1, config=dict(config or {}))
+        for future in admin.create_topics([new], operation_timeout=60, request_timeout=60).values():
+            future.result()
+
+        def has_leaders() -> bool:
+            found = admin.list_topics(topic, timeout=10).topics[topic].partitions
+            return len(found) == partitions and all(entry.leader >= 0 for entry in found.values())
+
+        wait_until(has_leaders, timeout_s=60, what=f"leaders of {topic}")
+
+    def delete_topic(self, topic: str) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        for future in admin.delete_topics([topic], operation_timeout=60, request_timeout=60).values():
+            future.result()
+
+    def remove(self) -> None:
+        """End the server and delete its folder."""
+        self.server.kill()
+        shutil.rmtree(self.server.folder, ignore_errors=True)
+
+
+class CeilingTarget:
+    """The bare socket-to-file server; topics exist when named."""
+
+    name = "ceiling"
+
+    def __init__(self, folder: Path, partitions: int) -> None:
+        self.folder = folder
+        self._partitions = partitions
+        self._port = free_port()
+        self._process: ServerProcess | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the ceiling is not running"
+        return self._process.pid
+
+    def start(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        arguments = [str(self._port), str(self.folder / "data"), str(self._partitions)]
+        command = [sys.executable, "-m", "tests.bench.ceiling", *arguments]
+        self._process = ServerProcess(command, self.folder / "server.log")
+        self._process.wait_ready(
+            lambda: broker_answers("127.0.0.1", self._port), timeout_s=20, what=f"the ceiling answers on {self._port}"
+        )
+
+    def stop(self) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.end(signal.SIGKILL)
+            self._process = None
+
+    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Nothing to do: a topic exists as soon as somebody names it."""
+
+    def delete_topic(self, topic: str) -> None:
+        """Give the space back; the server keeps its open files and is not asked for this topic again."""
+        for path in (self.folder / "data").glob(f"{topic}-*.log"):
+            os.truncate(path, 0)
+
+    def remove(self) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def make_target(
+    name: str, folder: Path, *, partitions: int = 1, properties: Mapping[str, str] | None = None, heap: str = "1g"
+) -> Target:
+    """A target by its name: `ours`, `kafka` or `ceiling`; `properties` go to the two brokers."""
+    merged = {**COMMON_PROPERTIES, **(properties or {})}
+    if name == "ours":
+        return BrokerTarget(name, BarnabasServer(folder / name, properties=merged))
+    if name == "kafka":
+        return BrokerTarget(name, KafkaServer(folder / name, heap=heap, properties=merged))
+    if name == "ceiling":
+        return CeilingTarget(folder / name, partitions)
+    raise ValueError(f"no such target: {name} (ours, kafka, ceiling)")
