@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import Enum, IntEnum
 
-from .validators import ConfigError, Validator
+from .validators import ConfigError, Validator, java_double
 
 ConfigValue = bool | int | float | str | tuple[str, ...] | None
 
@@ -98,7 +97,7 @@ def parse_value(name: str, kind: ConfigType, raw: str) -> ConfigValue:
     """Typed value of `raw`, read the way Kafka's ConfigDef.parseType reads it."""
     text = raw.strip()
     if kind in _INTEGER_BITS:
-        return _parse_integer(name, kind, text)
+        return _parse_integer(name, kind, raw)
     if kind is ConfigType.BOOLEAN:
         lowered = text.lower()
         if lowered not in ("true", "false"):
@@ -113,13 +112,14 @@ def parse_value(name: str, kind: ConfigType, raw: str) -> ConfigValue:
     return text
 
 
-def _parse_integer(name: str, kind: ConfigType, text: str) -> int:
+def _parse_integer(name: str, kind: ConfigType, raw: str) -> int:
+    text = raw.strip()
     if not _INTEGER.fullmatch(text):
-        raise ConfigError(name, text, f"Not a number of type {kind.name}")
+        raise ConfigError(name, raw, f"Not a number of type {kind.name}")
     value = int(text)
     limit = 1 << (_INTEGER_BITS[kind] - 1)
     if not -limit <= value < limit:
-        raise ConfigError(name, text, f"Not a number of type {kind.name}")
+        raise ConfigError(name, raw, f"Not a number of type {kind.name}")
     return value
 
 
@@ -132,21 +132,10 @@ def format_value(kind: ConfigType, value: ConfigValue) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _format_double(value)
+        return java_double(value)
     if isinstance(value, tuple):
         return ",".join(value)
     return str(value)
-
-
-def _format_double(value: float) -> str:
-    """Java's Double.toString: plain between 1e-3 and 1e7, otherwise one digit before the point and an `E`."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int), "infinity and NaN are no legal values"
-    text = "".join(map(str, digits))
-    fraction = text[1:].rstrip("0") or "0"
-    return f"{'-' if sign else ''}{text[0]}.{fraction}E{exponent + len(text) - 1}"
 
 
 class ConfigTable(Mapping[str, ConfigKey]):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from decimal import Decimal
 from typing import Protocol
 
 _THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
@@ -22,9 +24,24 @@ def _shown(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float):
+        return java_double(value)
     if isinstance(value, tuple):
         return f"[{', '.join(value)}]"
     return str(value)
+
+
+def java_double(value: float) -> str:
+    """Java's Double.toString: plain between 1e-3 and 1e7, otherwise one digit before the point and an `E`."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    sign, digits, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int), "only infinity and NaN have no number there"
+    text = "".join(map(str, digits))
+    fraction = text[1:].rstrip("0") or "0"
+    return f"{'-' if sign else ''}{text[0]}.{fraction}E{exponent + len(text) - 1}"
 
 
 class Validator(Protocol):
@@ -60,18 +77,21 @@ class Range:
 class RangeOr:
     """A range, or one value outside it with a meaning of its own (gzip's default level -1)."""
 
-    __slots__ = ("range", "special")
+    __slots__ = ("maximum", "minimum", "special")
 
     def __init__(self, minimum: int, maximum: int, special: int) -> None:
-        self.range = Range(minimum, maximum)
+        self.minimum = minimum
+        self.maximum = maximum
         self.special = special
 
     def check(self, name: str, value: object) -> None:
-        if value != self.special:
-            self.range.check(name, value)
+        assert isinstance(value, int)
+        if value != self.special and not self.minimum <= value <= self.maximum:
+            allowed = f"between {self.minimum} and {self.maximum} or equal to {self.special}"
+            raise ConfigError(name, value, f"Value must be {allowed}")
 
     def __str__(self) -> str:
-        return f"{self.range} or {self.special}"
+        return f"[{self.minimum},...,{self.maximum}] or {self.special}"
 
 
 class OneOf:
@@ -134,12 +154,12 @@ class ThrottledReplicas:
 
     def check(self, name: str, value: object) -> None:
         assert isinstance(value, tuple)
-        if value in ((), ("*",)):
+        if value == ("*",) or not any(value):
             return
         for entry in value:
             if not _THROTTLED_REPLICA.fullmatch(entry):
-                allowed = "[partitionId]:[brokerId],[partitionId]:[brokerId],... or *"
-                raise ConfigError(name, value, f"{name} must be the literal '*' or a list of {allowed}")
+                rule = f"{name} must be the literal '*' or a list of replicas in the following format: {self}"
+                raise ConfigError(name, value, rule)
 
     def __str__(self) -> str:
         return "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
