@@ -321,7 +321,8 @@ class Controller:
         for partition in partitions:
             for broker in self._context.replicas(partition):
                 by_broker.setdefault(broker, []).append(partition)
-        if any(broker not in self._context.live_brokers for broker in by_broker):
+        if any(len(self._context.live_replicas(p)) < len(self._context.replicas(p)) for p in partitions):
+            # What cannot be reached cannot be deleted, and would come back one day.
             return False
         deleted = True
         for broker, its_partitions in by_broker.items():
@@ -349,6 +350,45 @@ class Controller:
             unneeded = ErrorCode.ELECTION_NOT_NEEDED
             results = {p: error for p, error in results.items() if error is None or error.code is not unneeded}
         return results
+
+    async def replicas_failed(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """A live broker's log directory has failed with these partitions in it: others lead them, or nobody.
+
+        Does nothing if this broker is not the controller.
+        """
+        async with self._turn:
+            if self._term is None:
+                return
+            present = [partition for partition in partitions if partition in self._context]
+            for partition in present:
+                self._context.replica_failed(partition, broker_id)
+            await self._partitions.bring_online(self._led_by(broker_id, present), self._term)
+
+    def _led_by(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        states = ((partition, self._context.state(partition)) for partition in partitions)
+        return [partition for partition, state in states if state is not None and state.leader == broker_id]
+
+    # Reassignments
+
+    def reassignments(self) -> list[TopicRegistration]:
+        """The topics of which partitions are on their way to other brokers."""
+        return [topic for topic in self._context.topics if topic.adding_replicas or topic.removing_replicas]
+
+    def check_reassignment(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Raises KafkaError unless the partition has exactly these replicas already; None asks to cancel.
+
+        As long as replicas are not copied between brokers, that is the only assignment a partition can be given.
+        """
+        if partition not in self._context:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The partition {partition} does not exist.")
+        if replicas is None:
+            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{partition} is not being reassigned.")
+        if not replicas or len(set(replicas)) != len(replicas):
+            reason = f"Replica assignment {list(replicas)} is empty or names a broker twice."
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
+        if tuple(replicas) != self._context.replicas(partition):
+            reason = f"Replica assignment {list(replicas)} needs brokers that are not there to take a replica."
+            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
 
     def _active_term(self) -> ControllerTerm:
         if self._term is None:

@@ -1,0 +1,51 @@
+"""Which operations a client may carry out, as the bit set that Metadata and DescribeCluster answer with."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+NOT_REQUESTED = -(2**31)
+"""What responses say unless the client asked."""
+
+
+class AclOperation(IntEnum):
+    """Kafka's operations; the number is the bit's place in the set."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def bit_set(*operations: AclOperation) -> int:
+    """The set as a 32-bit number."""
+    return sum(1 << operation for operation in operations)
+
+
+ALL_TOPIC_OPERATIONS = bit_set(
+    AclOperation.READ,
+    AclOperation.WRITE,
+    AclOperation.CREATE,
+    AclOperation.DELETE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+"""Without an authorizer everybody may do whatever the resource supports."""
+
+ALL_CLUSTER_OPERATIONS = bit_set(
+    AclOperation.CREATE,
+    AclOperation.ALTER,
+    AclOperation.DESCRIBE,
+    AclOperation.CLUSTER_ACTION,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+    AclOperation.IDEMPOTENT_WRITE,
+)

@@ -1,0 +1,91 @@
+"""CreateTopics (key 19).
+
+v1 can validate only. v4 takes -1 for the broker's defaults (KIP-464; taken from older versions, too, as Kafka does).
+v5 answers with the resulting configuration (KIP-525), v7 with the topic id. A timeout of 0 or less asks not to wait:
+the topic is made and the answer says REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ...protocol.schema import ZERO_UUID
+from ..config_description import ConfigDescriber
+from ..config_resources import ResourceType
+from ..controller.controller import CreatedTopic
+from ..controller.topic_rules import TopicCreation
+from ..request_context import RequestContext
+from ..topic_names import CLUSTER_METADATA_TOPIC
+
+CONFIGS_VERSION = 5
+
+
+async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Creates each topic on its own terms; one named twice is created not at all."""
+    named = Counter(topic.name for topic in request.topics)
+    refused: dict[str, KafkaError] = {}
+    wishes: list[TopicCreation] = []
+    for topic in request.topics:
+        if named[topic.name] > 1:
+            text = "Create topics request from client contains multiple entries for the following topics: "
+            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, f"{text}{topic.name}")
+        elif topic.name == CLUSTER_METADATA_TOPIC:
+            text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, text)
+        else:
+            wishes.append(_wish(topic))
+    results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only)
+    return CreateTopicsResponse(
+        topics=[_result(ctx, request, name, refused.get(name) or results[name]) for name in named]
+    )
+
+
+def _wish(topic: CreatableTopic) -> TopicCreation:
+    return TopicCreation(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(assignment.partition_index, tuple(assignment.broker_ids)) for assignment in topic.assignments],
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(
+    ctx: RequestContext, request: CreateTopicsRequest, name: str, outcome: CreatedTopic | KafkaError
+) -> CreatableTopicResult:
+    if isinstance(outcome, KafkaError):
+        return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message, configs=[])
+    if request.timeout_ms <= 0 and not request.validate_only:
+        text = "The topic was created, but there was no time to wait for it."
+        return CreatableTopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text, configs=[])
+    return CreatableTopicResult(
+        name=name,
+        topic_id=ZERO_UUID if request.validate_only else outcome.topic_id,
+        num_partitions=outcome.num_partitions,
+        replication_factor=outcome.replication_factor,
+        configs=_configs(ctx, name),
+    )
+
+
+def _configs(ctx: RequestContext, topic: str) -> list[CreatableTopicConfigs]:
+    if ctx.api_version < CONFIGS_VERSION:
+        return []
+    describer = ConfigDescriber(ctx.broker, with_synonyms=False, with_documentation=False)
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.config_source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in describer.describe(ResourceType.TOPIC, topic, None).configs
+    ]

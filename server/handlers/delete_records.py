@@ -1,0 +1,51 @@
+"""DeleteRecords (key 21): raises the log start offset (KIP-107).
+
+The data go when whole segments lie below it. Offset -1 stands for the high watermark. Kafka answers when every live
+replica has moved; the leader's own move is made before the answer leaves, and it is the only replica.
+"""
+
+from __future__ import annotations
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from ...storage.errors import LogDirFailedError
+from ..request_context import RequestContext
+from ..topic_names import is_internal
+
+NO_LOW_WATERMARK = -1
+
+
+def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+    """Moves each partition on its own."""
+    topics = []
+    for topic in request.topics:
+        results = []
+        for wanted in topic.partitions:
+            result = DeleteRecordsPartitionResult(
+                partition_index=wanted.partition_index, low_watermark=NO_LOW_WATERMARK
+            )
+            try:
+                result.low_watermark = _delete(ctx, topic.name, wanted)
+            except KafkaError as error:
+                result.error_code = error.code
+            results.append(result)
+        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    return DeleteRecordsResponse(topics=topics)
+
+
+def _delete(ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition) -> int:
+    """Returns the new low watermark. Raises KafkaError."""
+    if is_internal(topic):
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
+    replica_manager = ctx.broker.replica_manager
+    partition = replica_manager.partition(topic, wanted.partition_index)
+    try:
+        return partition.delete_records(wanted.offset)
+    except (LogDirFailedError, OSError) as error:
+        raise replica_manager.checked_io(partition, error) from error
