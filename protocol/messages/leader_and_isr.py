@@ -25,11 +25,11 @@ class LeaderAndIsrPartitionState:
     leader_epoch: int = wire(int32, "0+")
     isr: list[int] = wire([int32], "0+")
     partition_epoch: int = wire(int32, "0+")
+    replicas: list[int] = wire([int32], "0+")
     adding_replicas: list[int] = wire([int32], "3+", ignorable=True)
     removing_replicas: list[int] = wire([int32], "3+", ignorable=True)
-    replicas: list[int] = wire([int32], "0+")
-    leader_recovery_state: int = wire(int8, "6+")
     is_new: bool = wire(boolean, "1+", ignorable=True)
+    leader_recovery_state: int = wire(int8, "6+")
 
 
 @message

@@ -1,0 +1,178 @@
+"""Our messages against Apache Kafka: its definitions, and its own serialisers as judges of our bytes."""
+
+import base64
+import json
+import random
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.java import compile_java, run_java
+from tests.protocol.kafka_definitions import (
+    RELEASES,
+    client_classpath,
+    covered_versions,
+    definition_for,
+    definitions,
+    is_current,
+    kafka_tree,
+    our_tree,
+    snake_case,
+)
+from tests.protocol.random_messages import random_message
+
+from barnabas.protocol import codec
+from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import request_header_version, response_header_version
+from barnabas.protocol.schema import Primitive, fields_of, record_bytes
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
+
+# An API that had another name before 4.1.
+RENAMED = {"LIST_CLIENT_METRICS_RESOURCES": "LIST_CONFIG_RESOURCES"}
+
+
+def every_side() -> list[tuple[ApiKey, str, type]]:
+    return [
+        (key, side, cls)
+        for key, spec in API_MESSAGES.items()
+        for side, cls in (("request", spec.request), ("response", spec.response))
+    ]
+
+
+def test_fields_are_those_of_kafka() -> None:
+    for key, side, cls in every_side():
+        spec = API_MESSAGES[key]
+        for version in range(spec.versions.first, spec.versions.last + 1):
+            definition = definition_for(key, side, version)
+            ours, theirs = our_tree(cls, version), kafka_tree(definition, version)
+            if not is_current(definition):
+                # Later versions made some fields of versions that they dropped ignorable.
+                ours, theirs = without_ignorable(ours), without_ignorable(theirs)
+            assert ours == theirs, (cls.__name__, version)
+
+
+def without_ignorable(tree: Any) -> Any:
+    if isinstance(tree, tuple):
+        return tuple(without_ignorable(part) for part in tree[:-1])
+    return [without_ignorable(part) for part in tree] if isinstance(tree, list) else tree
+
+
+def test_every_version_of_kafka_is_here() -> None:
+    for release in RELEASES:
+        for key, side, cls in every_side():
+            theirs = covered_versions(release, key, side)
+            ours = API_MESSAGES[key].versions
+            assert theirs.last < theirs.first or (theirs.first >= ours.first and theirs.last <= ours.last), cls.__name__
+
+
+def test_keys_are_those_of_kafka() -> None:
+    names = {key.value: key.name for key in ApiKey}
+    for release in RELEASES:
+        for (key, side), definition in definitions(release).items():
+            name = snake_case(definition["name"].removesuffix(side.capitalize())).upper()
+            assert names[key] == RENAMED.get(name, name)
+
+
+def ask(release: str, questions: list[str]) -> list[str]:
+    classpath = client_classpath(release)
+    classes = compile_java(Path(__file__).parent / "java", classpath)
+    result = run_java("MessageOracle", [classes, *classpath], stdin="\n".join(questions) + "\n", timeout=500)
+    assert result.returncode == 0, result.stderr[-2000:]
+    answers = result.stdout.splitlines()
+    assert len(answers) == len(questions)
+    return answers
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_kafka_reads_and_writes_the_same_bytes(release: str) -> None:
+    judge(release, range(3))
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize("start", range(0, 200, 40))
+def test_kafka_reads_and_writes_the_same_bytes_at_length(release: str, start: int) -> None:
+    judge(release, range(start + 3, start + 43))
+
+
+def judge(release: str, seeds: range) -> None:
+    """Kafka decodes random messages of ours, must find in them what we put in, and must encode the same bytes."""
+    asked = []
+    for key, side, cls in every_side():
+        if definitions(release).get((key, side), {}).get("name") != cls.__name__:
+            continue
+        covered = covered_versions(release, key, side)
+        for version in range(covered.first, covered.last + 1):
+            for seed in seeds:
+                message = random_message(cls, version, random.Random(f"{cls.__name__} {version} {seed}"))
+                asked.append((key, side, version, seed, message, b"".join(codec.encode_response(message, version))))
+    questions = [f"{side} {key.value} {version} {data.hex()}" for key, side, version, _, _, data in asked]
+    for (key, side, version, seed, message, data), answer in zip(asked, ask(release, questions), strict=True):
+        where = f"{key.name} {side} v{version} seed {seed}"
+        assert not answer.startswith("error"), f"{where}: {answer}"
+        left, again, text = answer.split(" ", 2)
+        assert left == "0", where
+        assert again == data.hex(), where
+        assert_same_values(type(message), message, json.loads(text), version, where)
+
+
+def assert_same_values(cls: type, message: Any, theirs: dict[str, Any], version: int, where: str) -> None:
+    """Kafka's JSON of a message names the fields of that version, except tagged ones that have their default."""
+    seen = {snake_case(name): value for name, value in theirs.items()}
+    for field in fields_of(cls):
+        if version not in field.versions:
+            continue
+        value = getattr(message, field.name)
+        label = f"{where} {cls.__name__}.{field.name}"
+        if field.element is record_bytes:
+            # Printed as what is left of a consumed buffer; the bytes themselves are compared elsewhere.
+            assert (seen.pop(field.name, None) is None) == (value is None), label
+        elif field.name not in seen:
+            assert field.tag is not None, label
+            assert value == field.default(), label
+        else:
+            assert_same_value(field.element, value, seen.pop(field.name), version, label)
+    assert seen == {}, where
+
+
+def assert_same_value(element: Any, value: Any, theirs: Any, version: int, label: str) -> None:
+    if value is None or theirs is None:
+        assert value is theirs, label
+    elif isinstance(value, list):
+        assert isinstance(theirs, list), label
+        assert len(theirs) == len(value), label
+        for ours, other in zip(value, theirs, strict=True):
+            assert_same_value(element, ours, other, version, label)
+    elif not isinstance(element, Primitive):
+        assert_same_values(element, value, theirs, version, label)
+    elif element.name == "uuid":
+        assert UUID(bytes=base64.urlsafe_b64decode(theirs + "==")) == value, label
+    elif element.name == "bytes":
+        assert base64.b64decode(theirs) == value, label
+    else:
+        assert theirs == value, label
+
+
+def test_header_versions_are_those_of_kafka() -> None:
+    for release in RELEASES:
+        asked = []
+        for key in API_MESSAGES:
+            covered = covered_versions(release, key, "request")
+            asked += [(key, version) for version in range(covered.first, covered.last + 1)]
+        answers = ask(release, [f"header {key.value} {version}" for key, version in asked])
+        for (key, version), answer in zip(asked, answers, strict=True):
+            ours = f"{request_header_version(key, version)} {response_header_version(key, version)}"
+            assert answer == ours, (release, key.name, version)
+
+
+def test_error_codes_are_those_of_kafka() -> None:
+    theirs: dict[int, tuple[str, bool]] = {}
+    for release in reversed(RELEASES):
+        for item in ask(release, ["errors"])[0].split(" "):
+            code, name, retriable = item.split(":")
+            theirs[int(code)] = (name, retriable == "true")
+    ours = {code.value: (code.name, code.retriable) for code in ErrorCode}
+    assert {code: entry for code, entry in ours.items() if code in theirs} == theirs
