@@ -56,6 +56,10 @@ class Versions(NamedTuple):
     def __contains__(self, version: object) -> bool:
         return isinstance(version, int) and self.first <= version <= self.last
 
+    def numbers(self) -> range:
+        """Every version in the range."""
+        return range(self.first, self.last + 1)
+
 
 @lru_cache(maxsize=256)
 def parse_versions(text: str) -> Versions:

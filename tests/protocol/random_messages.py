@@ -18,7 +18,7 @@ def every_version() -> list[tuple[str, type, int]]:
     return [
         (f"{cls.__name__} v{version}", cls, version)
         for spec in API_MESSAGES.values()
-        for version in range(spec.versions.first, spec.versions.last + 1)
+        for version in spec.versions.numbers()
         for cls in (spec.request, spec.response)
     ]
 

@@ -45,7 +45,7 @@ def every_side() -> list[tuple[ApiKey, str, type]]:
 def test_fields_are_those_of_kafka() -> None:
     for key, side, cls in every_side():
         spec = API_MESSAGES[key]
-        for version in range(spec.versions.first, spec.versions.last + 1):
+        for version in spec.versions.numbers():
             definition = definition_for(key, side, version)
             ours, theirs = our_tree(cls, version), kafka_tree(definition, version)
             if not is_current(definition):
@@ -105,7 +105,7 @@ def judge(release: str, seeds: range) -> None:
         if definitions(release).get((key, side), {}).get("name") != cls.__name__:
             continue
         covered = covered_versions(release, key, side)
-        for version in range(covered.first, covered.last + 1):
+        for version in covered.numbers():
             for seed in seeds:
                 message = random_message(cls, version, random.Random(f"{cls.__name__} {version} {seed}"))
                 asked.append((key, side, version, seed, message, b"".join(codec.encode_response(message, version))))
@@ -161,7 +161,7 @@ def test_header_versions_are_those_of_kafka() -> None:
         asked = []
         for key in API_MESSAGES:
             covered = covered_versions(release, key, "request")
-            asked += [(key, version) for version in range(covered.first, covered.last + 1)]
+            asked += [(key, version) for version in covered.numbers()]
         answers = ask(release, [f"header {key.value} {version}" for key, version in asked])
         for (key, version), answer in zip(asked, answers, strict=True):
             ours = f"{request_header_version(key, version)} {response_header_version(key, version)}"

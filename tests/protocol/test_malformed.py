@@ -1,0 +1,193 @@
+"""Bytes that nobody should send: a decoder answers with a message or with `ProtocolError`, soon, and nothing else."""
+
+import contextlib
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.protocol.random_messages import random_message
+
+from barnabas.protocol import codec
+from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.compiler import encoder
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.headers import decode_request_header, decode_response_header
+
+VERSIONS = [(key, version) for key, spec in API_MESSAGES.items() for version in spec.versions.numbers()]
+SPECIAL_BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF)
+MAX_SECONDS = 5.0
+
+
+def try_decode(key: int, version: int, data: bytes, response: bool) -> None:
+    decode = codec.decode_response if response else codec.decode_request
+    for buffer in (data, memoryview(bytearray(data))):
+        started = time.perf_counter()
+        with contextlib.suppress(ProtocolError):
+            decode(key, version, buffer, 0, len(data))
+        assert time.perf_counter() - started < MAX_SECONDS
+
+
+def sample(key: ApiKey, version: int, seed: object, response: bool) -> bytes:
+    cls = API_MESSAGES[key].response if response else API_MESSAGES[key].request
+    pieces: list[bytes] = []
+    encoder(cls, version)(random_message(cls, version, random.Random(f"{seed}")), pieces.append)
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize("response", [False, True], ids=["request", "response"])
+def test_truncated_messages(response: bool) -> None:
+    for key, version in VERSIONS:
+        data = sample(key, version, f"{key} {version}", response)[:400]
+        decode = codec.decode_response if response else codec.decode_request
+        end = random.Random(f"{key} {version}").randrange(len(data) + 1)
+        try_decode(key, version, data[:end], response)
+        # The same bytes follow in the buffer, as the next frame would: they must not be taken for this message's.
+        try:
+            decode(key, version, data, 0, end)
+        except ProtocolError:
+            continue
+        decode(key, version, data[:end], 0, end)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(VERSIONS), st.booleans(), st.integers(0, 2**32), st.data())
+def test_mutated_messages(version: tuple[ApiKey, int], response: bool, seed: int, data: st.DataObject) -> None:
+    key, api_version = version
+    body = bytearray(sample(key, api_version, seed, response))
+    for _ in range(data.draw(st.integers(1, 6))):
+        if body:
+            position = data.draw(st.integers(0, len(body) - 1))
+            body[position] = data.draw(st.sampled_from(SPECIAL_BYTES) | st.integers(0, 255))
+    try_decode(key, api_version, bytes(body), response)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("key", API_MESSAGES, ids=lambda key: key.name)
+def test_mutated_messages_at_length(key: ApiKey) -> None:
+    rng = random.Random(key.name)
+    spec = API_MESSAGES[key]
+    for _ in range(3000):
+        version = rng.randint(spec.versions.first, spec.versions.last)
+        response = rng.random() < 0.5
+        body = bytearray(sample(key, version, rng.random(), response))
+        for _ in range(rng.randint(1, 6)):
+            if body:
+                body[rng.randrange(len(body))] = rng.choice((*SPECIAL_BYTES, rng.randrange(256)))
+        if rng.random() < 0.3:
+            del body[rng.randrange(len(body) + 1) :]
+        try_decode(key, version, bytes(body), response)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.sampled_from(VERSIONS), st.booleans(), st.binary(max_size=200))
+def test_noise(version: tuple[ApiKey, int], response: bool, data: bytes) -> None:
+    try_decode(*version, data, response)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=80))
+def test_noise_as_headers(data: bytes) -> None:
+    for decode in (
+        lambda: decode_request_header(data, 0, len(data)),
+        lambda: decode_response_header(ApiKey.METADATA, 9, data, 0, len(data)),
+    ):
+        try:
+            _, position = decode()
+        except ProtocolError:
+            continue
+        assert position <= len(data)
+
+
+def test_count_beyond_the_bytes_left() -> None:
+    with pytest.raises(ProtocolError, match="topics"):
+        codec.decode_request(ApiKey.METADATA, 1, b"\x7f\xff\xff\xff" + bytes(100), 0, 104)
+
+
+def test_object_budget() -> None:
+    names = 210_000
+    data = names.to_bytes(4, "big") + bytes(2 * names)
+    with pytest.raises(ProtocolError, match="topics"):
+        codec.decode_request(ApiKey.METADATA, 1, data, 0, len(data))
+    names = 190_000
+    data = names.to_bytes(4, "big") + bytes(2 * names)
+    assert len(codec.decode_request(ApiKey.METADATA, 1, data, 0, len(data)).topics) == names
+
+
+def test_object_budget_covers_nested_arrays() -> None:
+    resource = bytes.fromhex("01 0000 00000002 0000 0000")
+    for resources, legal in ((60_000, True), (70_000, False)):
+        data = resources.to_bytes(4, "big") + resource * resources
+        if legal:
+            assert len(codec.decode_request(ApiKey.DESCRIBE_CONFIGS, 0, data, 0, len(data)).resources) == resources
+        else:
+            with pytest.raises(ProtocolError, match="configuration_keys"):
+                codec.decode_request(ApiKey.DESCRIBE_CONFIGS, 0, data, 0, len(data))
+
+
+@pytest.mark.parametrize(
+    ("tags", "legal"),
+    [
+        ("00", True),
+        ("01 05 02 abcd", True),
+        ("02 05 00 06 00", True),
+        ("02 06 00 05 00", False),
+        ("02 05 00 05 00", False),
+        ("01 05 03 abcd", False),
+        ("01 05", False),
+        ("ff ff ff ff 7f", False),
+        ("01 05 ff ff ff ff 0f", False),
+        ("40" + "".join(f"{tag:02x}00" for tag in range(64)), True),
+        ("41" + "".join(f"{tag:02x}00" for tag in range(65)), False),
+    ],
+)
+def test_tag_sections(tags: str, legal: bool) -> None:
+    data = bytes.fromhex("00 01 00" + tags)
+    if legal:
+        assert codec.decode_request(ApiKey.METADATA, 12, data, 0, len(data)).topics is None
+    else:
+        with pytest.raises(ProtocolError):
+            codec.decode_request(ApiKey.METADATA, 12, data, 0, len(data))
+
+
+@pytest.mark.parametrize(
+    ("tags", "legal"),
+    [
+        ("01 00 02 0261", True),  # cluster id "a"
+        ("01 00 03 026100", False),  # its size says one byte more
+        ("01 00 01 02", False),  # one byte less
+        ("02 00 02 0261 32 01 aa", True),  # and an unknown tag after it
+        ("02 32 01 aa 00 02 0261", False),
+        ("01 00 02 05 61", False),
+    ],
+)
+def test_known_tags(tags: str, legal: bool) -> None:
+    data = bytes.fromhex("ffffffff 00000000 00000000 00000000 00 00000000 ffffffff 01 01 01" + tags)
+    if legal:
+        assert codec.decode_request(ApiKey.FETCH, 12, data, 0, len(data)).cluster_id == "a"
+    else:
+        with pytest.raises(ProtocolError):
+            codec.decode_request(ApiKey.FETCH, 12, data, 0, len(data))
+
+
+def test_invalid_utf8() -> None:
+    with pytest.raises(ProtocolError):
+        codec.decode_request(ApiKey.METADATA, 1, bytes.fromhex("00000001 0002 c328"), 0, 8)
+
+
+@pytest.mark.parametrize("length", ["fffe", "8000", "ffff"])
+def test_negative_string_length(length: str) -> None:
+    data = bytes.fromhex("00000001" + length)
+    with pytest.raises(ProtocolError):
+        codec.decode_request(ApiKey.METADATA, 1, data, 0, len(data))
+
+
+def test_end_outside_the_buffer() -> None:
+    with pytest.raises(ProtocolError):
+        codec.decode_request(ApiKey.METADATA, 1, bytes(8), 0, 9)
+
+
+def test_bytes_after_the_body_are_ignored() -> None:
+    data = bytes.fromhex("00000000 ffff")
+    assert codec.decode_request(ApiKey.METADATA, 1, data, 0, len(data)).topics == []
