@@ -33,6 +33,8 @@ CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
 
 _MAX_SEQUENCE = 0x7FFFFFFF
+_unpack_header = HEADER.unpack_from
+_new_header = tuple.__new__
 _crc_field = Struct(">I")
 _producer_fields = Struct(">qhi")
 
@@ -97,7 +99,7 @@ class BatchHeader(NamedTuple):
     @classmethod
     def read(cls, buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
         """The header at `position`, unchecked, not even the magic; struct.error if fewer than 61 bytes are left."""
-        return cls._make(HEADER.unpack_from(buffer, position))
+        return _new_header(cls, _unpack_header(buffer, position))
 
 
 def batch_crc(batch: memoryview) -> int:
