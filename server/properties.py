@@ -30,20 +30,20 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    pending: str | None = None
-    for natural in _NATURAL_LINE.split(text):
+    pending = ""
+    *lines, last = _NATURAL_LINE.split(text)
+    for natural in lines:
         line = natural.lstrip(_BLANK)
-        if pending is None and (not line or line[0] in "#!"):
+        # A backslash alone on a line continues nothing: what follows may still be a comment.
+        if not pending and line[:1] in ("", "#", "!"):
             continue
-        line = (pending or "") + line
-        if _ends_in_escape(line):
-            pending = line[:-1]
-            continue
-        pending = None
-        if line:
+        line = pending + line
+        pending = line[:-1] if _ends_in_escape(line) else ""
+        if not pending and line != "\\":
             yield line
-    if pending:
-        yield pending
+    line = pending + last.lstrip(_BLANK)
+    if line and (pending or line[0] not in "#!"):
+        yield line[:-1] if _ends_in_escape(line) else line
 
 
 def _ends_in_escape(line: str) -> bool:

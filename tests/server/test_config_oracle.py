@@ -24,7 +24,7 @@ from barnabas.server.configs.validators import ConfigError
 
 pytestmark = pytest.mark.java
 
-SOURCES = Path(__file__).parent / "config_oracle"
+SOURCES = Path(__file__).parent / "config_oracle" / "keys"
 LONG_MAX = str(2**63 - 1)
 
 ONE_BROKER = "one broker is the usual cluster here, and more replicas than brokers cannot be had"
