@@ -1,0 +1,82 @@
+"""What producers were promised and consumers saw, and the rules that both must agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+@dataclass
+class History:
+    """One run. Values are unique for ever."""
+
+    sent: dict[bytes, int] = field(default_factory=dict)
+    """Value -> partition, in the order of the calls."""
+    acknowledged: dict[bytes, Place] = field(default_factory=dict)
+    refused: set[bytes] = field(default_factory=set)
+    """Certainly not in the log."""
+    seen: list[list[tuple[int, int, bytes]]] = field(default_factory=list)
+    """For each consumer life what it read, in order: partition, offset, value."""
+    final: dict[Place, bytes] = field(default_factory=dict)
+    """The log as read from the start when everything had healed."""
+
+    def check(self, *, ordered: bool) -> list[str]:
+        """All violations; `ordered` if one idempotent producer wrote each partition."""
+        return [
+            *self._lost(),
+            *self._invented(),
+            *self._changed_under_readers(),
+            *self._gaps(),
+            *self._duplicates(),
+            *(self._reordered() if ordered else ()),
+        ]
+
+    def _lost(self) -> Iterable[str]:
+        for value, place in self.acknowledged.items():
+            if self.final.get(place) != value:
+                yield f"lost: {value!r} was acknowledged at {place}, where {self.final.get(place)!r} is"
+
+    def _invented(self) -> Iterable[str]:
+        for place, value in self.final.items():
+            if value not in self.sent:
+                yield f"phantom: {value!r} at {place} was never sent"
+            elif value in self.refused:
+                yield f"refused: {value!r} at {place} was refused"
+
+    def _changed_under_readers(self) -> Iterable[str]:
+        for number, reads in enumerate(self.seen):
+            position: dict[int, int] = {}
+            for partition, offset, value in reads:
+                if self.final.get((partition, offset)) != value:
+                    yield f"unread: reader {number} saw {value!r} at {(partition, offset)}"
+                if offset != position.get(partition, offset):
+                    yield f"skip: reader {number} came to {offset} of {partition}, not {position[partition]}"
+                position[partition] = offset + 1
+
+    def _gaps(self) -> Iterable[str]:
+        ends: dict[int, int] = {}
+        for partition, offset in sorted(self.final):
+            if offset != ends.get(partition, 0):
+                yield f"gap: {partition} goes from {ends.get(partition, 0)} to {offset}"
+            ends[partition] = offset + 1
+
+    def _duplicates(self) -> Iterable[str]:
+        places: dict[bytes, Place] = {}
+        for place, value in self.final.items():
+            if value in places:
+                yield f"duplicate: {value!r} at {places[value]} and {place}"
+            places[value] = place
+
+    def _reordered(self) -> Iterable[str]:
+        order = {value: number for number, value in enumerate(self.sent)}
+        last: dict[int, tuple[int, bytes]] = {}
+        for place in sorted(self.final):
+            value = self.final[place]
+            before = last.get(place[0])
+            number = order.get(value, -1)
+            if before is not None and number < before[0]:
+                yield f"order: {value!r} stands behind {before[1]!r} in {place[0]}"
+            last[place[0]] = (number, value)

@@ -1,0 +1,220 @@
+"""One seeded run: producers and readers at work while a nemesis kills, cuts power, breaks links and slows disks."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from tests.sim.disk import Mode
+from tests.sim.history import History
+from tests.sim.loop import SimLoop, run
+from tests.sim.network import NetworkFaults
+from tests.sim.world import BOOTSTRAP, WorkDelays, World
+
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+
+TOPIC = "t"
+DRAIN_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything that a seed decides beforehand: which faults are on and how the workload looks."""
+
+    seed: int
+    partitions: int
+    seconds: float
+    faults: frozenset[str]
+    gap: float
+    downtime: float
+    compression: str
+    linger_ms: int
+    batch_size: int
+    value_bytes: int
+    settings: dict[str, str]
+
+    @classmethod
+    def draw(cls, seed: int, *, durability: str = "disk") -> Plan:
+        rng = random.Random(f"{seed}/plan")
+        menu = ["kill", "stop", "reset", "tail", "slow_disk", *(["power"] if durability == "disk" else [])]
+        return cls(
+            seed=seed,
+            partitions=rng.randint(1, 4),
+            seconds=rng.uniform(5, 20),
+            faults=frozenset(name for name in menu if rng.random() < 0.6),
+            gap=rng.uniform(0.2, 4),
+            downtime=rng.uniform(0.02, 2),
+            compression=rng.choice(["none", "none", "gzip", "snappy", "lz4", "zstd"]),
+            linger_ms=rng.choice([0, 5, 20]),
+            batch_size=rng.choice([200, 2000, 16384]),
+            value_bytes=rng.choice([10, 100, 1000]),
+            settings={
+                "acks.all.durability": durability,
+                "log.segment.bytes": str(rng.choice([4096, 20_000, 1 << 20])),
+                "log.index.interval.bytes": str(rng.choice([0, 100, 4096])),
+                "log.index.size.max.bytes": str(rng.choice([96, 4096])),
+                "log.flush.offset.checkpoint.interval.ms": str(rng.choice([50, 1000, 60_000])),
+                "replica.high.watermark.checkpoint.interval.ms": str(rng.choice([50, 5000])),
+            },
+        )
+
+
+class Run:
+    """A plan being carried out."""
+
+    def __init__(self, loop: SimLoop, plan: Plan) -> None:
+        self.loop = loop
+        self.plan = plan
+        self.history = History()
+        self.random = random.Random(f"{plan.seed}/run")
+        faults = NetworkFaults(tail_chance=0.05 if "tail" in plan.faults else 0.0)
+        delays = WorkDelays(slow_chance=0.1 if "slow_disk" in plan.faults else 0.0)
+        self.world = World(loop, plan.seed, plan.settings, faults, delays)
+        self.is_over = False
+
+    async def go(self) -> History:
+        world, broker = self.world, self.world.broker
+        await broker.start()
+        assert broker.server is not None
+        await world.spawn(broker.node, broker.server.create_topic(TOPIC, self.plan.partitions, {}))
+        writers = [
+            world.spawn(world.machine(f"producer-{partition}"), self._produce(partition))
+            for partition in range(self.plan.partitions)
+        ]
+        reader = world.spawn(world.machine("reader"), self._read())
+        await self._nemesis()
+        self.is_over = True
+        await asyncio.gather(*writers, reader)
+        await self._drain()
+        return self.history
+
+    async def _produce(self, partition: int) -> None:
+        """One producer for one partition, so that the order it sent in is the order that must be read."""
+        plan, history = self.plan, self.history
+        rng = random.Random(f"{plan.seed}/producer/{partition}")
+        producer = Producer(
+            BOOTSTRAP,
+            compression=plan.compression,
+            linger_ms=plan.linger_ms,
+            batch_size=plan.batch_size,
+            request_timeout_ms=5000,
+            rng=rng,
+            wall_clock_ms=self.world.now_ms,
+        )
+        number = 0
+        async with producer:
+            while not self.is_over:
+                value = b"%d/%d/" % (partition, number) + b"x" * rng.randrange(plan.value_bytes)
+                number += 1
+                history.sent[value] = partition
+                future = await producer.send(TOPIC, value, partition=partition)
+                future.add_done_callback(lambda done, value=value: self._sent(value, done))
+                await asyncio.sleep(rng.random() * 0.02)
+
+    def _sent(self, value: bytes, future: asyncio.Future[Any]) -> None:
+        if not future.cancelled() and future.exception() is None:
+            metadata = future.result()
+            self.history.acknowledged[value] = (metadata.partition, metadata.offset)
+
+    async def _read(self) -> None:
+        """A reader that follows all partitions from the start, over every fault."""
+        seen: list[tuple[int, int, bytes]] = []
+        self.history.seen.append(seen)
+        async with self._consumer(1) as consumer:
+            consumer.assign(self._partitions())
+            while not self.is_over:
+                self._take(await consumer.getmany(timeout_ms=500), seen)
+
+    async def _drain(self) -> None:
+        """Everything has healed: what a fresh reader finds from the start to the end is the log."""
+        seen: list[tuple[int, int, bytes]] = []
+        deadline = self.loop.time() + DRAIN_SECONDS
+        async with self._consumer(2) as consumer:
+            ends = await consumer.end_offsets(self._partitions())
+            consumer.assign(self._partitions())
+            missing = sum(ends.values())
+            while len(seen) < missing:
+                assert self.loop.time() < deadline, f"stuck: {len(seen)} of {missing} records within {DRAIN_SECONDS} s"
+                self._take(await consumer.getmany(timeout_ms=500), seen)
+        self.history.final = {(partition, offset): value for partition, offset, value in seen}
+
+    def _consumer(self, number: int) -> Consumer:
+        return Consumer(BOOTSTRAP, auto_offset_reset="earliest", rng=random.Random(f"{self.plan.seed}/reader/{number}"))
+
+    def _partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(TOPIC, index) for index in range(self.plan.partitions)]
+
+    @staticmethod
+    def _take(batches: dict[TopicPartition, list[Any]], seen: list[tuple[int, int, bytes]]) -> None:
+        for topic_partition, records in batches.items():
+            seen += [(topic_partition.partition, record.offset, record.value) for record in records]
+
+    async def _nemesis(self) -> None:
+        """Do harm until the time is up, then heal."""
+        plan, rng, broker = self.plan, self.random, self.world.broker
+        acts = sorted(plan.faults & {"kill", "stop", "reset", "power"})
+        deadline = self.loop.time() + plan.seconds
+        while self.loop.time() < deadline:
+            await asyncio.sleep(rng.random() * plan.gap)
+            act = rng.choice(acts) if acts else "rest"
+            if act == "reset":
+                self.world.network.reset_some(rng.random())
+            elif act == "stop":
+                await broker.stop()
+                await self._restart()
+            elif act in ("kill", "power"):
+                mode: Mode = "kill" if act == "kill" else rng.choice(("A", "B"))
+                broker.crash(mode)
+                await self._restart()
+
+    async def _restart(self) -> None:
+        await asyncio.sleep(self.random.random() * self.plan.downtime)
+        await self.world.broker.start()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a run ended."""
+
+    plan: Plan
+    violations: list[str]
+    acknowledged: int
+    lives: int
+    steps: int
+    seconds: float
+    digest: str
+    """Equal for equal runs: of everything sent, acknowledged and seen, in order, and of every step taken."""
+
+
+def play(seed: int, *, durability: str = "disk") -> Outcome:
+    """Carry out a seed's plan and check its history."""
+    plan = Plan.draw(seed, durability=durability)
+    held: list[Run] = []
+
+    async def main(loop: SimLoop) -> History:
+        held.append(Run(loop, plan))
+        return await held[0].go()
+
+    try:
+        history = run(main, seed)
+        violations = history.check(ordered=True)
+    except (AssertionError, KafkaError, OSError) as error:
+        history = held[0].history
+        violations = [f"{type(error).__name__}: {error}"]
+    loop = held[0].loop
+    trace = repr((sorted(history.acknowledged.items()), history.seen, sorted(history.final.items()), loop.steps))
+    return Outcome(
+        plan=plan,
+        violations=violations,
+        acknowledged=len(history.acknowledged),
+        lives=held[0].world.broker.lives,
+        steps=loop.steps,
+        seconds=loop.time(),
+        digest=hashlib.sha256(trace.encode()).hexdigest()[:16],
+    )

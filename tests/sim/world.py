@@ -1,0 +1,174 @@
+"""A whole broker with its clients in one thread: simulated machine, disk, network, clock and chance, from one seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from tests.sim.disk import Mode, SimDisk
+from tests.sim.loop import SimLoop
+from tests.sim.network import NetworkFaults, SimNetwork
+from tests.sim.node import Node
+
+from barnabas.server.broker import BrokerServer
+from barnabas.server.config import BrokerConfig
+from barnabas.server.embedded_store import EmbeddedStore
+from barnabas.server.node_tree import NodeTree
+from barnabas.server.ports import Ports
+
+T = TypeVar("T")
+
+START_MS = 1_800_000_000_000
+HOST, PORT = "10.0.0.1", 9092
+BOOTSTRAP = f"{HOST}:{PORT}"
+
+
+@dataclass(slots=True)
+class WorkDelays:
+    """How long blocking jobs take, in seconds."""
+
+    usual: float = 0.001
+    slow_chance: float = 0.0
+    slow: float = 0.5
+
+
+class SimWork:
+    """The Work port: jobs of a lane run one after another, each at one instant, some time after they were given."""
+
+    def __init__(self, loop: SimLoop, rng: random.Random, delays: WorkDelays) -> None:
+        self._loop = loop
+        self._random = rng
+        self._delays = delays
+        self._free_at: dict[str, float] = {}
+
+    def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        delays, rng = self._delays, self._random
+        duration = rng.random() * (delays.slow if rng.random() < delays.slow_chance else delays.usual)
+        ends = max(self._loop.time(), self._free_at.get(lane, 0.0)) + duration
+        self._free_at[lane] = ends
+        self._loop.call_at(ends, self._execute, job, done)
+
+    async def run(self, lane: str, job: Callable[[], T]) -> T:
+        future: asyncio.Future[T] = self._loop.create_future()
+
+        def done(result: T | None, error: BaseException | None) -> None:
+            if future.done():
+                return
+            if error is not None:
+                future.set_exception(error)
+            else:
+                future.set_result(result)  # type: ignore[arg-type]
+
+        self.submit(lane, job, done)
+        return await future
+
+    def close(self) -> None:
+        """Nothing is ever running between two callbacks."""
+
+    def _execute(self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        result, error = None, None
+        try:
+            result = job()
+        except Exception as caught:
+            error = caught
+        done(result, error)
+
+
+@dataclass
+class World:
+    """One simulated cluster of one broker."""
+
+    loop: SimLoop
+    seed: int
+    settings: Mapping[str, str] = field(default_factory=dict)
+    network_faults: NetworkFaults = field(default_factory=NetworkFaults)
+    delays: WorkDelays = field(default_factory=WorkDelays)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(f"{self.seed}/world")
+        self.network = SimNetwork(self.loop, random.Random(f"{self.seed}/network"), self.network_faults)
+        self.broker = SimBroker(self)
+
+    def now_ms(self) -> int:
+        """Wall clock of this world."""
+        return START_MS + int(self.loop.time() * 1000)
+
+    def machine(self, name: str) -> Node:
+        """A new machine, for clients."""
+        return Node(name)
+
+    def spawn(self, node: Node, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine as a program of a machine. Kept, so that a killed program's `finally` never runs."""
+        task: asyncio.Task[T] = node.run(self.loop.create_task, work)  # type: ignore[arg-type]
+        self.loop.keep(task)
+        return task
+
+
+class SimBroker:
+    """The broker's machine: it can be killed, lose its power, and be started again on what its disk kept."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.node = Node("broker")
+        self.disk = SimDisk(now_ms=world.now_ms, keep_log=False)
+        self.server: BrokerServer | None = None
+        self.lives = 0
+        self._tree = NodeTree(world.now_ms)
+        self._session: int | None = None
+
+    async def start(self) -> None:
+        """Start on the disk as it is; returns when clients are served."""
+        self.lives += 1
+        await self.world.spawn(self.node, self._start())
+
+    async def stop(self) -> None:
+        """A clean shutdown."""
+        assert self.server is not None
+        await self.world.spawn(self.node, self.server.stop())
+        self.server = None
+        self._new_life("kill")
+
+    def crash(self, mode: Mode) -> None:
+        """kill -9 (`kill`) or loss of power (`A`, `B`): whatever was running is gone, the disk keeps what it keeps."""
+        self.world.loop.keep(self.server)
+        self.server = None
+        self._new_life(mode)
+
+    def _new_life(self, mode: Mode) -> None:
+        self.node.kill()
+        self.disk.crash()
+        if self._session is not None:
+            self._tree.end_session(self._session)
+        self.disk = self.disk.survivor(self.world.random.randrange(2**32), mode)
+        self.node.start()
+
+    async def _start(self) -> None:
+        world = self.world
+        rng = random.Random(f"{world.seed}/broker/{self.lives}")
+        properties = {
+            "listeners": f"PLAINTEXT://{HOST}:{PORT}",
+            "log.dirs": "/data",
+            "metadata.store.path": "/none",
+            **world.settings,
+        }
+        ports = Ports(
+            filesystem=self.disk,
+            now_ms=world.now_ms,
+            random=rng,
+            token_bytes=rng.randbytes,
+            work=SimWork(world.loop, rng, world.delays),
+            machine_name="broker",
+        )
+        server = BrokerServer(BrokerConfig.from_properties(properties), ports, world.loop, open_store=self._open_store)
+        await server.start()
+        self.server = server
+
+    def _open_store(self) -> EmbeddedStore:
+        """The metadata tree is its own durable service; its sessions end with the broker's life."""
+        store = EmbeddedStore(self._tree)
+        self._session = store.session_id
+        self._tree.apply(self._tree.plan_end_of_unknown_sessions())
+        return store
