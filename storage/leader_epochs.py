@@ -1,0 +1,154 @@
+"""Which leader epoch began at which offset: what followers and consumers compare to find where histories part."""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+from .checkpoint_file import read_lines, write_lines
+from .errors import CorruptCheckpointError
+from .filesystem import FileSystem
+
+FILE_NAME = "leader-epoch-checkpoint"
+UNDEFINED_EPOCH = -1
+UNDEFINED_EPOCH_OFFSET = -1
+
+
+class EpochEntry(NamedTuple):
+    """A leader epoch and the offset of the first record that its leader appended (or will append)."""
+
+    epoch: int
+    start_offset: int
+
+
+class EpochEndOffset(NamedTuple):
+    """A leader epoch and the offset after the last record of it."""
+
+    epoch: int
+    end_offset: int
+
+
+class LeaderEpochCache:
+    """Kafka's LeaderEpochFileCache (KIP-101, KIP-279). Epochs and start offsets strictly increase.
+
+    Layout of `leader-epoch-checkpoint`: text, `0`, number of entries, then `epoch startOffset` a line. Written by: the
+    log, not when an epoch is assigned but with the next flush, which covers an entry before any record of its epoch
+    counts as flushed. A crash can leave an older version: everything missing is in the headers of unflushed batches,
+    which recovery reads, and entries beyond the log's end are cut when it is opened.
+    """
+
+    __slots__ = ("_entries", "_fs", "is_dirty", "latest_epoch", "path")
+
+    def __init__(self, path: str, fs: FileSystem) -> None:
+        """Loads the file; an unreadable one counts as empty, which means truncation by high watermark at worst."""
+        self.path = path
+        self._fs = fs
+        self.is_dirty = False
+        """Whether the file is older than the cache."""
+        self.latest_epoch = UNDEFINED_EPOCH
+        self._entries: list[EpochEntry] = []
+        try:
+            for entry in self._load():
+                self._append(entry)
+        except CorruptCheckpointError:
+            self._entries = []
+            self.is_dirty = True
+        self._refresh()
+
+    def _load(self) -> list[EpochEntry]:
+        entries = []
+        for line in read_lines(self._fs, self.path):
+            try:
+                epoch, start_offset = line.split()
+                entries.append(EpochEntry(int(epoch), int(start_offset)))
+            except ValueError as error:
+                raise CorruptCheckpointError(f"{self.path}: no epoch and offset in {line!r}") from error
+        return entries
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        return list(self._entries)
+
+    @property
+    def latest_entry(self) -> EpochEntry | None:
+        return self._entries[-1] if self._entries else None
+
+    @property
+    def earliest_entry(self) -> EpochEntry | None:
+        return self._entries[0] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that `epoch` starts at `start_offset`; returns whether that was news.
+
+        Entries that contradict it, of the same or a later epoch or offset, go.
+        """
+        if epoch < 0 or start_offset < 0:
+            raise ValueError(f"epoch {epoch} at offset {start_offset}")
+        latest = self._entries[-1] if self._entries else None
+        if latest is not None and latest.epoch == epoch and start_offset >= latest.start_offset:
+            return False
+        self._append(EpochEntry(epoch, start_offset))
+        self.is_dirty = True
+        self._refresh()
+        return True
+
+    def _append(self, entry: EpochEntry) -> None:
+        entries = self._entries
+        while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
+            entries.pop()
+        entries.append(entry)
+
+    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """(largest epoch at or below the requested one, its end offset), or (-1, -1) if that cannot be said."""
+        entries = self._entries
+        if requested_epoch == UNDEFINED_EPOCH or not entries or requested_epoch > entries[-1].epoch:
+            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+        if requested_epoch == entries[-1].epoch:
+            return EpochEndOffset(requested_epoch, log_end_offset)
+        slot = bisect_right(entries, requested_epoch, key=lambda entry: entry.epoch)
+        if slot == 0:
+            # Older than all that is known: everything before the first known epoch is that epoch's.
+            return EpochEndOffset(requested_epoch, entries[0].start_offset)
+        return EpochEndOffset(entries[slot - 1].epoch, entries[slot].start_offset)
+
+    def epoch_for_offset(self, offset: int) -> int:
+        """The epoch whose leader appended `offset`; -1 below the first known one."""
+        slot = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
+        return self._entries[slot - 1].epoch if slot else UNDEFINED_EPOCH
+
+    def previous_epoch(self, epoch: int) -> int | None:
+        """The greatest known epoch below `epoch`."""
+        earlier = [entry.epoch for entry in self._entries if entry.epoch < epoch]
+        return earlier[-1] if earlier else None
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget the epochs that start at or above `end_offset`."""
+        if end_offset >= 0 and self._entries and self._entries[-1].start_offset >= end_offset:
+            self._entries = [entry for entry in self._entries if entry.start_offset < end_offset]
+            self.is_dirty = True
+            self._refresh()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget the epochs that end at or below `start_offset`; the one that reaches over it then starts there."""
+        slot = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset) - 1
+        if slot > 0 or (slot == 0 and self._entries[0].start_offset < start_offset):
+            self._entries = [EpochEntry(self._entries[slot].epoch, start_offset), *self._entries[slot + 1 :]]
+            self.is_dirty = True
+
+    def clear(self) -> None:
+        """Forget everything: the log holds records of a format without epochs."""
+        if self._entries:
+            self._entries = []
+            self.is_dirty = True
+            self._refresh()
+
+    def lines(self) -> list[str]:
+        """The content the file should have."""
+        return [f"{entry.epoch} {entry.start_offset}" for entry in self._entries]
+
+    def flush(self) -> None:
+        """Make the file match, durably. Raises OSError."""
+        if self.is_dirty:
+            write_lines(self._fs, self.path, self.lines())
+            self.is_dirty = False
+
+    def _refresh(self) -> None:
+        self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH

@@ -1,0 +1,275 @@
+"""Opening a log after a clean or an unclean stop: the only code that repairs."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..protocol.record_batch import Batch, RecordBatch
+from .filesystem import FileSystem
+from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
+from .leader_epochs import LeaderEpochCache
+from .log_config import LogConfig
+from .log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
+from .log_segments import LogSegments
+from .producer_snapshot import SNAPSHOT_SUFFIX
+from .producer_state import ProducerStateManager
+
+CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX = ".cleaned", ".swap", ".deleted", ".tmp"
+
+_logger = logging.getLogger(__name__)
+
+
+class Chance(Protocol):
+    """What a log draws from a `random.Random`."""
+
+    def random(self) -> float: ...
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What opening a log found, or made."""
+
+    segments: LogSegments
+    leader_epochs: LeaderEpochCache
+    producer_state: ProducerStateManager
+    log_start_offset: int
+    recovery_point: int
+    log_end_offset: int
+
+
+@dataclass(slots=True)
+class LogLoader:
+    """Kafka's LogLoader: finishes or undoes interrupted swaps, drops what is left over, checks what was not flushed."""
+
+    path: str
+    config: LogConfig
+    fs: FileSystem
+    now_ms: Callable[[], int]
+    rng: Chance
+    producer_id_expiration_ms: int
+
+    def load(self, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> LoadedLog:
+        """Open everything in the directory; an empty one gets a first segment. Raises OSError, StorageError."""
+        names = self._finish_interrupted_work()
+        segments = self._open_segments(names)
+        epochs = LeaderEpochCache(f"{self.path}/{EPOCHS_FILE_NAME}", self.fs)
+        snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        producers = ProducerStateManager(self.path, self.fs, self.producer_id_expiration_ms, snapshots)
+        if not clean_shutdown and len(segments):
+            self._recover(segments, epochs, producers, recovery_point, log_start_offset)
+        if len(segments) and self._next_offset(segments) < log_start_offset:
+            _logger.warning("%s ends below its start offset %d: all of it is discarded", self.path, log_start_offset)
+            self._remove_segments(list(segments), segments)
+            producers.truncate_fully_and_start_at(log_start_offset)
+            epochs.clear()
+        if not len(segments):
+            segments.add(self._create_segment(log_start_offset))
+        log_end_offset = self._next_offset(segments)
+        log_start_offset = max(log_start_offset, segments.first.base_offset)
+        epochs.truncate_from_end(log_end_offset)
+        epochs.truncate_from_start(log_start_offset)
+        producers.remove_stray_snapshots(segments.base_offsets)
+        rebuild_producer_state(
+            producers,
+            segments,
+            log_start_offset=log_start_offset,
+            end_offset=log_end_offset,
+            now_ms=self.now_ms(),
+            clean_shutdown=clean_shutdown,
+        )
+        recovery_point = min(recovery_point, log_end_offset) if clean_shutdown else log_end_offset
+        return LoadedLog(segments, epochs, producers, log_start_offset, recovery_point, log_end_offset)
+
+    def _create_segment(self, base_offset: int) -> LogSegment:
+        return LogSegment.create(
+            self.path,
+            base_offset,
+            config=self.config,
+            fs=self.fs,
+            created_ms=self.now_ms(),
+            roll_jitter_ms=roll_jitter_ms(self.config, self.rng),
+        )
+
+    # -- interrupted work ------------------------------------------------------------------------------------------
+
+    def _finish_interrupted_work(self) -> list[str]:
+        """Apply the rules of the suffixes; returns the names that are left.
+
+        `.deleted` files go. `.cleaned` files are the output of a cleaning that did not finish; since a finished one is
+        renamed to `.swap` from its end to its start, a `.swap` above a `.cleaned` belongs to the same unfinished one
+        and goes, too. What is left as `.swap` is whole: it replaces every segment in its range.
+        """
+        names = self.fs.list_dir(self.path)
+        transient = [name for name in names if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX))]
+        if not transient:
+            return self._drop_leftovers(names)
+        cleaned = [name for name in transient if name.endswith(CLEANED_SUFFIX)]
+        smallest_cleaned = min(map(_base_offset, cleaned), default=None)
+        for name in transient:
+            if name.endswith(SWAP_SUFFIX) and (smallest_cleaned is None or _base_offset(name) < smallest_cleaned):
+                continue
+            self.fs.unlink(f"{self.path}/{name}")
+        self._complete_swaps(self.fs.list_dir(self.path))
+        self.fs.fsync_dir(self.path)
+        return self._drop_leftovers(self.fs.list_dir(self.path))
+
+    def _complete_swaps(self, names: list[str]) -> None:
+        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+        logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+        if logs:
+            start = min(map(_base_offset, logs))
+            end = max(map(self._swap_end_offset, logs))
+            for name in names:
+                if name.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(name) < end:
+                    self.fs.unlink(f"{self.path}/{name}")
+        for name in swaps:
+            self.fs.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(SWAP_SUFFIX)}")
+
+    def _swap_end_offset(self, name: str) -> int:
+        segment = LogSegment(
+            self.path, _base_offset(name), config=self.config, fs=self.fs, created_ms=0, suffix=SWAP_SUFFIX
+        )
+        try:
+            return max(segment.next_offset(), segment.base_offset + 1)
+        finally:
+            segment.close_handles()
+
+    def _drop_leftovers(self, names: list[str]) -> list[str]:
+        """Remove indexes without a log, and checkpoints that were never finished."""
+        bases = {_base_offset(name) for name in names if name.endswith(LOG_SUFFIX)}
+        kept = []
+        for name in names:
+            is_orphan = name.endswith(SEGMENT_SUFFIXES) and _base_offset(name) not in bases
+            if is_orphan or name.endswith(TEMPORARY_SUFFIX):
+                self.fs.unlink(f"{self.path}/{name}")
+            else:
+                kept.append(name)
+        return kept
+
+    def _open_segments(self, names: list[str]) -> LogSegments:
+        segments = LogSegments()
+        for base_offset in sorted(_base_offset(name) for name in names if name.endswith(LOG_SUFFIX)):
+            segments.add(
+                LogSegment(
+                    self.path,
+                    base_offset,
+                    config=self.config,
+                    fs=self.fs,
+                    created_ms=self.now_ms(),
+                    roll_jitter_ms=roll_jitter_ms(self.config, self.rng),
+                )
+            )
+        return segments
+
+    # -- recovery --------------------------------------------------------------------------------------------------
+
+    def _recover(
+        self,
+        segments: LogSegments,
+        epochs: LeaderEpochCache,
+        producers: ProducerStateManager,
+        recovery_point: int,
+        log_start_offset: int,
+    ) -> None:
+        """Check every segment that may hold unflushed data; from the first bad batch on everything goes.
+
+        What remains is made durable before anybody can read it, so that the end of the log does not go back again.
+        """
+        unflushed = segments.from_offset(recovery_point)
+        rebuild_producer_state(
+            producers,
+            segments,
+            log_start_offset=log_start_offset,
+            end_offset=unflushed[0].base_offset,
+            now_ms=self.now_ms(),
+        )
+        for number, segment in enumerate(unflushed):
+            producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
+            _close(producers.take_snapshot())
+            cut = segment.recover(_Replay(segment, epochs, producers).take_in)
+            producers.map_end_offset = max(producers.map_end_offset, segment.next_offset())
+            if cut:
+                _logger.warning("%s: cut %d bytes behind offset %d", self.path, cut, segment.next_offset())
+                self._remove_segments(unflushed[number + 1 :], segments)
+            segment.flush()
+            if cut:
+                break
+        self.fs.fsync_dir(self.path)
+
+    def _remove_segments(self, removed: list[LogSegment], segments: LogSegments) -> None:
+        """Unlink the files, durably: they must not come back beside what is appended from here on."""
+        for segment in removed:
+            segment.close_handles()
+            segments.remove(segment)
+            for path in segment.existing_paths():
+                self.fs.unlink(path)
+        if removed:
+            self.fs.fsync_dir(self.path)
+
+    def _next_offset(self, segments: LogSegments) -> int:
+        return segments.last.next_offset()
+
+
+@dataclass(slots=True)
+class _Replay:
+    """Takes the batches of one segment into epochs, producer state and transaction index."""
+
+    segment: LogSegment
+    epochs: LeaderEpochCache | None
+    producers: ProducerStateManager
+
+    def take_in(self, batch: Batch) -> None:
+        if not isinstance(batch, RecordBatch):
+            return
+        epoch = batch.partition_leader_epoch
+        if self.epochs is not None and epoch > self.epochs.latest_epoch:
+            self.epochs.assign(epoch, batch.base_offset)
+        aborted = self.producers.take_in(batch)
+        if aborted is not None and self.epochs is not None:
+            self.segment.transaction_index.append(aborted)
+
+
+def rebuild_producer_state(
+    producers: ProducerStateManager,
+    segments: LogSegments,
+    *,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    clean_shutdown: bool = False,
+) -> None:
+    """Bring producer state to `end_offset`: newest snapshot at or below it, then the batches that follow.
+
+    Without any snapshot after a clean stop there were no producers, as a stop writes one. Kafka's rebuildProducerState.
+    """
+    if clean_shutdown and producers.latest_snapshot_offset is None:
+        producers.map_end_offset = end_offset
+        return
+    producers.truncate_and_reload(log_start_offset, end_offset, now_ms)
+    if producers.map_end_offset >= end_offset:
+        return
+    for segment in segments.between(producers.map_end_offset, end_offset):
+        start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
+        replay = _Replay(segment, None, producers)
+        for _, batch in segment.records.batches(segment.position_of(start)):
+            if batch.last_offset >= end_offset:
+                break
+            replay.take_in(batch)
+    producers.map_end_offset = end_offset
+    _close(producers.take_snapshot())
+
+
+def roll_jitter_ms(config: LogConfig, rng: Chance) -> int:
+    """How much earlier than `segment.ms` a segment is rolled, so that many logs do not roll at one moment."""
+    limit = min(config.segment_jitter_ms, config.segment_ms)
+    return int(rng.random() * limit)
+
+
+def _base_offset(name: str) -> int:
+    return int(name.partition(".")[0])
+
+
+def _close(file: object) -> None:
+    if file is not None:
+        file.close()  # type: ignore[attr-defined]

@@ -1,0 +1,62 @@
+"""Questions about offsets that a log answers by looking through its segments."""
+
+from typing import TYPE_CHECKING
+
+from .log_segments import LogSegments
+from .log_values import LogOffsetMetadata
+from .time_index import TimestampOffset
+from .transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from .log import Log
+
+LATEST, EARLIEST = -1, -2
+
+
+def find_by_timestamp(segments: LogSegments, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
+    """The first record at or above `log_start_offset` that is not older than `timestamp`."""
+    for segment in segments:
+        if segment.max_timestamp.timestamp >= timestamp:
+            found = segment.find_offset_by_timestamp(timestamp, log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def find_max_timestamp(segments: LogSegments, log_start_offset: int) -> TimestampOffset | None:
+    """The first of the records with the largest timestamp; None if no record has one."""
+    youngest = max(segments, key=lambda segment: segment.max_timestamp.timestamp, default=None)
+    if youngest is None or youngest.max_timestamp.timestamp < 0:
+        return None
+    return youngest.find_offset_by_timestamp(youngest.max_timestamp.timestamp, log_start_offset)
+
+
+def offsets_before(log: "Log", timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
+    """Segment starts by modification time, newest first. Kafka's legacyFetchOffsetsBefore."""
+    candidates = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]
+    if log.active_segment.size:
+        candidates.append((log.log_end_offset, now_ms))
+    if timestamp == EARLIEST:
+        candidates = candidates[:1]
+    elif timestamp != LATEST:
+        while candidates and candidates[-1][1] > timestamp:
+            candidates.pop()
+    offsets = [offset for offset, _ in candidates][-max_offsets:] if max_offsets > 0 else []
+    return sorted(offsets, reverse=True)
+
+
+def aborted_transactions(log: "Log", start: LogOffsetMetadata, length: int) -> list[AbortedTransaction]:
+    """The aborted transactions that overlap the batches in `length` bytes from `start` on."""
+    segments = log.segments_from(start.segment_base_offset)
+    beyond = segments[0].offset_index.upper_bound(start.position, length)
+    if beyond is not None:
+        upper_bound = beyond.offset
+    else:
+        upper_bound = segments[1].base_offset if len(segments) > 1 else log.log_end_offset
+    found: list[AbortedTransaction] = []
+    for segment in segments:
+        overlapping, is_complete = segment.transaction_index.collect_aborted(start.offset, upper_bound)
+        found += overlapping
+        if is_complete:
+            break
+    return found

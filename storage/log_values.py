@@ -1,0 +1,43 @@
+"""The small immutable values that a log answers with."""
+
+from typing import NamedTuple
+
+from .transaction_index import AbortedTransaction
+
+UNKNOWN_POSITION = -1
+
+
+class LogOffsetMetadata(NamedTuple):
+    """An offset and where it lies; segment and position are -1 where nobody had to look."""
+
+    offset: int
+    segment_base_offset: int = UNKNOWN_POSITION
+    position: int = UNKNOWN_POSITION
+
+
+class LogAppendInfo(NamedTuple):
+    """What an append did. Offsets are -1 if there were no records."""
+
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    """-1 if no record has a timestamp."""
+    log_append_time_ms: int
+    """-1 unless the topic uses LogAppendTime."""
+    log_start_offset: int
+    record_count: int
+    bytes: int
+    """How much was written; 0 for a duplicate."""
+    duplicate: bool = False
+    """The batch had been appended before; offsets are those it got then."""
+
+
+class FetchData(NamedTuple):
+    """What a read found."""
+
+    records: bytes | memoryview
+    """From the batch that contains the offset asked for; may end inside a batch."""
+    first: LogOffsetMetadata
+    """The offset asked for, and where `records` starts."""
+    aborted_transactions: list[AbortedTransaction] | None = None
+    """For read-committed readers: those that overlap `records`. None for others."""

@@ -1,0 +1,97 @@
+"""The offset index of a segment: where in the `.log` file an offset is to be found, one entry every few KiB."""
+
+import struct
+from typing import ClassVar, NamedTuple
+
+from .errors import CorruptIndexError
+from .index_file import IndexFile
+
+_ENTRY = struct.Struct(">II")
+
+
+class OffsetPosition(NamedTuple):
+    """A batch's last offset, and the byte in the `.log` file at which that batch starts."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(IndexFile):
+    """`<base offset>.index`: Kafka's OffsetIndex.
+
+    Layout: 8-byte entries, u32 offset − base offset, u32 position. The offset is the **last** offset of the batch that
+    starts at the position; offsets and positions strictly increase. Writers, crashes, recovery: see `IndexFile`.
+    """
+
+    __slots__ = ("last_offset",)
+
+    ENTRY_SIZE: ClassVar[int] = 8
+
+    last_offset: int
+    """Offset of the last entry, or the base offset if there is none."""
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry; its offset must be above the last one's. Raises `CorruptIndexError` if it is not."""
+        if offset <= self.last_offset and self.entries:
+            raise CorruptIndexError(f"{self.path}: offset {offset} after {self.last_offset}")
+        if self.is_full:
+            raise CorruptIndexError(f"{self.path}: append to a full index of {self.entries} entries")
+        self._append_entry(_ENTRY.pack(offset - self.base_offset, position))
+        self.last_offset = offset
+
+    def lookup(self, target_offset: int) -> OffsetPosition:
+        """The greatest entry at or below `target_offset`, or (base offset, 0): start there and scan forward."""
+        slot = self._floor_slot(target_offset - self.base_offset)
+        return OffsetPosition(self.base_offset, 0) if slot < 0 else self.entry(slot)
+
+    def upper_bound(self, start_position: int, length: int) -> OffsetPosition | None:
+        """The smallest entry at or beyond `start_position + length`, if there is one (what a fetch cannot reach)."""
+        target = start_position + length
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle).position < target:
+                low = middle + 1
+            else:
+                high = middle
+        return self.entry(low) if low < self.entries else None
+
+    def entry(self, slot: int) -> OffsetPosition:
+        buffer, position = self._locate(slot)
+        relative, file_position = _ENTRY.unpack_from(buffer, position)
+        return OffsetPosition(self.base_offset + relative, file_position)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove every entry at or above `offset`."""
+        self._truncate_to_entries(self._floor_slot(offset - 1 - self.base_offset) + 1)
+
+    def sanity_check(self) -> None:
+        IndexFile.sanity_check(self)
+        if self.entries and self.last_offset < self.base_offset:
+            raise CorruptIndexError(f"{self.path}: last offset {self.last_offset} below base {self.base_offset}")
+        if self.entries > 1:
+            before, last = self.entry(self.entries - 2), self.entry(self.entries - 1)
+            if last.offset <= before.offset or last.position <= before.position:
+                raise CorruptIndexError(f"{self.path}: entries {before} and {last} do not increase")
+
+    def _load_last_entry(self) -> None:
+        entries = self.entries
+        self.last_offset = self.entry(entries - 1).offset if entries else self.base_offset
+
+    def _floor_slot(self, relative_offset: int) -> int:
+        """The last slot whose relative offset is at most `relative_offset`, or -1."""
+        low, high = 0, self.entries
+        written = self._written
+        if high > written:
+            if relative_offset >= _ENTRY.unpack_from(self._pending, 0)[0]:
+                low = written + 1
+            else:
+                high = written
+        while low < high:
+            middle = (low + high) // 2
+            buffer, position = self._locate(middle)
+            if _ENTRY.unpack_from(buffer, position)[0] <= relative_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1

@@ -1,0 +1,44 @@
+"""`partition.metadata`: which topic id the partition in this directory belongs to (KIP-516)."""
+
+import base64
+import binascii
+from uuid import UUID
+
+from .errors import CorruptCheckpointError
+from .filesystem import FileSystem
+
+FILE_NAME = "partition.metadata"
+_VERSION = 0
+
+
+def topic_id_text(topic_id: UUID) -> str:
+    """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
+    """The topic id noted in a partition's directory; None if none is. Raises `CorruptCheckpointError`.
+
+    Layout: the lines `version: 0` and `topic_id: <22 characters>`. Written before the first data of the partition,
+    whole by temp file and rename, and never changed.
+    """
+    path = f"{directory}/{FILE_NAME}"
+    if not fs.exists(path):
+        return None
+    try:
+        lines = [line.partition(":") for line in fs.read_bytes(path).decode().splitlines() if line]
+        values = {name.strip(): value.strip() for name, _, value in lines}
+        if int(values["version"]) != _VERSION:
+            raise CorruptCheckpointError(f"{path}: version {values['version']} is not known")
+        topic_id = UUID(bytes=base64.urlsafe_b64decode(values["topic_id"] + "=="))
+    except (KeyError, ValueError, binascii.Error) as error:
+        raise CorruptCheckpointError(f"{path}: no version and topic id") from error
+    if topic_id.int == 0:
+        raise CorruptCheckpointError(f"{path}: the zero id is no topic's")
+    return topic_id
+
+
+def write_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> None:
+    """Note the topic id, durably. Raises OSError."""
+    text = f"version: {_VERSION}\ntopic_id: {topic_id_text(topic_id)}\n"
+    fs.write_atomic(f"{directory}/{FILE_NAME}", text.encode())

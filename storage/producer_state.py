@@ -1,0 +1,472 @@
+"""What a partition knows of its producers: sequences for idempotence, open transactions, and the snapshots of both."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.record_batch import BatchHeader, ControlType, RecordBatch, parse_control_key, parse_end_marker
+from .errors import CorruptSnapshotError
+from .filesystem import File, FileSystem, write_all
+from .producer_snapshot import (
+    SNAPSHOT_SUFFIX,
+    SnapshotEntry,
+    decode_snapshot,
+    encode_snapshot,
+    snapshot_file_name,
+    snapshot_offset,
+)
+from .transaction_index import AbortedTransaction
+
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+BATCHES_KEPT = 5
+"""Java's producers have at most five batches in flight, so no older one can be sent again."""
+
+_MAX_SEQUENCE = 2**31 - 1
+
+
+class ProducedBatch(NamedTuple):
+    """A batch in a producer's window. Its first sequence is `last_sequence − offset_delta`, wrapping."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+_NO_BATCH = ProducedBatch(NO_SEQUENCE, -1, 0, -1)
+
+
+class EndMarker(NamedTuple):
+    """What a transaction marker says."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction whose marker has been seen at `last_offset`."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerStateEntry:
+    """One producer: its epoch, its newest batches (all of that epoch), and its open transaction."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(self, producer_id: int, producer_epoch: int = NO_PRODUCER_EPOCH) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.current_txn_first_offset: int | None = None
+        self.batches: list[ProducedBatch] = []
+        """Oldest first, at most `BATCHES_KEPT`."""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last data record; -1 if none is known."""
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def take_epoch(self, producer_epoch: int) -> None:
+        """Sequences belong to an epoch, so a new one starts without a window."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches = []
+
+    def add_batch(self, batch: ProducedBatch) -> None:
+        batches = self.batches
+        if len(batches) >= BATCHES_KEPT:
+            del batches[0]
+        batches.append(batch)
+        self.last_timestamp = batch.timestamp
+
+    def find_duplicate(self, header: BatchHeader) -> ProducedBatch | None:
+        """The batch in the window that has exactly this one's epoch and sequences."""
+        if header.producer_epoch != self.producer_epoch:
+            return None
+        last_sequence, delta = header.last_sequence, header.last_offset_delta
+        for batch in self.batches:
+            if batch.last_sequence == last_sequence and batch.offset_delta == delta:
+                return batch
+        return None
+
+
+class ProducerStateManager:
+    """Kafka's ProducerStateManager. `map_end_offset` is the offset up to which the log has been taken in.
+
+    Invariant: the state is a function of the batches in [log start, map_end_offset), apart from producers that have
+    expired. Open transactions are kept by their first offset; a completed one counts as unstable until the high
+    watermark has passed its marker.
+    """
+
+    __slots__ = (
+        "_directory",
+        "_fs",
+        "_snapshots",
+        "_unreplicated",
+        "last_snapshot_offset",
+        "map_end_offset",
+        "ongoing_transactions",
+        "producer_id_expiration_ms",
+        "producers",
+    )
+
+    def __init__(
+        self, directory: str, fs: FileSystem, producer_id_expiration_ms: int, names: Iterable[str] | None = None
+    ) -> None:
+        """`names` are the files of the directory, if the caller has listed it already."""
+        self._directory = directory
+        self._fs = fs
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.producers: dict[int, ProducerStateEntry] = {}
+        self.ongoing_transactions: dict[int, int] = {}
+        """First offset → producer id, in ascending order of offset, as transactions start in log order."""
+        self._unreplicated: dict[int, int] = {}
+        self.map_end_offset = 0
+        self.last_snapshot_offset = 0
+        listed = fs.list_dir(directory) if names is None else names
+        self._snapshots = sorted(snapshot_offset(name) for name in listed if name.endswith(SNAPSHOT_SUFFIX))
+
+    # -- appending -------------------------------------------------------------------------------------------------
+
+    def check(self, header: BatchHeader, *, is_client: bool) -> ProducedBatch | None:
+        """Judge a batch with a producer id before it is written.
+
+        Returns the batch of which it is a repetition, if so. Raises `KafkaError`: INVALID_PRODUCER_EPOCH for an old
+        epoch, OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, INVALID_TXN_STATE for data outside the open transaction.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return None
+        epoch = header.producer_epoch
+        if is_client and (duplicate := entry.find_duplicate(header)) is not None:
+            return duplicate
+        if epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {epoch} of producer {header.producer_id} is older than {entry.producer_epoch}",
+            )
+        if is_client:
+            _check_sequence(entry, epoch, header.base_sequence)
+        if entry.current_txn_first_offset is not None and not header.is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has a transaction open and sent records that are not part of it",
+            )
+        return None
+
+    def check_marker(self, header: BatchHeader, coordinator_epoch: int) -> None:
+        """Judge a transaction marker before it is written.
+
+        Raises `KafkaError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return
+        if header.producer_epoch < entry.producer_epoch:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"marker epoch {header.producer_epoch} of producer {header.producer_id} is older than "
+                f"{entry.producer_epoch}",
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} is older than {entry.coordinator_epoch}",
+            )
+
+    def append_data(self, header: BatchHeader, first_offset: int) -> None:
+        """Take in a data batch with a producer id that is in the log at `first_offset`."""
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+        elif entry.producer_epoch != header.producer_epoch:
+            entry.take_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        sequence = header.base_sequence
+        if sequence >= 0:
+            sequence = (sequence + delta) & _MAX_SEQUENCE
+        entry.add_batch(ProducedBatch(sequence, first_offset + delta, delta, header.max_timestamp))
+        if header.is_transactional and entry.current_txn_first_offset is None:
+            entry.current_txn_first_offset = first_offset
+            self.ongoing_transactions[first_offset] = producer_id
+
+    def append_marker(self, header: BatchHeader, offset: int, marker: EndMarker) -> CompletedTransaction | None:
+        """Take in a transaction marker that is in the log at `offset`; the transaction it ends, if there was data."""
+        producer_id = header.producer_id
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerStateEntry(producer_id, header.producer_epoch)
+        entry.take_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = header.max_timestamp
+        first_offset, entry.current_txn_first_offset = entry.current_txn_first_offset, None
+        if first_offset is None:
+            return None
+        return CompletedTransaction(producer_id, first_offset, offset, marker.is_abort)
+
+    def take_in(self, batch: RecordBatch) -> AbortedTransaction | None:
+        """Take in a batch that is in the log; what is due for the transaction index, if it aborts a transaction."""
+        header = batch.header
+        if header.producer_id < 0:
+            return None
+        if not header.is_control:
+            self.append_data(header, header.base_offset)
+            return None
+        marker = end_marker_of(batch)
+        if marker is None:
+            return None
+        completed = self.append_marker(header, header.base_offset, marker)
+        return None if completed is None else self._complete(completed)
+
+    def _complete(self, completed: CompletedTransaction) -> AbortedTransaction | None:
+        last_stable_offset = self._next_stable_offset(completed)
+        self.ongoing_transactions.pop(completed.first_offset, None)
+        self._unreplicated[completed.first_offset] = completed.last_offset
+        if not completed.is_aborted:
+            return None
+        return AbortedTransaction(
+            completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
+        )
+
+    def _next_stable_offset(self, completed: CompletedTransaction) -> int:
+        """What the last stable offset is going to be once `completed` is."""
+        for first_offset, producer_id in self.ongoing_transactions.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    # -- transactions and expiry -----------------------------------------------------------------------------------
+
+    @property
+    def has_transactions(self) -> bool:
+        """Whether any transaction is unstable."""
+        return bool(self.ongoing_transactions or self._unreplicated)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """First offset of the oldest transaction that is open, or ended by a marker above the high watermark."""
+        first = next(iter(self.ongoing_transactions), None)
+        if self._unreplicated:
+            unreplicated = min(self._unreplicated)
+            return unreplicated if first is None else min(first, unreplicated)
+        return first
+
+    def on_high_watermark_updated(self, high_watermark: int) -> None:
+        """Completed transactions whose marker is now committed are stable."""
+        if self._unreplicated:
+            self._drop_unreplicated(high_watermark)
+
+    def _drop_unreplicated(self, end_offset: int) -> None:
+        self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= end_offset}
+
+    def on_log_start_offset_raised(self, log_start_offset: int) -> None:
+        """What ended below the start of the log is nobody's concern; producers stay, for their sequences."""
+        self._drop_unreplicated(log_start_offset)
+        if self.map_end_offset < log_start_offset:
+            self.map_end_offset = log_start_offset
+        self.last_snapshot_offset = self._snapshots[-1] if self._snapshots else log_start_offset
+
+    def is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
+        """Silent for `producer.id.expiration.ms`, and without an open transaction."""
+        return (
+            entry.current_txn_first_offset is None and now_ms - entry.last_timestamp >= self.producer_id_expiration_ms
+        )
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget the expired producers; returns how many there were."""
+        expired = [entry.producer_id for entry in self.producers.values() if self.is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    # -- snapshots and reload --------------------------------------------------------------------------------------
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.producers and not self._unreplicated
+
+    @property
+    def snapshot_offsets(self) -> list[int]:
+        """End offsets of the snapshot files, ascending."""
+        return list(self._snapshots)
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    def take_snapshot(self) -> File | None:
+        """Write a snapshot at `map_end_offset` if there is none yet; the file, open and not synced, for a flush.
+
+        It needs no other order with the data: if it is torn its CRC says so, and a longer replay takes its place.
+        """
+        offset = self.map_end_offset
+        if offset <= self.last_snapshot_offset or offset in self._snapshots:
+            return None
+        data = encode_snapshot(_snapshot_entry(entry) for entry in self.producers.values())
+        file = self._fs.open(self._path_of(offset), create=True)
+        try:
+            file.truncate(0)
+            write_all(file, data, 0)
+        except OSError:
+            file.close()
+            raise
+        self._snapshots.append(offset)
+        self.last_snapshot_offset = offset
+        return file
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Go back to the newest snapshot in (log_start_offset, log_end_offset], or to nothing.
+
+        The caller replays the log from `map_end_offset` on. Snapshots outside that range are removed.
+        """
+        for offset in self._snapshots[:]:
+            if offset > log_end_offset or offset <= log_start_offset:
+                self._delete_snapshot(offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_offset_raised(log_start_offset)
+            return
+        self._clear()
+        self._load_from_snapshot(log_start_offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything, snapshots included."""
+        self._clear()
+        for snapshot in self._snapshots[:]:
+            self._delete_snapshot(snapshot)
+        self.last_snapshot_offset = self.map_end_offset = offset
+
+    def remove_stray_snapshots(self, segment_base_offsets: Iterable[int]) -> None:
+        """Keep the snapshots at segment bases, and the newest one if it lies above all of them."""
+        bases = set(segment_base_offsets)
+        newest_base = max(bases, default=None)
+        for offset in self._snapshots[:]:
+            is_newest = offset == self._snapshots[-1]
+            if offset not in bases and not (is_newest and (newest_base is None or offset > newest_base)):
+                self._delete_snapshot(offset)
+
+    def forget_snapshot(self, offset: int) -> str | None:
+        """Stop counting on the snapshot at `offset`; the path of its file for the caller to remove, if there is one."""
+        if offset not in self._snapshots:
+            return None
+        self._snapshots.remove(offset)
+        return self._path_of(offset)
+
+    def moved_to(self, directory: str) -> None:
+        """The directory has been renamed."""
+        self._directory = directory
+
+    def _clear(self) -> None:
+        self.producers.clear()
+        self.ongoing_transactions.clear()
+        self._unreplicated.clear()
+
+    def _load_from_snapshot(self, log_start_offset: int, now_ms: int) -> None:
+        while self._snapshots:
+            offset = self._snapshots[-1]
+            try:
+                entries = decode_snapshot(self._fs.read_bytes(self._path_of(offset)))
+            except CorruptSnapshotError:
+                self._delete_snapshot(offset)
+                continue
+            for snapshot_entry in entries:
+                entry = _producer_entry(snapshot_entry)
+                if not self.is_expired(entry, now_ms):
+                    self.producers[entry.producer_id] = entry
+            self._find_ongoing_transactions()
+            self.last_snapshot_offset = self.map_end_offset = offset
+            return
+        self.last_snapshot_offset = self.map_end_offset = log_start_offset
+
+    def _find_ongoing_transactions(self) -> None:
+        open_entries = [
+            (entry.current_txn_first_offset, entry.producer_id)
+            for entry in self.producers.values()
+            if entry.current_txn_first_offset is not None
+        ]
+        self.ongoing_transactions = dict(sorted(open_entries))
+
+    def _delete_snapshot(self, offset: int) -> None:
+        self._snapshots.remove(offset)
+        path = self._path_of(offset)
+        if self._fs.exists(path):
+            self._fs.unlink(path)
+
+    def _path_of(self, offset: int) -> str:
+        return f"{self._directory}/{snapshot_file_name(offset)}"
+
+
+def end_marker_of(batch: RecordBatch) -> EndMarker | None:
+    """What the one record of a transaction marker says; None for a control batch of another kind."""
+    for record in batch.records():
+        control_type, coordinator_epoch = parse_control_key(record.key), parse_end_marker(record.value)
+        if control_type in (ControlType.ABORT, ControlType.COMMIT) and coordinator_epoch is not None:
+            return EndMarker(control_type == ControlType.ABORT, coordinator_epoch)
+        return None
+    return None
+
+
+def _check_sequence(entry: ProducerStateEntry, producer_epoch: int, first_sequence: int) -> None:
+    """Kafka's ProducerAppendInfo.checkSequence."""
+    if producer_epoch != entry.producer_epoch:
+        if first_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"epoch {producer_epoch} of producer {entry.producer_id} starts at sequence {first_sequence}, not 0",
+            )
+        return
+    expected = (entry.last_sequence + 1) & _MAX_SEQUENCE
+    if first_sequence != expected and entry.producer_epoch != NO_PRODUCER_EPOCH:
+        raise KafkaError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"sequence {first_sequence} of producer {entry.producer_id}, expected {expected}",
+        )
+
+
+def _snapshot_entry(entry: ProducerStateEntry) -> SnapshotEntry:
+    newest = entry.batches[-1] if entry.batches else _NO_BATCH
+    first_offset = entry.current_txn_first_offset
+    return SnapshotEntry(
+        entry.producer_id,
+        entry.producer_epoch,
+        newest.last_sequence,
+        newest.last_offset,
+        newest.offset_delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        -1 if first_offset is None else first_offset,
+    )
+
+
+def _producer_entry(snapshot: SnapshotEntry) -> ProducerStateEntry:
+    entry = ProducerStateEntry(snapshot.producer_id, snapshot.producer_epoch)
+    entry.coordinator_epoch = snapshot.coordinator_epoch
+    entry.last_timestamp = snapshot.timestamp
+    if snapshot.current_txn_first_offset >= 0:
+        entry.current_txn_first_offset = snapshot.current_txn_first_offset
+    if snapshot.last_offset >= 0:
+        entry.batches.append(
+            ProducedBatch(snapshot.last_sequence, snapshot.last_offset, snapshot.offset_delta, snapshot.timestamp)
+        )
+    return entry

@@ -1,0 +1,93 @@
+"""The time index of a segment: from which offset on records as young as a timestamp may be found."""
+
+import struct
+from typing import ClassVar, NamedTuple
+
+from .errors import CorruptIndexError
+from .index_file import IndexFile
+
+_ENTRY = struct.Struct(">qI")
+
+NO_TIMESTAMP = -1
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp in ms, and an offset that goes with it."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(IndexFile):
+    """`<base offset>.timeindex`: Kafka's TimeIndex.
+
+    Layout: 12-byte entries, i64 timestamp in ms, u32 offset − base offset. An entry says: no record up to this offset
+    is younger than this timestamp, and the batch ending at the offset was the first to reach it. Timestamps strictly
+    increase, offsets do not decrease. One slot stays reserved, so that the final maximum can always be written when the
+    segment is rolled or closed. Writers, crashes, recovery: see `IndexFile`.
+    """
+
+    __slots__ = ("last_entry",)
+
+    ENTRY_SIZE: ClassVar[int] = 12
+
+    last_entry: TimestampOffset
+    """The last entry, or (-1, base offset) if there is none."""
+
+    @property
+    def is_full(self) -> bool:
+        return self.entries >= self.max_entries - 1
+
+    def maybe_append(self, timestamp: int, offset: int, *, use_reserved_slot: bool = False) -> bool:
+        """Add an entry if `timestamp` is above the last one; returns whether it was added.
+
+        Raises `CorruptIndexError` if the offset is below the last one's, or the index is full.
+        """
+        last_timestamp, last_offset = self.last_entry
+        if timestamp <= last_timestamp:
+            return False
+        if offset < last_offset and self.entries:
+            raise CorruptIndexError(f"{self.path}: offset {offset} after {last_offset}")
+        if self.entries >= (self.max_entries if use_reserved_slot else self.max_entries - 1):
+            raise CorruptIndexError(f"{self.path}: append to a full index of {self.entries} entries")
+        self._append_entry(_ENTRY.pack(timestamp, offset - self.base_offset))
+        self.last_entry = TimestampOffset(timestamp, offset)
+        return True
+
+    def lookup(self, target_timestamp: int) -> TimestampOffset:
+        """The greatest entry at or below `target_timestamp`, or (-1, base offset): scan forward from its offset."""
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle).timestamp <= target_timestamp:
+                low = middle + 1
+            else:
+                high = middle
+        return self.entry(low - 1) if low else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+
+    def entry(self, slot: int) -> TimestampOffset:
+        buffer, position = self._locate(slot)
+        timestamp, relative = _ENTRY.unpack_from(buffer, position)
+        return TimestampOffset(timestamp, self.base_offset + relative)
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove every entry at or above `offset`."""
+        low, high = 0, self.entries
+        while low < high:
+            middle = (low + high) // 2
+            if self.entry(middle).offset < offset:
+                low = middle + 1
+            else:
+                high = middle
+        self._truncate_to_entries(low)
+
+    def sanity_check(self) -> None:
+        IndexFile.sanity_check(self)
+        if self.entries > 1:
+            before, last = self.entry(self.entries - 2), self.entry(self.entries - 1)
+            if last.timestamp <= before.timestamp or last.offset < before.offset:
+                raise CorruptIndexError(f"{self.path}: entries {before} and {last} do not increase")
+
+    def _load_last_entry(self) -> None:
+        entries = self.entries
+        self.last_entry = self.entry(entries - 1) if entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)

@@ -1,0 +1,108 @@
+"""The transaction index of a segment: the aborted transactions whose markers lie in it."""
+
+import struct
+from typing import NamedTuple
+
+from .errors import CorruptIndexError
+from .filesystem import File, FileSystem, write_all
+
+_ENTRY = struct.Struct(">hqqqq")
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """An aborted transaction; `last_offset` is that of its marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    """The last stable offset when the marker was appended: no transaction that ends later can reach below it."""
+
+
+class TransactionIndex:
+    """`<base offset>.txnindex`: Kafka's TransactionIndex. The file exists only once there is an aborted transaction.
+
+    Layout: 34-byte entries, i16 version 0, i64 producer id, i64 first offset, i64 last offset, i64 last stable offset;
+    ascending by last offset. Written by: the log, when it appends an abort marker. A crash can leave: missing or torn
+    last entries; after an unclean stop it is rebuilt from the markers. Aborts are rare, so the entries stay in memory.
+    """
+
+    __slots__ = ("_entries", "_file", "_fs", "base_offset", "path")
+
+    def __init__(self, path: str, base_offset: int, fs: FileSystem) -> None:
+        self.path = path
+        self.base_offset = base_offset
+        self._fs = fs
+        self._file: File | None = None
+        self._entries: list[AbortedTransaction] | None = None
+
+    @property
+    def entries(self) -> list[AbortedTransaction]:
+        """All aborted transactions, ascending by last offset. Raises `CorruptIndexError`."""
+        if self._entries is None:
+            self._entries = self._load()
+        return self._entries
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Add an entry; its last offset must be above the last one's. Raises `CorruptIndexError` if it is not."""
+        entries = self.entries
+        if entries and entries[-1].last_offset >= aborted.last_offset:
+            raise CorruptIndexError(f"{self.path}: {aborted} after {entries[-1]}")
+        write_all(self._open(), _ENTRY.pack(_VERSION, *aborted), len(entries) * _ENTRY.size)
+        entries.append(aborted)
+
+    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions that overlap [fetch_offset, upper_bound), and whether no later one can."""
+        found = []
+        for aborted in self.entries:
+            if aborted.last_offset >= fetch_offset and aborted.first_offset < upper_bound:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_bound:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Remove the transactions whose marker is at or above `offset`."""
+        kept = [aborted for aborted in self.entries if aborted.last_offset < offset]
+        if len(kept) < len(self.entries):
+            self._open().truncate(len(kept) * _ENTRY.size)
+            self._entries = kept
+
+    def reset(self) -> None:
+        """Remove everything, readable or not."""
+        if self._fs.exists(self.path):
+            self._open().truncate(0)
+        self._entries = []
+
+    def sanity_check(self) -> None:
+        """Raises `CorruptIndexError` if the file is no transaction index of this segment."""
+        for aborted in self.entries:
+            if aborted.last_offset < self.base_offset:
+                raise CorruptIndexError(f"{self.path}: {aborted} ends below the segment")
+
+    def unsynced_file(self) -> File | None:
+        """The open file for somebody to sync; None if there is none."""
+        return self._open() if self._fs.exists(self.path) else None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self) -> File:
+        if self._file is None:
+            self._file = self._fs.open(self.path, create=True)
+        return self._file
+
+    def _load(self) -> list[AbortedTransaction]:
+        data = self._fs.read_bytes(self.path) if self._fs.exists(self.path) else b""
+        if len(data) % _ENTRY.size:
+            raise CorruptIndexError(f"{self.path}: {len(data)} bytes are no multiple of {_ENTRY.size}")
+        entries: list[AbortedTransaction] = []
+        for version, *values in _ENTRY.iter_unpack(data):
+            aborted = AbortedTransaction(*values)
+            if version > _VERSION or (entries and entries[-1].last_offset >= aborted.last_offset):
+                raise CorruptIndexError(f"{self.path}: {aborted}, version {version}, is out of order or unknown")
+            entries.append(aborted)
+        return entries
