@@ -1,6 +1,7 @@
 """Messages to bytes and back, by API key and version: the table behind which every codec stands.
 
-Codecs are compiled at the first use of a (message, version) and kept. Produce and Fetch have hand-written ones.
+Codecs are compiled at the first use of a (message, version) and kept. ProduceRequest has a hand-written decoder in
+front of its compiled one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from typing import Any
 from .apis import API_MESSAGES
 from .compiler import Decoder, Encoder, decoder, encoder
 from .errors import ProtocolError
+from .hot_codecs import produce_request_decoder
+from .messages.produce import ProduceRequest
 from .schema import Buffer, versions_of
 
 # How many structs and strings one message may become. A request comes from anybody; a response from a broker
@@ -89,7 +92,9 @@ def _pieces(message: object, version: int) -> list[Buffer]:
 
 @cache
 def _request_decoder(key: int, version: int) -> Decoder:
-    return decoder(_checked(key, version, lambda spec: spec.request), version)
+    cls = _checked(key, version, lambda spec: spec.request)
+    general = decoder(cls, version)
+    return produce_request_decoder(version, general) if cls is ProduceRequest else general
 
 
 @cache
