@@ -1,0 +1,124 @@
+"""A controller with everything around it but disks and sockets: for tests of topics, elections and admin answers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.config import BrokerConfig
+from barnabas.server.controller import Controller
+from barnabas.server.controller.adoption import FoundReplica
+from barnabas.server.controller.replica_channel import LocalReplicaChannel
+from barnabas.server.dynamic_config import DynamicConfig
+from barnabas.server.embedded_store import EmbeddedStore
+from barnabas.server.metadata_cache import MetadataCache
+from barnabas.server.node_tree import NodeTree
+from barnabas.server.producer_ids import ProducerIds
+from barnabas.server.topic_store import TopicStore
+from barnabas.server.znodes import BrokerEndpoint, BrokerRegistration
+
+NOW_MS = 1_700_000_000_000
+BROKER_ID = 1
+LISTENER = "PLAINTEXT"
+
+
+@dataclass
+class Led:
+    """What this broker was told about a partition."""
+
+    topic_id: UUID
+    leader_epoch: int
+    partition_epoch: int
+    is_new: bool
+
+
+@dataclass
+class Replicas:
+    """Stands for the replica manager: notes the orders, and refuses those it is told to refuse."""
+
+    led: dict[TopicPartition, Led] = field(default_factory=dict)
+    deleted: list[TopicPartition] = field(default_factory=list)
+    failing: set[TopicPartition] = field(default_factory=set)
+
+    def become_leader(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: UUID,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        is_new: bool,
+    ) -> None:
+        if topic_partition in self.failing:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "told to fail")
+        assert replicas == isr == (BROKER_ID,)
+        self.led[topic_partition] = Led(topic_id, leader_epoch, partition_epoch, is_new)
+
+    async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
+        if topic_partition in self.failing:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "told to fail")
+        assert delete
+        self.led.pop(topic_partition, None)
+        self.deleted.append(topic_partition)
+
+
+def now_ms() -> int:
+    return NOW_MS
+
+
+class ControlPlane:
+    """One run of a broker's control plane; `restarted` makes the next run on the same store."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None, tree: NodeTree | None = None) -> None:
+        self.properties = dict(properties or {})
+        self.tree = tree or NodeTree(now_ms)
+        self.store = EmbeddedStore(self.tree)
+        self.config = BrokerConfig(self.properties)
+        self.dynamic_config = DynamicConfig(self.config)
+        self.chance = random.Random(7)
+        self.topic_store = TopicStore(self.store, now_ms=now_ms, token_bytes=self.chance.randbytes)
+        self.replicas = Replicas()
+        self.metadata = MetadataCache("cluster-id-of-the-test")
+        self.controller = Controller(
+            broker_id=BROKER_ID,
+            topic_store=self.topic_store,
+            metadata=self.metadata,
+            channel=LocalReplicaChannel(BROKER_ID, self.replicas),
+            config=self.config,
+            topic_configs=self.dynamic_config,
+            chance=self.chance,
+        )
+
+    async def start(self, found: Mapping[TopicPartition, FoundReplica] | None = None) -> ControlPlane:
+        self.metadata.cluster_id = await self.topic_store.prepare()
+        await self.dynamic_config.load(self.topic_store, BROKER_ID)
+        endpoint = BrokerEndpoint(LISTENER, "127.0.0.1", 9092)
+        await self.topic_store.register_broker(BrokerRegistration(BROKER_ID, (endpoint,), rack="r1"))
+        await self.controller.start(found)
+        return self
+
+    async def restarted(self, found: Mapping[TopicPartition, FoundReplica] | None = None) -> ControlPlane:
+        await self.store.close()
+        return await ControlPlane(self.properties, self.tree).start(found)
+
+    def context(self, version: int, **parts: Any) -> Any:
+        """What a handler is given; `parts` are further parts of the broker."""
+        broker = SimpleNamespace(
+            broker_id=BROKER_ID,
+            cluster_id=self.metadata.cluster_id,
+            config=self.config,
+            dynamic_config=self.dynamic_config,
+            metadata=self.metadata,
+            controller=self.controller,
+            producer_ids=ProducerIds(self.store, BROKER_ID),
+            **parts,
+        )
+        return SimpleNamespace(broker=broker, api_version=version, listener=SimpleNamespace(name=LISTENER))
