@@ -1,8 +1,10 @@
 """One log directory: its lock, its clean-shutdown marker, its checkpoints, and whether its disk can be trusted."""
 
+import errno
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import OffsetCheckpointFile
@@ -19,6 +21,7 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
 
 _logger = logging.getLogger(__name__)
@@ -116,6 +119,12 @@ class LogDir:
         """Removes a folder below this one, durably. Raises `OSError`."""
         self._fs.remove_tree(path)
         self._fs.fsync_dir(parent_of(path))
+
+    def unlink_all(self, paths: Iterable[str]) -> None:
+        """Unlinks files; those that went with their folder are fine. Raises `OSError`."""
+        for path in paths:
+            with suppress(FileNotFoundError):
+                self._fs.unlink(path)
 
     def fail(self, cause: OSError) -> LogDirFailedError:
         """Marks the directory as not to be trusted until the next start."""

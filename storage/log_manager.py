@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from random import Random
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -16,6 +16,7 @@ from .log_config import LogConfig
 from .log_dir import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    NO_SPACE,
     RECOVERY_POINT_CHECKPOINT,
     LogDir,
 )
@@ -25,14 +26,6 @@ from .partition_dir import DELETE_SUFFIX, PartitionDir, marked_dir_name
 LOGS_PER_LOADING_TASK = 64
 
 _logger = logging.getLogger(__name__)
-
-
-class Randomness(Protocol):
-    """What a log manager draws: the part of `random.Random` that it needs."""
-
-    def getrandbits(self, bits: int, /) -> int: ...
-
-    def random(self) -> float: ...
 
 
 class AllLogDirsFailedError(StorageError):
@@ -60,6 +53,17 @@ class LaneTask:
             raise LogDirFailedError(self.lane, error) from error
 
 
+@dataclass(frozen=True, slots=True)
+class _Deletion:
+    """Files that go when their readers have had time to finish."""
+
+    due_ms: int
+    log_dir: LogDir
+    remove: Callable[[], None]
+    log: Log | None = None
+    """The deleted log, whose handles are given back first."""
+
+
 class LogManager:
     """Kafka's LogManager.
 
@@ -75,7 +79,7 @@ class LogManager:
         fs: FileSystem,
         config_for: Callable[[str], LogConfig],
         now_ms: Callable[[], int],
-        rng: Randomness,
+        rng: Random,
     ) -> None:
         assert log_dirs, "a broker needs at least one log directory"
         self.dirs = [LogDir(path.rstrip("/") or "/", fs) for path in dict.fromkeys(log_dirs)]
@@ -86,7 +90,7 @@ class LogManager:
         self._now_ms = now_ms
         self._rng = rng
         self._dir_of: dict[TopicPartition, LogDir] = {}
-        self._deletions: list[tuple[int, LogDir, str, Log | None]] = []
+        self._deletions: list[_Deletion] = []
 
     # Start
 
@@ -185,9 +189,9 @@ class LogManager:
             log_start_offset=log_dir.offsets[LOG_START_OFFSET_CHECKPOINT].get(topic_partition, 0),
             clean_shutdown=log_dir.was_clean_shutdown,
             rng=self._rng,
+            before_deletion=self._keep_log_start,
         )
-        high_watermark = log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0)
-        log.update_high_watermark(max(log.log_start_offset, min(high_watermark, log.log_end_offset)))
+        log.update_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
         return log
 
     # Logs
@@ -225,7 +229,8 @@ class LogManager:
         """
         log = self.get_log(topic_partition)
         if log is not None:
-            self._check_topic_id(log, topic_id)
+            if topic_id is not None:
+                log.assign_topic_id(topic_id)
             return log
         if not is_new and len(self.online_dirs) < len(self.dirs):
             message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"
@@ -236,15 +241,6 @@ class LogManager:
             except OSError as error:
                 self.fail_log_dir(log_dir.path, error)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could take {topic_partition}")
-
-    def _check_topic_id(self, log: Log, topic_id: UUID | None) -> None:
-        if topic_id is None or log.topic_id == topic_id:
-            return
-        if log.topic_id is None:
-            log.assign_topic_id(topic_id)
-            return
-        message = f"The log of {log.topic_partition} has topic id {log.topic_id}, asked for was {topic_id}"
-        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
 
     def _dirs_by_load(self) -> list[LogDir]:
         load = {id(log_dir): 0 for log_dir in self.dirs}
@@ -266,6 +262,7 @@ class LogManager:
             clean_shutdown=True,
             topic_id=topic_id,
             rng=self._rng,
+            before_deletion=self._keep_log_start,
         )
         self._fs.fsync_dir(log.path)
         self._fs.fsync_dir(log_dir.path)
@@ -301,29 +298,76 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
         del self.logs[topic_partition]
         del self._dir_of[topic_partition]
-        self._deletions.append((self._now_ms() + log.config.file_delete_delay_ms, log_dir, path, log))
+        due_ms = self._now_ms() + log.config.file_delete_delay_ms
+        self._deletions.append(_Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
 
     def _resume_deletions(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         for partition_dir in partition_dirs:
-            self._deletions.append((self._now_ms(), log_dir, f"{log_dir.path}/{partition_dir.name}", None))
+            remove = partial(log_dir.remove_tree, f"{log_dir.path}/{partition_dir.name}")
+            self._deletions.append(_Deletion(self._now_ms(), log_dir, remove))
 
     def deletion_tasks(self) -> list[LaneTask]:
-        """The removal of deleted logs whose delay is over."""
+        """The removal of deleted logs and segments whose delay is over."""
         now_ms = self._now_ms()
-        due = [deletion for deletion in self._deletions if deletion[0] <= now_ms]
-        self._deletions = [deletion for deletion in self._deletions if deletion[0] > now_ms]
-        tasks = []
-        for _, log_dir, path, log in due:
-            if log is not None:
-                log.close_handles()
-            if log_dir.is_online:
-                tasks.append(LaneTask(log_dir.path, partial(log_dir.remove_tree, path)))
-        return tasks
+        due = [deletion for deletion in self._deletions if deletion.due_ms <= now_ms]
+        self._deletions = [deletion for deletion in self._deletions if deletion.due_ms > now_ms]
+        for deletion in due:
+            if deletion.log is not None:
+                deletion.log.close_handles()
+        return [LaneTask(deletion.log_dir.path, deletion.remove) for deletion in due if deletion.log_dir.is_online]
 
     def tick_deletions(self) -> None:
-        """Removes the folders of deleted logs whose delay is over."""
+        """Removes the files of deleted logs and segments whose delay is over."""
         for task in self.deletion_tasks():
             self._run(task)
+
+    # Changes that a checkpoint has to follow
+
+    def truncate_to(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Cuts logs down to offsets, which must be done before their followers or leaders fetch again.
+
+        The recovery points are written at once: one beyond the new end would skip what is appended next.
+        Raises KAFKA_STORAGE_ERROR if a disk fails.
+        """
+        self._change_logs(offsets, lambda log, offset: log.truncate_to(offset), RECOVERY_POINT_CHECKPOINT)
+
+    def truncate_fully_and_start_at(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Empties a log and lets it go on at an offset. Raises KAFKA_STORAGE_ERROR if the disk fails."""
+        self._change_logs(
+            {topic_partition: offset},
+            lambda log, offset: log.truncate_fully_and_start_at(offset),
+            RECOVERY_POINT_CHECKPOINT,
+            LOG_START_OFFSET_CHECKPOINT,
+        )
+
+    def raise_log_start_offset(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Makes everything below an offset unreadable for good (DeleteRecords): durable when this returns.
+
+        Raises OFFSET_OUT_OF_RANGE beyond the high watermark, KAFKA_STORAGE_ERROR if the disk fails.
+        """
+        self._change_logs(
+            {topic_partition: offset},
+            lambda log, offset: log.maybe_increment_log_start_offset(offset),
+            LOG_START_OFFSET_CHECKPOINT,
+        )
+
+    def _change_logs(
+        self, offsets: Mapping[TopicPartition, int], change: Callable[[Log, int], object], *checkpoints: str
+    ) -> None:
+        changed: dict[str, LogDir] = {}
+        for topic_partition, offset in offsets.items():
+            log = self.get_log(topic_partition)
+            if log is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no log for {topic_partition}")
+            log_dir = self._dir_of[topic_partition]
+            changed[log_dir.path] = log_dir
+            if not self._on_disk(log_dir, partial(change, log, offset)):
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} failed")
+        for log_dir in changed.values():
+            for name in checkpoints:
+                self._write_checkpoint(log_dir, name)
+            if not log_dir.is_online:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} failed")
 
     # Timers
 
@@ -340,7 +384,21 @@ class LogManager:
         The new start offsets are on disk before any file is renamed, so a crash never moves a log start back.
         """
         for topic_partition, log in list(self.logs.items()):
-            self._on_disk(self._dir_of[topic_partition], log.delete_old_segments)
+            log_dir = self._dir_of[topic_partition]
+            try:
+                self._on_disk(log_dir, partial(self._delete_old_segments, log_dir, log))
+            except KafkaError as error:
+                _logger.warning("retention of %s has to wait: %s", topic_partition, error)
+
+    def _delete_old_segments(self, log_dir: LogDir, log: Log) -> None:
+        paths = log.delete_old_segments()
+        if paths:
+            due_ms = self._now_ms() + log.config.file_delete_delay_ms
+            self._deletions.append(_Deletion(due_ms, log_dir, partial(log_dir.unlink_all, paths)))
+
+    def _keep_log_start(self, log: Log) -> None:
+        """Called by a log whose start rose, before it lets files go."""
+        self._write_checkpoint(self._dir_of[log.topic_partition], LOG_START_OFFSET_CHECKPOINT)
 
     def tick_checkpoint(self) -> None:
         """Writes the recovery points and log start offsets (Kafka: every 60 s)."""
@@ -367,7 +425,16 @@ class LogManager:
             if offset > 0:
                 offsets[topic_partition] = offset
         if offsets != log_dir.offsets[name]:
-            self._on_disk(log_dir, partial(log_dir.write_checkpoint, name, offsets))
+            self._on_disk(log_dir, partial(self._replace_checkpoint, log_dir, name, offsets))
+
+    def _replace_checkpoint(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        try:
+            log_dir.write_checkpoint(name, offsets)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            # The old file is still there and still right, only older; deleting segments must stay possible now.
+            _logger.warning("%s/%s could not be written: %s", log_dir.path, name, error)
 
     # Failure and end
 
@@ -402,13 +469,11 @@ class LogManager:
         self.close()
 
     def _shut_down_dir(self, log_dir: LogDir, broker_epoch: int) -> None:
-        logs = [log for key, log in self.logs.items() if self._dir_of[key] is log_dir]
-        for log in logs:
-            log.flush()
+        for topic_partition, log in self.logs.items():
+            if self._dir_of[topic_partition] is log_dir:
+                log.close()
         for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
             self._write_checkpoint(log_dir, name)
-        for log in logs:
-            log.close()
         if log_dir.is_online:
             log_dir.write_clean_shutdown_marker(broker_epoch)
 

@@ -1,0 +1,52 @@
+"""A crash at every file-system call of every storage operation keeps what was promised.
+
+`python -m pytest tests/storage/test_crash_points.py -k "append"` narrows to one operation; a failure names the image
+(call, mode, seed), which `test_one_image` takes to replay it.
+"""
+
+import os
+
+import pytest
+from tests.storage.crash_points import Image, check_image, count_calls, images, prepare, run_until
+from tests.storage.crash_scenarios import BY_NAME, SCENARIOS, Scenario
+
+from barnabas.storage.log_manager import LogManager
+
+IMAGES_OF_FAST_RUN = 1500
+IMAGES_OF_VERIFY_RUN = 10_000
+REPEATS = 2
+"""How often the verify run goes over each call, with other survivors each time."""
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_spread_of_crashes_keeps_every_promise(scenario: Scenario) -> None:
+    prepared = prepare(scenario)
+    total = count_calls(scenario, prepared)
+    assert total >= 5, "a scenario has to reach the disk"
+    stride = max(1, total * 8 * len(SCENARIOS) // IMAGES_OF_FAST_RUN)
+    checked = sum(1 for _ in images(scenario, prepared, range(1, total + 2, stride)))
+    assert checked >= 8 * ((total + 1) // stride)
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_crash_at_every_call_keeps_every_promise(scenario: Scenario) -> None:
+    prepared = prepare(scenario)
+    total = count_calls(scenario, prepared)
+    checked = sum(1 for _ in images(scenario, prepared, range(1, total + 2)))
+    assert checked == (total + 1) * 8
+
+
+@pytest.mark.verify
+def test_the_crash_run_is_large_enough() -> None:
+    calls = sum(count_calls(scenario, prepare(scenario)) + 1 for scenario in SCENARIOS)
+    assert calls * 8 >= IMAGES_OF_VERIFY_RUN
+
+
+def test_one_image() -> None:
+    """Replays BARNABAS_IMAGE="scenario:call:mode:seed"; without it, one that shows the replay works."""
+    name, call, mode, seed = os.environ.get("BARNABAS_IMAGE", "append:20:B:1").split(":")
+    scenario = BY_NAME[name]
+    disk, promises = run_until(scenario, prepare(scenario), int(call), LogManager)
+    assert mode in ("A", "B", "kill")
+    check_image(scenario, disk, promises, Image(int(call), mode, int(seed)), LogManager)  # type: ignore[arg-type]
