@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Self, cast
 
 from .configs.catalogue import BROKER_KEYS, TOPIC_SYNONYMS, UNIT_CHAINS, synonyms
-from .configs.checks import check_together
+from .configs.checks import check_together, parse_overrides
 from .configs.definition import ConfigValue, format_value
 from .configs.notices import notices_of
 from .configs.settings import Settings
@@ -42,8 +42,8 @@ class BrokerConfig(Settings):
         self.__dict__.update(_DEFAULTS_BY_ATTRIBUTE)
         values = self._parse(self.static)
         check_together(self._typed(values))
+        self._check_roles(values.get("process.roles"))
         self._replace_values(values)
-        self._check_roles()
         self._check_open_listeners()
         self.notices: tuple[str, ...] = notices_of(self.static, self.listeners)
 
@@ -144,6 +144,8 @@ class BrokerConfig(Settings):
         for name in UNIT_CHAINS:
             setattr(self, BROKER_KEYS[name].attribute, self._in_first_unit(name))
         self.listeners = self._parse_listeners()
+        overrides = str(self.get("max.connections.per.ip.overrides"))
+        self.max_connections_per_ip_overrides: Mapping[str, int] = parse_overrides(overrides)
         self.log_dirs = self._parse_log_dirs()
         self.configured_broker_id = self._parse_broker_id()
         self.broker_id = _FALLBACK_BROKER_ID if self.configured_broker_id is None else self.configured_broker_id
@@ -173,8 +175,8 @@ class BrokerConfig(Settings):
             left_out=self._controller_listeners(),
         )
 
-    def _check_roles(self) -> None:
-        roles = self.get("process.roles")
+    @staticmethod
+    def _check_roles(roles: ConfigValue) -> None:
         if roles and "broker" not in cast("tuple[str, ...]", roles):
             reason = "it names no broker; a controller of a KRaft quorum is not what this program can be"
             raise ConfigError("process.roles", roles, reason)

@@ -37,7 +37,7 @@ class ConfigDescriber:
 
     def describe(self, resource_type: int, name: str, keys: Sequence[str] | None) -> DescribeConfigsResult:
         """Entries of one resource, all of them or those asked for; a failure is an error code of this result alone."""
-        result = DescribeConfigsResult(resource_type=resource_type, resource_name=name)
+        result = DescribeConfigsResult(resource_type=resource_type, resource_name=name, error_message=None)
         wanted = frozenset(keys) if keys else None
         try:
             entries = self._entries(ResourceType.of(resource_type), name, resource_type)
@@ -105,7 +105,10 @@ class ConfigDescriber:
         check_broker_name(name, self._broker.broker_id)
         for logger_name, level in logger_levels().items():
             yield DescribeConfigsResourceResult(
-                name=logger_name, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER
+                name=logger_name,
+                value=level,
+                config_source=ConfigSource.DYNAMIC_BROKER_LOGGER,
+                documentation=None,
             )
 
     def _client_metrics(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
@@ -141,7 +144,7 @@ class ConfigDescriber:
             entry = self._broker_entry(name, key, _parsed(key, raw), chain)
             entry.read_only = False
             return entry
-        entry = DescribeConfigsResourceResult(name=name, is_sensitive=True, read_only=True)
+        entry = DescribeConfigsResourceResult(name=name, value=None, is_sensitive=True, read_only=True)
         return self._finish(entry, chain, NO_EFFECT)
 
     def _entry(
@@ -158,8 +161,7 @@ class ConfigDescriber:
         entry.config_source = chain[0].source if chain else ConfigSource.DEFAULT
         if self._with_synonyms:
             entry.synonyms = chain
-        if self._with_documentation:
-            entry.documentation = documentation
+        entry.documentation = documentation if self._with_documentation else None
         return entry
 
     def _broker_synonyms(self, name: str) -> _Synonyms:

@@ -1,0 +1,429 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs and ListConfigResources as Kafka answers them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages import alter_configs as legacy
+from barnabas.protocol.messages import incremental_alter_configs as incremental
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from barnabas.server.config import BrokerConfig
+from barnabas.server.config_changes import Operation
+from barnabas.server.config_resources import ConfigSource, ResourceType
+from barnabas.server.configs.catalogue import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
+from barnabas.server.configs.definition import ConfigType
+from barnabas.server.dynamic_config import DynamicConfig
+from barnabas.server.embedded_store import EmbeddedStore
+from barnabas.server.handlers import (
+    alter_configs,
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
+from barnabas.server.metadata_cache import MetadataCache, TopicImage
+from barnabas.server.node_tree import NodeTree
+from barnabas.server.topic_store import TopicStore
+from barnabas.server.znodes import BrokerRegistration
+
+TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
+BROKER_ID = 3
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+
+@pytest.fixture
+async def broker() -> Any:
+    """The parts of a broker that these handlers reach, with a topic `flights`."""
+    config = BrokerConfig({"broker.id": "3", "log.retention.hours": "2", "num.io.threads": "9", "own.secret": "s"})
+    store = TopicStore(EmbeddedStore(NodeTree(lambda: 0)), now_ms=lambda: 0, token_bytes=lambda size: b"\1" * size)
+    await store.prepare()
+    metadata = MetadataCache("cluster")
+    metadata.put_topics([TopicImage("flights", UUID(int=7), {})])
+    metadata.set_brokers({BROKER_ID: BrokerRegistration(BROKER_ID, ())})
+    dynamic = DynamicConfig(config)
+    return SimpleNamespace(
+        broker_id=BROKER_ID, config=config, topic_store=store, metadata=metadata, dynamic_config=dynamic
+    )
+
+
+def context(broker: Any, version: int) -> Any:
+    return SimpleNamespace(broker=broker, api_version=version)
+
+
+def describe(
+    broker: Any,
+    kind: int,
+    name: str,
+    *,
+    version: int = 4,
+    keys: list[str] | None = None,
+    synonyms: bool = False,
+    documentation: bool = False,
+) -> DescribeConfigsResult:
+    request = DescribeConfigsRequest(
+        resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)],
+        include_synonyms=synonyms,
+        include_documentation=documentation,
+    )
+    (result,) = describe_configs.handle(context(broker, version), request).results
+    assert (result.resource_type, result.resource_name) == (kind, name)
+    return result
+
+
+def entry(result: DescribeConfigsResult, name: str) -> DescribeConfigsResourceResult:
+    (found,) = [config for config in result.configs if config.name == name]
+    return found
+
+
+def chain(config: DescribeConfigsResourceResult) -> list[tuple[str, str | None, int]]:
+    return [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms]
+
+
+async def edit(
+    broker: Any, kind: int, name: str, *changes: tuple[str, int, str | None], validate_only: bool = False
+) -> tuple[int, str | None]:
+    configs = [
+        incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+        for key, operation, value in changes
+    ]
+    resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    (response,) = (await incremental_alter_configs.handle(context(broker, 1), request)).responses
+    assert (response.resource_type, response.resource_name) == (kind, name)
+    return response.error_code, response.error_message
+
+
+async def replace(
+    broker: Any, kind: int, name: str, configs: dict[str, str | None], *, validate_only: bool = False
+) -> tuple[int, str | None]:
+    resource = legacy.AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[legacy.AlterableConfig(name=key, value=value) for key, value in configs.items()],
+    )
+    request = legacy.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    (response,) = (await alter_configs.handle(context(broker, 2), request)).responses
+    return response.error_code, response.error_message
+
+
+# -- describe ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_topic_is_described_with_every_key(broker: Any) -> None:
+    result = describe(broker, TOPIC, "flights")
+    assert result.error_code == ErrorCode.NONE
+    assert {config.name for config in result.configs} == {name for name, key in TOPIC_KEYS.items() if not key.internal}
+    retention = entry(result, "retention.ms")
+    assert (retention.value, retention.config_type, retention.read_only) == ("7200000", ConfigType.LONG, False)
+    assert (retention.synonyms, retention.documentation) == ([], None)
+    assert entry(result, "cleanup.policy").value == "delete"
+    assert entry(result, "flush.ms").value == str(2**63 - 1)
+    assert entry(result, "min.cleanable.dirty.ratio").value == "0.5"
+
+
+async def test_synonyms_are_ordered_from_the_most_specific_to_the_default(broker: Any) -> None:
+    key = "max.message.bytes"
+    layers = [("message.max.bytes", "1048588", ConfigSource.DEFAULT)]
+    assert chain(entry(describe(broker, TOPIC, "flights", synonyms=True), key)) == layers
+    await edit(broker, BROKER, "", ("message.max.bytes", SET, "20"))
+    layers.insert(0, ("message.max.bytes", "20", ConfigSource.DYNAMIC_DEFAULT_BROKER))
+    await edit(broker, BROKER, "3", ("message.max.bytes", SET, "30"))
+    layers.insert(0, ("message.max.bytes", "30", ConfigSource.DYNAMIC_BROKER))
+    assert entry(describe(broker, TOPIC, "flights"), key).config_source == ConfigSource.DYNAMIC_BROKER
+    await edit(broker, TOPIC, "flights", (key, SET, "40"))
+    layers.insert(0, (key, "40", ConfigSource.TOPIC))
+    described = entry(describe(broker, TOPIC, "flights", synonyms=True), key)
+    assert (described.value, described.config_source) == ("40", ConfigSource.TOPIC)
+    assert chain(described) == layers
+
+
+async def test_a_chain_of_units_begins_with_the_key_itself_as_in_kafka(broker: Any) -> None:
+    result = describe(broker, BROKER, "3", synonyms=True)
+    hours = entry(result, "log.retention.hours")
+    assert chain(hours) == [
+        ("log.retention.hours", "2", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT),
+    ]
+    assert (entry(result, "log.retention.ms").value, chain(entry(result, "log.retention.ms"))) == (None, [])
+    await edit(broker, BROKER, "", ("log.retention.ms", SET, "5"))
+    assert chain(entry(describe(broker, TOPIC, "flights", synonyms=True), "retention.ms")) == [
+        ("log.retention.ms", "5", ConfigSource.DYNAMIC_DEFAULT_BROKER),
+        ("log.retention.hours", "2", ConfigSource.STATIC_BROKER),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT),
+    ]
+
+
+async def test_a_broker_is_described_with_every_key_and_without_secrets(broker: Any) -> None:
+    result = describe(broker, BROKER, "3")
+    names = {config.name for config in result.configs}
+    assert names == {name for name, key in BROKER_KEYS.items() if not key.internal} | {"own.secret"}
+    threads = entry(result, "num.io.threads")
+    assert (threads.value, threads.config_source, threads.read_only) == ("9", ConfigSource.STATIC_BROKER, False)
+    assert entry(result, "broker.id").read_only
+    secret = entry(result, "own.secret")
+    assert (secret.value, secret.is_sensitive, secret.read_only, secret.config_type) == (None, True, True, 0)
+    for config in result.configs:
+        if config.config_type == ConfigType.PASSWORD:
+            assert (config.is_sensitive, config.value) == (True, None)
+
+
+async def test_a_secret_is_told_by_no_synonym(broker: Any) -> None:
+    name = "listener.name.plaintext.ssl.keystore.password"
+    assert await edit(broker, BROKER, "3", (name, SET, "hunter2")) == (ErrorCode.NONE, None)
+    described = entry(describe(broker, BROKER, "3", synonyms=True), name)
+    assert (described.value, described.is_sensitive) == (None, True)
+    assert chain(described) == [(name, None, ConfigSource.DYNAMIC_BROKER)]
+    assert "hunter2" not in str(describe(broker, BROKER, "3", synonyms=True))
+
+
+async def test_all_brokers_together_have_only_what_was_set_for_all(broker: Any) -> None:
+    assert describe(broker, BROKER, "").configs == []
+    await edit(broker, BROKER, "", ("log.cleaner.threads", SET, "2"))
+    (described,) = describe(broker, BROKER, "", synonyms=True).configs
+    assert (described.name, described.value) == ("log.cleaner.threads", "2")
+    assert described.config_source == ConfigSource.DYNAMIC_DEFAULT_BROKER
+    assert chain(described) == [("log.cleaner.threads", "2", ConfigSource.DYNAMIC_DEFAULT_BROKER)]
+
+
+async def test_only_the_keys_asked_for_are_described(broker: Any) -> None:
+    result = describe(broker, TOPIC, "flights", keys=["retention.ms", "nonsense"])
+    assert [config.name for config in result.configs] == ["retention.ms"]
+    assert len(describe(broker, TOPIC, "flights", keys=[]).configs) > 30
+
+
+async def test_version_0_says_what_is_a_default(broker: Any) -> None:
+    await edit(broker, TOPIC, "flights", ("segment.bytes", SET, "100"))
+    result = describe(broker, TOPIC, "flights", version=0)
+    assert not entry(result, "segment.bytes").is_default
+    assert entry(result, "cleanup.policy").is_default
+
+
+async def test_documentation_is_there_for_every_key_when_asked_for(broker: Any) -> None:
+    for kind, name in ((TOPIC, "flights"), (BROKER, "3")):
+        for config in describe(broker, kind, name, documentation=True).configs:
+            assert config.documentation and config.documentation.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (TOPIC, "nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "4", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "4", ErrorCode.INVALID_REQUEST),
+        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
+        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_what_cannot_be_described_has_an_error_of_its_own(
+    broker: Any, kind: int, name: str, code: ErrorCode
+) -> None:
+    result = describe(broker, kind, name)
+    assert (result.error_code, result.configs) == (code, [])
+    assert result.error_message
+
+
+async def test_groups_and_client_metrics_that_nobody_configured_have_defaults(broker: Any) -> None:
+    group = describe(broker, ResourceType.GROUP, "any", synonyms=True)
+    assert {config.name for config in group.configs} == set(GROUP_KEYS)
+    session = entry(group, "consumer.session.timeout.ms")
+    assert (session.value, session.config_source) == ("45000", ConfigSource.DEFAULT)
+    assert chain(session) == [("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT)]
+    metrics = describe(broker, ResourceType.CLIENT_METRICS, "any")
+    assert {config.name for config in metrics.configs} == set(CLIENT_METRICS_KEYS)
+
+
+# -- alter -------------------------------------------------------------------------------------------------------------
+
+
+async def test_alter_configs_replaces_the_whole_set(broker: Any) -> None:
+    await edit(broker, TOPIC, "flights", ("segment.bytes", SET, "100"))
+    assert await replace(broker, TOPIC, "flights", {"retention.ms": "5"}) == (ErrorCode.NONE, None)
+    assert await broker.topic_store.topic_config("flights") == {"retention.ms": "5"}
+    log_config = broker.dynamic_config.topic_log_config("flights")
+    assert (log_config.retention_ms, log_config.segment_bytes) == (5, 1 << 30)
+    assert await replace(broker, TOPIC, "flights", {}) == (ErrorCode.NONE, None)
+    assert await broker.topic_store.topic_config("flights") == {}
+
+
+async def test_operations_set_delete_append_and_subtract(broker: Any) -> None:
+    async def policy() -> str | None:
+        return (await broker.topic_store.topic_config("flights")).get("cleanup.policy")
+
+    assert await edit(broker, TOPIC, "flights", ("cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
+    assert await policy() == "delete,compact"
+    await edit(broker, TOPIC, "flights", ("cleanup.policy", APPEND, "compact"), ("segment.bytes", SET, "100"))
+    assert await policy() == "delete,compact"
+    await edit(broker, TOPIC, "flights", ("cleanup.policy", SUBTRACT, "delete"))
+    assert await policy() == "compact"
+    await edit(broker, TOPIC, "flights", ("cleanup.policy", DELETE, None), ("retention.ms", DELETE, None))
+    assert await broker.topic_store.topic_config("flights") == {"segment.bytes": "100"}
+    assert broker.dynamic_config.topic_log_config("flights").segment_bytes == 100
+
+
+async def test_a_list_of_the_broker_is_extended_at_its_default(broker: Any) -> None:
+    assert await edit(broker, BROKER, "", ("log.cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
+    assert broker.config.log_cleanup_policy == ("delete", "compact")
+
+
+@pytest.mark.parametrize("kind_and_name", [(TOPIC, "flights"), (BROKER, "3"), (BROKER, "")])
+async def test_validate_only_changes_nothing_and_checks_everything(broker: Any, kind_and_name: Any) -> None:
+    kind, name = kind_and_name
+    key = "compression.type"
+    assert await edit(broker, kind, name, (key, SET, "gzip"), validate_only=True) == (ErrorCode.NONE, None)
+    assert await replace(broker, kind, name, {key: "gzip"}, validate_only=True) == (ErrorCode.NONE, None)
+    code, _ = await edit(broker, kind, name, (key, SET, "brotli"), validate_only=True)
+    assert code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)
+    assert await broker.topic_store.topic_config("flights") == {}
+    assert await broker.topic_store.broker_config(3) == await broker.topic_store.broker_config(None) == {}
+    assert broker.config.compression_type == "producer"
+
+
+async def test_broker_settings_are_stored_per_broker_or_for_all(broker: Any) -> None:
+    assert await edit(broker, BROKER, "3", ("max.connections", SET, "5")) == (ErrorCode.NONE, None)
+    assert await replace(broker, BROKER, "", {"max.connections": "6"}) == (ErrorCode.NONE, None)
+    assert await broker.topic_store.broker_config(3) == {"max.connections": "5"}
+    assert await broker.topic_store.broker_config(None) == {"max.connections": "6"}
+    assert broker.config.max_connections == 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "change", "code", "message"),
+    [
+        (TOPIC, "nobody", ("retention.ms", SET, "1"), 3, "The topic 'nobody' does not exist."),
+        (TOPIC, "", ("retention.ms", SET, "1"), 42, "Default topic resources are not allowed."),
+        (TOPIC, "flights", ("nonsense", SET, "1"), 40, "Unknown topic config name: nonsense"),
+        (TOPIC, "flights", ("retention.ms", SET, None), 42, "Null value not supported for : retention.ms"),
+        (
+            TOPIC,
+            "flights",
+            ("retention.ms", APPEND, "1"),
+            40,
+            "Can't APPEND to key retention.ms because its type is not LIST.",
+        ),
+        (TOPIC, "flights", ("retention.ms", 9, "1"), 42, "Unknown operations type 9"),
+        (
+            TOPIC,
+            "flights",
+            ("segment.bytes", SET, "5"),
+            40,
+            "Invalid value 5 for configuration segment.bytes: Value must be at least 14",
+        ),
+        (BROKER, "3", ("broker.id", SET, "5"), 42, "Cannot update these configs dynamically: Set(broker.id)"),
+        (BROKER, "4", ("max.connections", SET, "5"), 42, "Unexpected broker id, expected 3, but received 4"),
+        (BROKER, "x", ("max.connections", SET, "5"), 42, "Node id must be an integer, but it is: x"),
+        (ResourceType.GROUP, "g", ("consumer.session.timeout.ms", SET, "5"), 42, "Unknown resource type 32"),
+        (77, "g", ("a", SET, "5"), 42, "Unknown resource type 77"),
+    ],
+)
+async def test_a_refused_change_says_why(
+    broker: Any, kind: int, name: str, change: tuple[str, int, str | None], code: int, message: str
+) -> None:
+    assert await edit(broker, kind, name, change) == (code, message)
+
+
+async def test_a_key_or_a_resource_named_twice_is_refused(broker: Any) -> None:
+    twice = [("retention.ms", SET, "1"), ("retention.ms", SET, "2")]
+    assert await edit(broker, TOPIC, "flights", *twice) == (
+        ErrorCode.INVALID_REQUEST,
+        "Error due to duplicate config keys",
+    )
+    resources = [
+        legacy.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[])
+        for name in ("flights", "other", "flights")
+    ]
+    response = await alter_configs.handle(context(broker, 2), legacy.AlterConfigsRequest(resources=resources))
+    assert [(r.resource_name, r.error_code) for r in response.responses] == [
+        ("flights", ErrorCode.INVALID_REQUEST),
+        ("other", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("flights", ErrorCode.INVALID_REQUEST),
+    ]
+
+
+async def test_loggers_cannot_be_altered_by_the_older_request(broker: Any) -> None:
+    assert await replace(broker, LOGGER, "3", {"root": "INFO"}) == (
+        ErrorCode.INVALID_REQUEST,
+        "Unknown resource type 8",
+    )
+
+
+# -- loggers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    found = logging.getLogger("barnabas.config.handlers.test")
+    before = logging.root.level
+    yield found
+    found.setLevel(logging.NOTSET)
+    logging.root.setLevel(before)
+
+
+async def test_levels_of_loggers_are_seen_and_set(broker: Any, logger: logging.Logger) -> None:
+    assert await edit(broker, LOGGER, "3", (logger.name, SET, "DEBUG")) == (ErrorCode.NONE, None)
+    assert logger.level == logging.DEBUG
+    described = entry(describe(broker, LOGGER, "3"), logger.name)
+    assert (described.value, described.config_source) == ("DEBUG", ConfigSource.DYNAMIC_BROKER_LOGGER)
+    assert entry(describe(broker, LOGGER, "3"), "root").value in ("WARN", "INFO", "DEBUG", "ERROR", "FATAL", "TRACE")
+    assert await edit(broker, LOGGER, "3", (logger.name, DELETE, "")) == (ErrorCode.NONE, None)
+    assert logger.level == logging.NOTSET
+    await edit(broker, LOGGER, "3", ("root", SET, "ERROR"), validate_only=True)
+    assert logging.root.level != logging.ERROR
+    await edit(broker, LOGGER, "3", ("root", SET, "ERROR"))
+    assert logging.root.level == logging.ERROR
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("nobody", SET, "INFO"), ErrorCode.INVALID_CONFIG),
+        (("root", SET, "LOUD"), ErrorCode.INVALID_CONFIG),
+        (("root", DELETE, ""), ErrorCode.INVALID_REQUEST),
+        (("root", APPEND, "INFO"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_a_level_that_cannot_be_is_refused(broker: Any, change: Any, code: ErrorCode) -> None:
+    assert (await edit(broker, LOGGER, "3", change))[0] == code
+
+
+# -- list --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("version", "kinds", "expected"),
+    [
+        (0, [], []),
+        (1, [], [("flights", 2), ("3", 4), ("3", 8)]),
+        (1, [TOPIC], [("flights", 2)]),
+        (1, [LOGGER, BROKER], [("3", 4), ("3", 8)]),
+        (1, [ResourceType.GROUP], []),
+    ],
+)
+async def test_resources_are_listed_by_kind(
+    broker: Any, version: int, kinds: list[int], expected: list[tuple[str, int]]
+) -> None:
+    request = ListConfigResourcesRequest(resource_types=kinds)
+    response = list_config_resources.handle(context(broker, version), request)
+    assert response.error_code == ErrorCode.NONE
+    assert [(resource.resource_name, resource.resource_type) for resource in response.config_resources] == expected
+
+
+async def test_an_unknown_kind_of_resource_is_refused(broker: Any) -> None:
+    request = ListConfigResourcesRequest(resource_types=[99])
+    assert list_config_resources.handle(context(broker, 1), request).error_code == ErrorCode.UNSUPPORTED_VERSION
