@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from ..protocol.apis import API_MESSAGES, ApiKey
 from ..protocol.codec import decode_response, encode_request
@@ -95,7 +95,7 @@ class Connection(asyncio.BufferedProtocol):
                 f"cannot reach broker at {connection.address}: no answer in {options.connect_timeout_ms} ms"
             ) from None
         except OSError as error:
-            reason = error.strerror or str(error)
+            reason = "connection refused" if "Connect call failed" in str(error) else error.strerror or str(error)
             raise BrokerUnreachableError(f"cannot reach broker at {connection.address}: {reason}") from error
         try:
             await connection._negotiate()
@@ -182,8 +182,7 @@ class Connection(asyncio.BufferedProtocol):
                 future.set_exception(error)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
 
     def connection_lost(self, exc: Exception | None) -> None:
         why = f": {exc}" if exc else ""

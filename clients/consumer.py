@@ -179,9 +179,10 @@ class Consumer:
 
     # What the cluster knows
 
-    async def partitions_for(self, topic: str) -> list[int]:
-        """The topic's partitions. Raises KafkaError if it does not exist."""
-        return sorted((await self._client.topic(topic, self._timeout_ms)).partitions)
+    async def partitions_for(self, topic: str, *, timeout_ms: int | None = None) -> list[int]:
+        """The topic's partitions. Raises KafkaError if it does not exist after that time."""
+        info = await self._client.topic(topic, self._timeout_ms if timeout_ms is None else timeout_ms)
+        return sorted(info.partitions)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offset of each partition. Raises KafkaError."""

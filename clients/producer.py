@@ -12,7 +12,7 @@ from ..protocol.compression import CODEC_BY_CONFIG_NAME
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record import Headers
 from ..protocol.topic_partition import TopicPartition
-from .accumulator import BatchSettings, PendingRecord, RecordAccumulator, RecordMetadata
+from .accumulator import MAX_UNACKED, BatchSettings, PendingRecord, RecordAccumulator, RecordMetadata
 from .client import Client
 from .connection import ConnectionOptions
 from .errors import BufferFullError
@@ -60,44 +60,35 @@ class Producer:
         rng: Random | None = None,
         wall_clock_ms: Callable[[], int] = now_ms,
     ) -> None:
-        if acks not in _ACKS:
-            raise ValueError(f"acks is {acks!r}, not one of all, -1, 0, 1")
         if compression not in CODEC_BY_CONFIG_NAME:
             raise ValueError(f"compression is {compression!r}, not one of {', '.join(CODEC_BY_CONFIG_NAME)}")
-        idempotent = enable_idempotence
-        if _ACKS[acks] != -1 or not 1 <= max_in_flight <= 5:
-            if enable_idempotence:
-                raise ValueError("an idempotent producer needs acks=all and max_in_flight of 1 to 5")
-            idempotent = False
         rng = rng or new_random()
+        options = ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms)
         self._client = Client(
             bootstrap_servers,
             rng=rng,
-            options=ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms),
+            options=options,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,
         )
-        settings = BatchSettings(
+        batches = BatchSettings(
             batch_size=batch_size,
             compression=CODEC_BY_CONFIG_NAME[compression],
             compression_level=compression_level,
             linger=linger_ms / 1000,
             delivery_timeout=delivery_timeout_ms / 1000,
         )
-        self._accumulator = RecordAccumulator(settings, buffer_memory=buffer_memory, wake=self._wake)
-        self._sender = Sender(
-            self._client,
-            self._accumulator,
-            SenderSettings(
-                acks=_ACKS[acks],
-                idempotent=idempotent,
-                max_in_flight=max_in_flight,
-                max_request_size=max_request_size,
-                request_timeout_ms=request_timeout_ms,
-                retries=retries,
-            ),
+        sending = SenderSettings(
+            acks=_acks(acks),
+            idempotent=_idempotent(enable_idempotence, _acks(acks), max_in_flight),
+            max_in_flight=max_in_flight,
+            max_request_size=max_request_size,
+            request_timeout_ms=request_timeout_ms,
+            retries=retries,
         )
+        self._accumulator = RecordAccumulator(batches, buffer_memory=buffer_memory, wake=self._wake)
+        self._sender = Sender(self._client, self._accumulator, sending)
         self._partitioner = partitioner or DefaultPartitioner(batch_size, rng)
         self._max_request_size = max_request_size
         self._max_block_ms = max_block_ms
@@ -242,3 +233,18 @@ class Producer:
 
     def _wake(self) -> None:
         self._sender.wake()
+
+
+def _acks(acks: Acks) -> int:
+    if acks not in _ACKS:
+        raise ValueError(f"acks is {acks!r}, not one of all, -1, 0, 1")
+    return _ACKS[acks]
+
+
+def _idempotent(wanted: bool | None, acks: int, max_in_flight: int) -> bool | None:
+    """What was asked for, if the other settings allow it; None still leaves the choice to what brokers are able to."""
+    if acks == -1 and 1 <= max_in_flight <= MAX_UNACKED:
+        return wanted
+    if wanted:
+        raise ValueError(f"an idempotent producer needs acks=all and max_in_flight of 1 to {MAX_UNACKED}")
+    return False

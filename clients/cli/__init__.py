@@ -1,0 +1,21 @@
+"""The `barnabas` command. Each sub-command is a module of its own, loaded when it is called.
+
+`start` is looked at first and loads nothing that the broker does not need: from the shell to listening is most of what
+a user waits for.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns the exit status: 0 done, 1 failed, 2 wrongly called."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["start"]:
+        from .start import main as start
+
+        return start(arguments[1:])
+    from .app import main as other
+
+    return other(arguments)

@@ -1,0 +1,61 @@
+"""The table of commands, and their loading by name."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from ... import __version__
+
+COMMANDS = ("start", "topic", "produce", "consume", "offsets", "config", "dump-log", "bench", "demo")
+"""Each but `start` lives in the module of its name, in a Typer object called `app`."""
+
+
+class LazyGroup(TyperGroup):
+    """Imports a command's module when the command is needed."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name == "start":
+            # Run before this module is loaded; here it is only listed.
+            return TyperCommand("start", help="Start a broker: one process, one folder.")
+        module = import_module(f".{cmd_name.replace('-', '_')}", __package__)
+        command = get_command(module.app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"barnabas {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Kafka's broker and storage engine in Python, and a command line for any Kafka cluster.
+
+    A broker in one line: barnabas start --data ./data --topic flights:4
+    """
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; ends the process with its exit status."""
+    get_command(app).main(arguments, prog_name="barnabas")
+    return 0

@@ -1,0 +1,140 @@
+"""`barnabas bench`: how fast is the broker at an address, Barnabas or any other."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from enum import StrEnum
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+from ..admin import Admin, NewTopic, raise_first
+from ..client import Client
+from ..host import new_random
+from ..offsets import by_leader_of
+from . import load
+from .load import Progress, Workload
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, fail, print_rows, progress_bar, run_fast
+
+app = typer.Typer()
+
+_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+_PIPELINE = 64
+
+
+class Test(StrEnum):
+    """What can be measured."""
+
+    PRODUCE = "produce"
+    FETCH = "fetch"
+    REQUESTS = "requests"
+    LATENCY = "latency"
+
+
+class Driver(StrEnum):
+    """Who makes the load: our encoded requests, or librdkafka behind confluent-kafka."""
+
+    RAW = "raw"
+    CONFLUENT = "confluent"
+
+
+@app.command()
+def bench(
+    tests: Annotated[list[Test] | None, typer.Argument(help="What to measure; all if none is named.")] = None,
+    *,
+    record_size: Annotated[int, typer.Option("--record-size", "-s", help="Bytes of a record's value.")] = 1024,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Of the topic that is made for it.")] = 1,
+    codec: Annotated[str, typer.Option("--codec", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    acks: Annotated[str, typer.Option("--acks", "-a", help="all or 1.")] = "1",
+    seconds: Annotated[float, typer.Option("--seconds", help="How long each test takes.")] = 3,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Bytes of a batch before compression.")] = 65_536,
+    window: Annotated[int, typer.Option("--in-flight", help="Produce requests in flight on a connection.")] = 5,
+    connections: Annotated[int, typer.Option("--connections", help="Connections to each broker.")] = 1,
+    rate: Annotated[int, typer.Option("--rate", help="Requests a second of the latency test.")] = 1000,
+    driver: Annotated[Driver, typer.Option(help="Who makes the load of produce and fetch.")] = Driver.RAW,
+    keep: Annotated[bool, typer.Option("--keep", help="Do not delete the topic afterwards.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Measure produce and fetch throughput, single-record requests a second, and latency at a fixed rate.
+
+    Batches are built once and sent again and again, so that one core of load saturates a broker. Works with any
+    Kafka-compatible broker of 2.7 or later.
+    """
+    if acks not in _ACKS or _ACKS[acks] == 0:
+        raise typer.BadParameter("--acks is all or 1: what is not answered cannot be measured")
+    workload = Workload(
+        topic=f"barnabas-bench-{new_random().getrandbits(32):08x}",
+        partitions=partitions,
+        record_size=record_size,
+        batch_size=batch_size,
+        codec=codec,
+        acks=_ACKS[acks],
+        seconds=seconds,
+        window=window,
+        connections=connections,
+    )
+    chosen = tests or list(Test)
+    if Test.FETCH in chosen and Test.PRODUCE not in chosen:
+        chosen = [Test.PRODUCE, *chosen]
+    work = _bench(bootstrap, workload, chosen, rate=rate, driver=driver, keep=keep)
+    print_rows(
+        run_fast(work), as_json=json, title=f"{record_size} B records, {partitions} partitions, {codec}, acks {acks}"
+    )
+
+
+async def _bench(
+    bootstrap: str, workload: Workload, tests: list[Test], *, rate: int, driver: Driver, keep: bool
+) -> list[Row]:
+    rows: list[Row] = []
+    async with Admin(bootstrap) as admin:
+        raise_first(await admin.create_topics([NewTopic(workload.topic, workload.partitions, 1)]))
+        client = Client(bootstrap, rng=new_random())
+        try:
+            client.watch_topics([workload.topic])
+            await client.start()
+            await client.topic(workload.topic, timeout_ms=10_000)
+            await client.retrying(lambda: _all_led(client, workload), timeout_ms=10_000)
+            for test in [test for test in Test if test in tests]:
+                with progress_bar(f"{test:9}") as progress:
+                    row = await _measure(
+                        client, workload, test, bootstrap=bootstrap, rate=rate, driver=driver, progress=progress
+                    )
+                    rows.append(row)
+        finally:
+            await client.close()
+            if not keep:
+                await admin.delete_topics([workload.topic])
+    return rows
+
+
+async def _all_led(client: Client, workload: Workload) -> None:
+    by_leader_of(client, workload.topic_partitions())
+
+
+async def _measure(
+    client: Client, workload: Workload, test: Test, *, bootstrap: str, rate: int, driver: Driver, progress: Progress
+) -> Row:
+    if test is Test.LATENCY:
+        measured = await load.produce_at_rate(client, workload, rate, progress)
+        return measured.row(f"latency at {rate}/s")
+    if test is Test.REQUESTS:
+        single = replace(workload, batch_size=1, window=_PIPELINE)
+        return (await load.produce(client, single, progress)).row(f"single-record requests, {_PIPELINE} in flight")
+    if driver is Driver.CONFLUENT:
+        module = _confluent_load()
+        loop = asyncio.get_running_loop()
+        measure = module.produce if test is Test.PRODUCE else module.fetch
+        measured = await loop.run_in_executor(None, measure, bootstrap, workload, progress)
+        return measured.row(f"{test} with confluent-kafka")
+    measured = await (load.produce if test is Test.PRODUCE else load.fetch)(client, workload, progress)
+    return measured.row(str(test))
+
+
+def _confluent_load() -> Any:
+    try:
+        return import_module(".confluent_load", __package__)
+    except ImportError:
+        fail("--driver confluent needs the package confluent-kafka")

@@ -1,0 +1,58 @@
+"""`barnabas dump-log`: what the files of a partition hold, without a broker."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .session import fail, print_json
+
+app = typer.Typer()
+
+_KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
+
+
+@app.command("dump-log")
+def dump_log(
+    paths: Annotated[list[Path], typer.Argument(help="Files of a partition, or whole partition folders.")],
+    *,
+    deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="A line for each record, too.")] = False,
+    print_data: Annotated[bool, typer.Option("--print-data-log", help="With keys and values.")] = False,
+    verify: Annotated[bool, typer.Option("--verify-index-only", help="Only what contradicts the log.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="A JSON object a line.")] = False,
+) -> None:
+    """Print segments, indexes, snapshots and checkpoints, in the words of kafka-dump-log."""
+    dump: Any = import_module("barnabas.storage.dump")
+    disk = import_module("barnabas.storage.filesystem").OsFileSystem()
+    problems = 0
+    for path in _files(paths):
+        if verify and path.suffix != ".log":
+            continue
+        if not json:
+            print(f"Dumping {path}")
+        try:
+            if verify:
+                entries = dump.verify_indexes(disk, str(path))
+            else:
+                entries = dump.dump_file(disk, str(path), deep_iteration=deep_iteration, print_data=print_data)
+            for entry in entries:
+                problems += entry.kind == "problem"
+                print_json({"file": str(path), "kind": entry.kind} | _plain(entry.columns)) if json else print(entry)
+        except (OSError, ValueError) as error:
+            fail(str(error))
+    if problems:
+        fail(f"{problems} problems found")
+
+
+def _files(paths: list[Path]) -> list[Path]:
+    files = []
+    for path in paths:
+        files += sorted(p for p in path.iterdir() if p.suffix in _KINDS) if path.is_dir() else [path]
+    return files
+
+
+def _plain(columns: dict[str, Any]) -> dict[str, Any]:
+    return {k: v.decode("utf-8", "backslashreplace") if isinstance(v, bytes) else v for k, v in columns.items()}

@@ -1,0 +1,67 @@
+"""`barnabas offsets`: what a topic's partitions hold, or where a time lies in them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ..admin import Admin
+from ..offsets import EARLIEST, LATEST, MAX_TIMESTAMP
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run
+
+app = typer.Typer()
+_NAMED = {"beginning": EARLIEST, "end": LATEST, "max-timestamp": MAX_TIMESTAMP}
+
+
+@app.command()
+def offsets(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    *,
+    at: Annotated[
+        str | None, typer.Option("--at", "-o", help="beginning, end, max-timestamp, or a time: ms or 2013-01-31T12:00.")
+    ] = None,
+    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this one.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Show the first and next offset of each partition, or the first record at or after a time."""
+
+    async def work() -> list[Row]:
+        async with Admin(bootstrap) as admin:
+            (info,) = await admin.describe_topics([topic])
+            if info.error is not ErrorCode.NONE:
+                raise KafkaError(info.error, f"topic {topic!r}")
+            partitions = [TopicPartition(topic, index) for index in partition or sorted(info.partitions)]
+            return await (_ends(admin, partitions) if at is None else _at(admin, partitions, at))
+
+    print_rows(run(work()), as_json=json)
+
+
+async def _ends(admin: Admin, partitions: list[TopicPartition]) -> list[Row]:
+    first = await admin.list_offsets(dict.fromkeys(partitions, EARLIEST))
+    end = await admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    return [
+        {
+            "partition": tp.partition,
+            "beginning": first[tp].offset,
+            "end": end[tp].offset,
+            "records": end[tp].offset - first[tp].offset,
+        }
+        for tp in partitions
+    ]
+
+
+async def _at(admin: Admin, partitions: list[TopicPartition], at: str) -> list[Row]:
+    timestamp = _NAMED[at] if at in _NAMED else parse_time_ms(at.removeprefix("@"))
+    found = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+    return [
+        {
+            "partition": tp.partition,
+            "offset": found[tp].offset if found[tp].offset >= 0 else None,
+            "timestamp": found[tp].timestamp if found[tp].timestamp >= 0 else None,
+        }
+        for tp in partitions
+    ]

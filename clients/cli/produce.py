@@ -1,0 +1,197 @@
+"""`barnabas produce`: lines or JSON from a pipe or a file into a topic, as kcat does it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import inspect
+import json
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO, NamedTuple
+
+import typer
+
+from ...protocol.record import Headers
+from ..accumulator import RecordMetadata
+from ..producer import Producer
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_settings, run
+
+app = typer.Typer()
+
+_CHUNK = 1 << 16
+_MAX_LINE = 64 * 1024 * 1024
+_KAFKA_NAMES = {
+    "compression.type": "compression",
+    "max.in.flight.requests.per.connection": "max_in_flight",
+    "bootstrap.servers": "",
+}
+
+
+class Line(NamedTuple):
+    """One record to be."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int | None = None
+
+
+class LineFormat(NamedTuple):
+    """How a line of input becomes a record."""
+
+    key_separator: bytes | None
+    key: bytes | None
+    headers: Headers
+    empty_is_null: bool
+    is_json: bool
+
+    def parse(self, line: bytes) -> Line:
+        """Raises ValueError for a line that is not the JSON it should be."""
+        if self.is_json:
+            return _from_json(json.loads(line))
+        key, value = self.key, line
+        if self.key_separator is not None:
+            before, separator, after = line.partition(self.key_separator)
+            if separator:
+                key, value = before, after
+        return Line(self._or_null(key), self._or_null(value), self.headers)
+
+    def _or_null(self, data: bytes | None) -> bytes | None:
+        return None if self.empty_is_null and not data else data
+
+
+@app.command()
+def produce(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    *,
+    key_separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-K", metavar="SEP", help="Key and value of a line stand around it."),
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of all records.")] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Added to each record.")
+    ] = None,
+    codec: Annotated[str, typer.Option("--codec", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    file: Annotated[Path | None, typer.Option("--file", "-l", help="Read this instead of standard input.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only into this one.")] = None,
+    delimiter: Annotated[str, typer.Option("--delimiter", "-D", help="What ends a record.")] = "\\n",
+    empty_is_null: Annotated[bool, typer.Option("--null", "-Z", help="Empty keys and values are null.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", "-J", help="Lines are what `consume -J` prints.")] = False,
+    acks: Annotated[str, typer.Option("--acks", "-a", help="all, 1 or 0.")] = "all",
+    setting: Annotated[
+        list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A producer setting, as linger.ms=50.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Read records from standard input, one a line, and produce them.
+
+    seq 1000 | barnabas produce numbers
+    """
+    headers = [(name, value.encode()) for name, value in parse_settings(header or ()).items()]
+    separator = None if key_separator is None else _unescape(key_separator)
+    line_format = LineFormat(separator, None if key is None else key.encode(), headers, empty_is_null, as_json)
+    settings = producer_settings(parse_settings(setting or ())) | {"compression": codec, "acks": acks}
+
+    async def work() -> int:
+        async with Producer(bootstrap, **settings) as producer:
+            with sys.stdin.buffer if file is None else file.open("rb") as stream:
+                return await _send_all(producer, topic, partition, line_format, _lines(stream, _unescape(delimiter)))
+
+    try:
+        count = run(work())
+    except OSError as error:
+        typer.echo(f"barnabas: {error}", err=True)
+        raise typer.Exit(1) from error
+    if sys.stderr.isatty():
+        typer.echo(f"{count} records", err=True)
+
+
+async def _send_all(
+    producer: Producer, topic: str, partition: int | None, line_format: LineFormat, lines: AsyncIterator[bytes]
+) -> int:
+    """Raises the first error of any record, when the next line is sent or at the end."""
+    failed: list[BaseException] = []
+
+    def check(future: asyncio.Future[RecordMetadata]) -> None:
+        if not failed and (error := future.exception()) is not None:
+            failed.append(error)
+
+    count = 0
+    async for line in lines:
+        record = line_format.parse(line)
+        future = await producer.send(
+            topic,
+            record.value,
+            key=record.key,
+            headers=record.headers,
+            partition=partition,
+            timestamp_ms=record.timestamp_ms,
+        )
+        future.add_done_callback(check)
+        count += 1
+        if failed:
+            break
+    await producer.flush()
+    await asyncio.sleep(0)  # the callbacks of the last futures run before we look
+    if failed:
+        raise failed[0]
+    return count
+
+
+async def _lines(stream: BinaryIO, delimiter: bytes) -> AsyncIterator[bytes]:
+    """The pieces between delimiters. Reading waits on a thread: an idle pipe must not hold up batches."""
+    loop = asyncio.get_running_loop()
+    read = getattr(stream, "read1", stream.read)
+    rest = b""
+    while chunk := await loop.run_in_executor(None, read, _CHUNK):
+        *lines, rest = (rest + chunk).split(delimiter)
+        if len(rest) > _MAX_LINE:
+            raise ValueError(f"a line of more than {_MAX_LINE} bytes; what ends a record is set with --delimiter")
+        for line in lines:
+            yield line
+    if rest:
+        yield rest
+
+
+def _from_json(envelope: dict[str, Any]) -> Line:
+    try:
+        headers = [(name, _bytes(value)) for name, value in envelope.get("headers") or ()]
+        return Line(_bytes(envelope.get("key")), _bytes(envelope.get("payload")), headers, envelope.get("ts"))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"no envelope as `consume -J` prints it: {error}") from error
+
+
+def _bytes(value: str | dict[str, str] | None) -> bytes | None:
+    """Text, or `{"base64": …}` for bytes that are no text."""
+    if value is None:
+        return None
+    return base64.b64decode(value["base64"]) if isinstance(value, dict) else value.encode()
+
+
+def _unescape(text: str) -> bytes:
+    return text.encode().decode("unicode_escape").encode("latin-1")
+
+
+def producer_settings(settings: Mapping[str, str]) -> dict[str, Any]:
+    """Kafka's names and text to the arguments of Producer. Raises typer.BadParameter."""
+    parameters = inspect.signature(Producer.__init__).parameters
+    arguments: dict[str, Any] = {}
+    for key, text in settings.items():
+        name = _KAFKA_NAMES.get(key, key.replace(".", "_"))
+        parameter = parameters.get(name)
+        if parameter is None or parameter.kind is not parameter.KEYWORD_ONLY:
+            raise typer.BadParameter(f"{key} is no producer setting")
+        try:
+            arguments[name] = _typed(text, parameter.default)
+        except ValueError:
+            raise typer.BadParameter(f"{key}={text}: a number is expected") from None
+    return arguments
+
+
+def _typed(text: str, default: object) -> object:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    return type(default)(text) if isinstance(default, int | float) else text

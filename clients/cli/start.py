@@ -1,0 +1,83 @@
+"""`barnabas start`: settings from a file and from options, then the broker."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+DEFAULT_DATA = "./barnabas-data"
+DEFAULT_PORT = 9092
+
+
+def main(arguments: list[str]) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    config_room = import_module("barnabas.server.config")
+    try:
+        properties = _properties(options)
+        topics = dict(map(_topic, options.topic))
+        config = config_room.BrokerConfig.from_properties(properties)
+    except (OSError, ValueError) as error:
+        print(f"barnabas start: {error}", file=sys.stderr)
+        return 2
+    try:
+        status: int = import_module("barnabas.server.__main__").run(config, topics)
+    except Exception as error:  # noqa: BLE001 - the end of the process: the reason, not a traceback, is the answer
+        print(f"barnabas start: {error}", file=sys.stderr)
+        return 1
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="barnabas start",
+        description="Start a broker: one process, one folder. Prints its listeners and `ready` once it serves.",
+        epilog="A Kafka server.properties is taken as it is; options override what it says.",
+    )
+    add = parser.add_argument
+    add("properties", nargs="?", metavar="server.properties", help="settings with Kafka's names")
+    add("--data", metavar="DIR", help=f"where the logs live (log.dirs; {DEFAULT_DATA} unless a file says otherwise)")
+    add("--listener", action="append", default=[], metavar="NAME://HOST:PORT", help="where to listen; may be repeated")
+    add("--advertise", action="append", default=[], metavar="NAME://HOST:PORT", help="what clients of a listener use")
+    add("--port", type=int, metavar="N", help=f"short for --listener PLAINTEXT://127.0.0.1:N ({DEFAULT_PORT}; 0: any)")
+    add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create unless it exists")
+    add("--override", action="append", default=[], metavar="KEY=VALUE", help="any other setting; may be repeated")
+    return parser
+
+
+def _properties(options: argparse.Namespace) -> dict[str, str]:
+    """The file's settings with the options on top. Raises OSError, ValueError."""
+    properties: dict[str, str] = {}
+    if options.properties is not None:
+        parse: Any = import_module("barnabas.server.properties").parse_properties
+        properties.update(parse(Path(options.properties).read_text()))
+    if options.data is not None:
+        properties["log.dirs"] = options.data
+    elif not {"log.dirs", "log.dir"} & set(properties):
+        properties["log.dirs"] = DEFAULT_DATA
+    listeners = list(options.listener)
+    if options.port is not None:
+        listeners.append(f"PLAINTEXT://127.0.0.1:{options.port}")
+    elif not listeners and "listeners" not in properties:
+        listeners.append(f"PLAINTEXT://127.0.0.1:{DEFAULT_PORT}")
+    if listeners:
+        properties["listeners"] = ",".join(listeners)
+        properties.pop("advertised.listeners", None)
+    if options.advertise:
+        properties["advertised.listeners"] = ",".join(options.advertise)
+    for override in options.override:
+        key, equals, value = override.partition("=")
+        if not equals:
+            raise ValueError(f"--override {override}: KEY=VALUE is expected")
+        properties[key.strip()] = value
+    return properties
+
+
+def _topic(declared: str) -> tuple[str, int]:
+    name, _, partitions = declared.partition(":")
+    if partitions and not (partitions.isdecimal() and int(partitions)):
+        raise ValueError(f"--topic {declared}: NAME or NAME:PARTITIONS is expected")
+    return name, int(partitions or 1)

@@ -1,0 +1,221 @@
+"""`barnabas topic`: create, list, describe, alter, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ..admin import (
+    BROKER_DEFAULT,
+    HIGH_WATERMARK,
+    Admin,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    NewTopic,
+    Outcome,
+    raise_first,
+)
+from ..cluster import TopicInfo
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_json, print_rows, run
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The topic.")]
+Names = Annotated[list[str], typer.Argument(help="The topics.")]
+Config = Annotated[list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting.")]
+
+
+@app.command()
+def create(
+    names: Names,
+    *,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: as the broker is set.")] = BROKER_DEFAULT,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: as the broker is set.")
+    ] = BROKER_DEFAULT,
+    config: Config = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="Existing topics are fine.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Create topics."""
+    configs = parse_settings(config or ())
+    topics = [NewTopic(name, partitions, replication_factor, configs) for name in names]
+
+    async def work() -> dict[str, Outcome]:
+        async with Admin(bootstrap) as admin:
+            return await admin.create_topics(topics)
+
+    _report(run(work()), "created", ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None, as_json=json)
+
+
+@app.command("list")
+def list_topics(
+    *,
+    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics, too.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """List topics."""
+
+    async def work() -> list[TopicInfo]:
+        async with Admin(bootstrap) as admin:
+            return await admin.describe_topics()
+
+    topics = [topic for topic in run(work()) if internal or not topic.is_internal]
+    print_rows(
+        [
+            {
+                "topic": topic.name,
+                "partitions": len(topic.partitions),
+                "replicas": max((len(p.replicas) for p in topic.partitions.values()), default=0),
+            }
+            for topic in topics
+        ],
+        as_json=json,
+    )
+
+
+@app.command()
+def describe(
+    names: Annotated[list[str] | None, typer.Argument(help="The topics; all if none is named.")] = None,
+    *,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Show partitions, leaders, replicas, and the settings that differ from the broker's."""
+
+    async def work() -> tuple[list[TopicInfo], dict[str, dict[str, str | None]]]:
+        async with Admin(bootstrap) as admin:
+            topics = await admin.describe_topics(names)
+            for topic in topics:
+                if topic.error is not ErrorCode.NONE:
+                    raise KafkaError(topic.error, f"topic {topic.name!r}")
+            resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
+            entries = await admin.describe_configs(resources) if resources else {}
+            return topics, {
+                resource.name: {e.name: e.value for e in own if e.source is ConfigSource.TOPIC}
+                for resource, own in entries.items()
+            }
+
+    topics, configs = run(work())
+    if json:
+        print_json([_described(topic, configs.get(topic.name, {})) for topic in topics])
+        return
+    for topic in topics:
+        own = " ".join(f"{key}={value}" for key, value in configs.get(topic.name, {}).items())
+        print(f"topic {topic.name}  id {topic.topic_id}  {own}".rstrip())
+        print_rows(_partition_rows(topic))
+
+
+@app.command()
+def alter(
+    name: Name,
+    *,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="The new total.")] = None,
+    config: Config = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", "-d", metavar="KEY", help="Back to the broker's setting.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Add partitions, set or delete settings."""
+    changes = [ConfigChange(key, value) for key, value in parse_settings(config or ()).items()]
+    changes += [ConfigChange(key, None, ConfigOperation.DELETE) for key in delete_config or ()]
+    if partitions is None and not changes:
+        raise typer.BadParameter("nothing to alter: give --partitions, --config or --delete-config")
+
+    async def work() -> None:
+        async with Admin(bootstrap) as admin:
+            if changes:
+                raise_first(await admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, name): changes}))
+            if partitions is not None:
+                raise_first(await admin.create_partitions({name: partitions}))
+
+    run(work())
+    print(f"altered topic {name}")
+
+
+@app.command()
+def delete(
+    names: Names,
+    *,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Missing topics are fine.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Delete topics with all their records."""
+
+    async def work() -> dict[str, Outcome]:
+        async with Admin(bootstrap) as admin:
+            return await admin.delete_topics(names)
+
+    _report(run(work()), "deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None, as_json=json)
+
+
+@app.command()
+def delete_records(
+    name: Name,
+    *,
+    before: Annotated[int, typer.Option(help="The first offset to keep; -1: none.")] = HIGH_WATERMARK,
+    partition: Annotated[list[int] | None, typer.Option("--partition", "-p", help="Only this one.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Drop the oldest records."""
+
+    async def work() -> list[Row]:
+        async with Admin(bootstrap) as admin:
+            (topic,) = await admin.describe_topics([name])
+            if topic.error is not ErrorCode.NONE:
+                raise KafkaError(topic.error, f"topic {name!r}")
+            partitions = [TopicPartition(name, index) for index in partition or sorted(topic.partitions)]
+            outcomes = await admin.delete_records(dict.fromkeys(partitions, before))
+            raise_first({tp: o if isinstance(o, KafkaError) else None for tp, o in outcomes.items()})
+            return [{"partition": tp.partition, "log start offset": outcomes[tp]} for tp in partitions]
+
+    print_rows(run(work()), as_json=json)
+
+
+def _report(outcomes: dict[str, Outcome], verb: str, fine: ErrorCode | None, *, as_json: bool) -> None:
+    """One line for each topic; the first error, unless it is fine, ends the command."""
+    errors = {name: error for name, error in outcomes.items() if error is not None and error.code is not fine}
+    if as_json:
+        print_json([{"topic": name, "error": str(errors[name]) if name in errors else None} for name in outcomes])
+    else:
+        for name in sorted(outcomes.keys() - errors.keys()):
+            print(f"{verb} topic {name}" if outcomes[name] is None else f"topic {name}: {outcomes[name]}")
+    for name, error in errors.items():
+        typer.echo(f"barnabas: topic {name}: {error}", err=True)
+    if errors:
+        raise typer.Exit(1)
+
+
+def _partition_rows(topic: TopicInfo) -> Sequence[Row]:
+    return [
+        {
+            "partition": p.index,
+            "leader": p.leader_id,
+            "epoch": p.leader_epoch,
+            "replicas": list(p.replicas),
+            "in sync": list(p.in_sync_replicas),
+        }
+        for _, p in sorted(topic.partitions.items())
+    ]
+
+
+def _described(topic: TopicInfo, configs: dict[str, str | None]) -> dict[str, object]:
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "is_internal": topic.is_internal,
+        "configs": configs,
+        "partitions": list(_partition_rows(topic)),
+    }
