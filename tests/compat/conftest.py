@@ -1,0 +1,61 @@
+"""The broker that foreign clients are tried against, and the table of what works.
+
+`BARNABAS_COMPAT_TARGET=host:port` tries another server, for instance Apache Kafka, which proves the tests.
+`BARNABAS_COMPAT_TABLE=docs/compatibility.md` rewrites the table there between its two marker lines.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.barnabas_server import BarnabasServer
+from tests.compat.report import PROPERTY, ClientReport, table
+
+BEGIN, END = "<!-- compatibility table: begin -->", "<!-- compatibility table: end -->"
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a running broker."""
+    target = os.environ.get("BARNABAS_COMPAT_TARGET")
+    if target:
+        yield target
+        return
+    with BarnabasServer(tmp_path_factory.mktemp("broker")) as server:
+        yield server.bootstrap
+
+
+@pytest.fixture
+def compat(request: pytest.FixtureRequest) -> Callable[[str, str], ClientReport]:
+    """Makes the report of a client: `with compat("kcat", "1.7.1") as client: ...`."""
+    return lambda client, version: ClientReport(request, client, version)
+
+
+class TableWriter:
+    """Gathers the reports of all test processes and writes the table when the run is over."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.entries: dict[tuple[str, str], dict[str, object]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        for name, value in report.user_properties:
+            if report.when == "call" and name == PROPERTY:
+                entry = json.loads(str(value))
+                self.entries[entry["client"], entry["version"]] = entry
+
+    def pytest_sessionfinish(self) -> None:
+        if not self.entries:
+            return
+        text = self.path.read_text() if self.path.exists() else f"{BEGIN}\n{END}\n"
+        before, rest = text.split(BEGIN, 1)
+        after = rest.split(END, 1)[1]
+        self.path.write_text(f"{before}{BEGIN}\n{table(self.entries.values())}{END}{after}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    path = os.environ.get("BARNABAS_COMPAT_TABLE")
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(TableWriter(Path(path)), "compatibility-table")
