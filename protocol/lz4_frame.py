@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from cramjam import lz4
+import lz4.block
 
 from .errors import ProtocolError
 
@@ -55,17 +55,17 @@ _HEADER_MAGIC_0 = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_MAGIC + _DESCR
 
 def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
     """One LZ4 frame with `data` in blocks of 64 KiB; `level` None is the fast compressor, 1-12 the high one."""
-    parts = [_HEADER if magic else _HEADER_MAGIC_0]
+    parts: list[bytes | memoryview] = [_HEADER if magic else _HEADER_MAGIC_0]
     for start in range(0, len(data), _BLOCK_SIZE):
         block = data[start : start + _BLOCK_SIZE]
         if level is None:
-            packed = lz4.compress_block(block, store_size=False)
+            packed = lz4.block.compress(block, store_size=False)
         else:
-            packed = lz4.compress_block(block, mode="high_compression", compression=level, store_size=False)
+            packed = lz4.block.compress(block, mode="high_compression", compression=level, store_size=False)
         if len(packed) < len(block):
-            parts += (_length.pack(len(packed)), bytes(packed))
+            parts += (_length.pack(len(packed)), packed)
         else:
-            parts += (_length.pack(len(block) | _STORED), bytes(block))
+            parts += (_length.pack(len(block) | _STORED), block)
     parts.append(_END_MARK)
     return b"".join(parts)
 
@@ -73,11 +73,11 @@ def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) 
 def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> bytes | None:
     """What one LZ4 frame holds; None if that is more than `max_size` bytes.
 
-    Raises ProtocolError or cramjam.DecompressionError for bytes that are no frame that Kafka's clients could read.
+    Raises ProtocolError for bytes that are no frame that Kafka's clients could read.
     """
     position, block_size, checksum_size = _read_header(data, check=magic > 0)
-    parts: list[bytes] = []
-    scratch, end = bytearray(), len(data)
+    parts: list[bytes | memoryview] = []
+    end = len(data)
     while True:
         if position + 4 > end:
             raise ProtocolError("LZ4 frame without an end mark")
@@ -89,18 +89,23 @@ def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> bytes 
         if length > block_size or position + length > end:
             raise ProtocolError("LZ4 block cut off or larger than its frame allows")
         block = data[position : position + length]
-        if stored:
-            part = bytes(block)
-        else:
-            room = min(block_size, _MAX_EXPANSION * length)
-            if room > len(scratch):
-                scratch = bytearray(room)
-            part = bytes(memoryview(scratch)[: lz4.decompress_block_into(block, scratch)])
-        max_size -= len(part)
-        if max_size < 0:
+        part = block if stored else _decompress_block(block, block_size, max_size)
+        if part is None or len(part) > max_size:
             return None
+        max_size -= len(part)
         parts.append(part)
         position += length + checksum_size
+
+
+def _decompress_block(block: memoryview, block_size: int, max_size: int) -> bytes | None:
+    room = min(block_size, _MAX_EXPANSION * len(block), max_size)
+    try:
+        plain: bytes = lz4.block.decompress(block, uncompressed_size=room)
+    except lz4.block.LZ4BlockError as error:
+        if room == max_size:  # no telling garbage from too much
+            return None
+        raise ProtocolError(f"LZ4 block cannot be decompressed: {error}") from error
+    return plain
 
 
 def _read_header(data: memoryview, *, check: bool) -> tuple[int, int, int]:

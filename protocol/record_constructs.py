@@ -1,6 +1,7 @@
-"""Record batches, records and old messages described with `construct`: a second reading, apart from the code in service.
+"""Record batches, records and old messages described with `construct`: a second reading beside the code in service.
 
-Tests hold the builders and readers against these, and they show the formats field by field. Compressed parts stay bytes.
+Tests hold the builders and readers against these, and they show the formats field by field. What is compressed stays
+bytes.
 """
 
 from __future__ import annotations

@@ -38,8 +38,10 @@ def decompress_snappy(data: memoryview, max_size: int) -> bytes | None:
     """
     if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _decompress_block(data, max_size)
-    parts = []
     position, end = len(_XERIAL_HEADER), len(data)
+    if position > end:
+        raise ProtocolError("xerial header cut off")
+    parts = []
     while position < end:
         if position + 4 > end:
             raise ProtocolError("snappy block length cut off")
@@ -60,6 +62,8 @@ def decompress_snappy(data: memoryview, max_size: int) -> bytes | None:
 
 
 def _decompress_block(block: memoryview, max_size: int) -> bytes | None:
+    if not block:
+        raise ProtocolError("empty snappy block")
     declared = snappy.decompress_raw_len(block)
     if declared > max_size:
         return None

@@ -1,0 +1,250 @@
+"""Codecs: the bytes that others write and read, bombs, garbage."""
+
+import gzip
+import os
+import random
+import subprocess
+import sys
+import time
+import tracemalloc
+from functools import cache
+from struct import pack
+
+import cramjam
+import lz4.frame
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.protocol.compression import CODEC_BY_CONFIG_NAME, Compression, compress, decompress
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.lz4_frame import xxhash32_short
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+PACKED = [codec for codec in Compression if codec != Compression.NONE]
+XERIAL_HEADER = b"\x82SNAPPY\x00" + pack(">ii", 1, 1)
+MEGABYTE = 1 << 20
+
+
+def refused(codec: int, data: bytes, max_size: int = MEGABYTE, magic: int = 2) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        decompress(codec, data, max_size=max_size, magic=magic)
+    return caught.value.code
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("data", [b"", b"x", b"hello" * 9999, os.urandom(200_000), bytes(300_000)], ids=len)
+def test_round_trip_of_every_kind_of_buffer(codec: Compression, data: bytes) -> None:
+    packed = compress(codec, data)
+    assert decompress(codec, packed, max_size=len(data)) == data
+    assert decompress(codec, memoryview(bytearray(packed)), max_size=len(data)) == data
+    assert compress(codec, memoryview(bytearray(data))) == packed
+
+
+@given(st.sampled_from(list(Compression)), st.binary(max_size=5000), st.sampled_from([0, 1, 2]))
+def test_round_trip(codec: Compression, data: bytes, magic: int) -> None:
+    assert decompress(codec, compress(codec, data, magic=magic), max_size=len(data), magic=magic) == data
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [(Compression.GZIP, [-1, 1, 9]), (Compression.LZ4, [1, 9, 17]), (Compression.ZSTD, [-5, 1, 3, 19])],
+)
+def test_levels(codec: Compression, levels: list[int]) -> None:
+    data = "".join(f"{i * 7919 % 1000},{i * i % 977};" for i in range(5000)).encode()
+    packed = {compress(codec, data, level=level) for level in levels}
+    assert len(packed) > 1
+    assert all(decompress(codec, one, max_size=len(data)) == data for one in packed)
+
+
+def test_names_of_the_configuration() -> None:
+    assert CODEC_BY_CONFIG_NAME["uncompressed"] is Compression.NONE
+    assert [CODEC_BY_CONFIG_NAME[codec.config_name] for codec in Compression] == list(Compression)
+
+
+def test_gzip_of_others() -> None:
+    data = b"some data" * 1000
+    assert decompress(Compression.GZIP, gzip.compress(data), max_size=MEGABYTE) == data
+    two_members = gzip.compress(data[:100]) + gzip.compress(data[100:])
+    assert decompress(Compression.GZIP, two_members, max_size=len(data)) == data
+    assert refused(Compression.GZIP, two_members, len(data) - 1) is ErrorCode.MESSAGE_TOO_LARGE
+    assert gzip.decompress(compress(Compression.GZIP, data)) == data
+
+
+def test_zstd_of_streaming_producers() -> None:
+    data = b"some data" * 10_000
+    compressor = zstd.ZstdCompressor()
+    streamed = compressor.compress(data[:500]) + compressor.compress(data[500:]) + compressor.flush()
+    assert zstd.get_frame_info(streamed).decompressed_size is None
+    assert decompress(Compression.ZSTD, streamed, max_size=len(data)) == data
+    assert decompress(Compression.ZSTD, streamed + zstd.compress(b"more"), max_size=MEGABYTE) == data + b"more"
+
+
+def test_snappy_is_written_as_xerial_in_blocks_of_32_kib() -> None:
+    data = os.urandom(40_000)
+    packed = compress(Compression.SNAPPY, data)
+    assert packed.startswith(XERIAL_HEADER)
+    first = int.from_bytes(packed[16:20], "big")
+    assert bytes(cramjam.snappy.decompress_raw(packed[20 : 20 + first])) == data[: 32 * 1024]
+    assert bytes(cramjam.snappy.decompress_raw(packed[24 + first :])) == data[32 * 1024 :]
+
+
+def test_snappy_of_others() -> None:
+    data = b"some data" * 1000
+    raw = bytes(cramjam.snappy.compress_raw(data))
+    assert decompress(Compression.SNAPPY, raw, max_size=len(data)) == data
+    stream = compress(Compression.SNAPPY, data)
+    assert decompress(Compression.SNAPPY, stream + stream, max_size=2 * len(data)) == data * 2
+
+
+def test_lz4_is_the_frame_that_java_reads() -> None:
+    data = b"some data" * 20_000
+    packed = compress(Compression.LZ4, data)
+    info = lz4.frame.get_frame_info(packed)
+    assert lz4.frame.decompress(packed) == data
+    assert (info["block_size"], info["block_linked"], info["content_size"]) == (65536, False, 0)
+    assert not info["content_checksum"] and not info["block_checksum"]
+
+
+@pytest.mark.parametrize("block_size", [lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB])
+@pytest.mark.parametrize("with_extras", [True, False])
+def test_lz4_of_others(block_size: int, with_extras: bool) -> None:
+    for data in (b"", b"some data" * 50_000, os.urandom(100_000)):
+        packed = lz4.frame.compress(
+            data,
+            block_size=block_size,
+            block_linked=False,
+            store_size=with_extras,
+            content_checksum=with_extras,
+            block_checksum=with_extras,
+        )
+        assert decompress(Compression.LZ4, packed, max_size=len(data)) == data
+
+
+def test_lz4_with_linked_blocks_is_refused_as_java_does() -> None:
+    packed = lz4.frame.compress(b"some data" * 50_000, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True)
+    assert refused(Compression.LZ4, packed) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_lz4_header_checksum_of_message_format_0() -> None:
+    broken = compress(Compression.LZ4, b"some data", magic=0)
+    right = compress(Compression.LZ4, b"some data", magic=1)
+    assert broken[6] == xxhash32_short(broken[:6]) >> 8 & 0xFF
+    assert right[6] == xxhash32_short(right[4:6]) >> 8 & 0xFF
+    assert broken[6] != right[6] and broken[7:] == right[7:]
+    for packed in (broken, right):
+        assert decompress(Compression.LZ4, packed, max_size=100, magic=0) == b"some data"
+    assert refused(Compression.LZ4, broken, magic=1) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_short_xxhash32_against_known_values() -> None:
+    known = {b"": 0x02CC5D05, b"a": 0x550D7456, b"abc": 0x32D153FF}
+    assert {data: xxhash32_short(data) for data in known} == known
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_garbage_and_cut_streams(codec: Compression) -> None:
+    packed = compress(codec, os.urandom(1000) + bytes(50_000))
+    assert refused(codec, b"") is ErrorCode.CORRUPT_MESSAGE
+    assert refused(codec, b"\xff" * 50) in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+    for length in {1, 5, 15, 17, 19, 30, len(packed) // 2, len(packed) - 1}:
+        assert refused(codec, packed[:length]) in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE), length
+
+
+def test_unknown_codec() -> None:
+    assert refused(5, b"") is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    with pytest.raises(KafkaError):
+        compress(7, b"")
+
+
+@given(st.sampled_from(PACKED), st.randoms(use_true_random=False), st.binary(max_size=300))
+def test_mutations_only_raise_kafka_errors(codec: Compression, rng: random.Random, data: bytes) -> None:
+    packed = bytearray(compress(codec, data + bytes(500)))
+    for _ in range(rng.randrange(1, 4)):
+        packed[rng.randrange(len(packed))] = rng.randrange(256)
+    try:
+        assert len(decompress(codec, packed, max_size=100_000)) <= 100_000
+    except KafkaError as error:
+        assert error.code in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.MESSAGE_TOO_LARGE)
+
+
+@cache
+def bombs() -> dict[str, tuple[Compression, bytes]]:
+    """Up to a megabyte or so each, which would expand to hundreds."""
+    zeros = bytes(64 * MEGABYTE)
+    gzip_bomb = gzip.compress(zeros, 6) * 15
+    streamed = zstd.ZstdCompressor()
+    unsized = b"".join(streamed.compress(zeros) for _ in range(16)) + streamed.flush()
+    lz4_block = lz4.frame.compress(
+        bytes(4 * MEGABYTE), block_linked=False, block_size=lz4.frame.BLOCKSIZE_MAX4MB, store_size=False
+    )
+    lz4_bomb = lz4_block[:7] + lz4_block[7:-4] * 64 + bytes(4)
+    return {
+        "gzip": (Compression.GZIP, gzip_bomb),
+        "lz4": (Compression.LZ4, lz4_bomb),
+        "zstd without size": (Compression.ZSTD, unsized),
+        "zstd with size": (Compression.ZSTD, zstd.compress(zeros)),
+        "snappy": (Compression.SNAPPY, compress(Compression.SNAPPY, zeros)),
+        "snappy raw": (Compression.SNAPPY, bytes(cramjam.snappy.compress_raw(zeros))),
+        "snappy lying": (Compression.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"\x00" * 50),
+        "snappy lying within bounds": (Compression.SNAPPY, b"\x80\x80\x02" + b"\x00" * 50),
+    }
+
+
+BOMB_NAMES = [
+    "gzip",
+    "lz4",
+    "zstd without size",
+    "zstd with size",
+    "snappy",
+    "snappy raw",
+    "snappy lying",
+    "snappy lying within bounds",
+]
+
+
+@pytest.mark.parametrize("max_size", [64 * 1024, 8 * MEGABYTE])
+def test_bombs_cost_little_time_and_memory(max_size: int) -> None:
+    assert list(bombs()) == BOMB_NAMES
+    for name, (codec, data) in bombs().items():
+        tracemalloc.start()
+        code = refused(codec, data, max_size)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        started = time.process_time()
+        refused(codec, data, max_size)
+        elapsed = time.process_time() - started
+        expected = ErrorCode.CORRUPT_MESSAGE if "lying within" in name else ErrorCode.MESSAGE_TOO_LARGE
+        assert code is expected, name
+        assert elapsed < 0.1, (name, elapsed)
+        assert peak < 2 * max_size + len(data) + 64 * 1024, (name, peak)
+
+
+BOMB_CHILD = """
+import resource, sys
+from barnabas.protocol.compression import decompress
+from barnabas.protocol.errors import KafkaError
+data = sys.stdin.buffer.read()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+try:
+    decompress(int(sys.argv[1]), data, max_size=1 << 20)
+except KafkaError as error:
+    print(int(error.code), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("name", BOMB_NAMES)
+def test_bombs_in_a_process_of_their_own(name: str) -> None:
+    """What the codecs allocate outside Python's own accounting shows in the resident size."""
+    codec, data = bombs()[name]
+    done = subprocess.run(
+        [sys.executable, "-c", BOMB_CHILD, str(int(codec))], input=data, capture_output=True, check=True, timeout=60
+    )
+    code, grown_kib = map(int, done.stdout.split())
+    assert code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE)
+    assert grown_kib < 16 * 1024
