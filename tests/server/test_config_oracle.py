@@ -19,44 +19,14 @@ from barnabas.server.configs.catalogue import (
     synonyms,
 )
 from barnabas.server.configs.definition import ConfigKey, ConfigType
+from barnabas.server.configs.deviations import DEVIATIONS
 from barnabas.server.configs.own_keys import OWN_KEYS
 from barnabas.server.configs.validators import ConfigError
 
 pytestmark = pytest.mark.java
 
 SOURCES = Path(__file__).parent / "config_oracle" / "keys"
-LONG_MAX = str(2**63 - 1)
-
-ONE_BROKER = "one broker is the usual cluster here, and more replicas than brokers cannot be had"
-FUTURE = "as in every release before 4.0, records of clients with a fast clock are taken"
-SMALL_SEGMENTS = "small segments, as every release before 4.0 has them, are needed by tests and by folders that exist"
-BOUNDED = "a broker has bounds that a flood of connections meets before the machine's own"
-NO_REBIND = "sockets are bound once, at start"
-
-# (resource, key, what) -> (our value, why it is not Kafka's)
-DEVIATIONS = {
-    ("broker", "listeners", "default"): ("PLAINTEXT://127.0.0.1:9092", "nobody else's machine, unless it is said so"),
-    ("broker", "log.dir", "default"): ("barnabas-data", "the folder that the program was started in outlives a reboot"),
-    ("broker", "offsets.topic.replication.factor", "default"): ("1", ONE_BROKER),
-    ("broker", "transaction.state.log.replication.factor", "default"): ("1", ONE_BROKER),
-    ("broker", "transaction.state.log.min.isr", "default"): ("1", ONE_BROKER),
-    ("broker", "share.coordinator.state.topic.replication.factor", "default"): ("1", ONE_BROKER),
-    ("broker", "share.coordinator.state.topic.min.isr", "default"): ("1", ONE_BROKER),
-    ("broker", "log.message.timestamp.after.max.ms", "default"): (LONG_MAX, FUTURE),
-    ("topic", "message.timestamp.after.max.ms", "default"): (LONG_MAX, FUTURE),
-    ("broker", "log.segment.bytes", "validator"): ("[14,...]", SMALL_SEGMENTS),
-    ("topic", "segment.bytes", "validator"): ("[14,...]", SMALL_SEGMENTS),
-    ("broker", "max.connections", "default"): ("20000", BOUNDED),
-    ("broker", "max.connections.per.ip", "default"): ("1000", BOUNDED),
-    ("broker", "max.connection.creation.rate", "default"): ("500", BOUNDED),
-    ("broker", "group.max.size", "default"): ("1000", BOUNDED),
-    ("broker", "node.id", "default"): ("-1", "as up to 3.9: not every configuration is one of KRaft"),
-    ("broker", "node.id", "required"): (False, "as up to 3.9: not every configuration is one of KRaft"),
-    ("broker", "process.roles", "default"): ("", "as up to 3.9: not every configuration is one of KRaft"),
-    ("broker", "process.roles", "required"): (False, "as up to 3.9: not every configuration is one of KRaft"),
-    ("broker", "listeners", "mode"): ("read-only", NO_REBIND),
-    ("broker", "listener.security.protocol.map", "mode"): ("read-only", NO_REBIND),
-}
+OURS = {(deviation.resource, deviation.key, deviation.what): deviation.ours for deviation in DEVIATIONS}
 VERSION_RULE = "a Kafka release, such as 2.8 or 2.8-IV1"
 
 
@@ -85,7 +55,6 @@ def ours(resource: str, key: ConfigKey) -> dict[str, Any]:
     definition = {
         "type": key.type.name,
         "default": key.format(key.default),
-        "required": False,
         "validator": None if key.validator is None else str(key.validator),
         "importance": key.importance.name,
         "internal": key.internal,
@@ -104,8 +73,8 @@ def test_every_key_is_defined_as_in_kafka(resource: str, table: Any, newest: Any
         if "0.10.0-IV0" in (definition["validator"] or ""):
             definition["validator"] = VERSION_RULE
         for what in definition:
-            if (resource, name, what) in DEVIATIONS:
-                value = DEVIATIONS[resource, name, what][0]
+            if (resource, name, what) in OURS:
+                value = OURS[resource, name, what]
                 assert definition[what] != value, f"{name} {what}: no deviation any more"
                 definition[what] = value
     mine = {name: ours(resource, key) for name, key in table.items() if resource != "broker" or name not in own}
@@ -115,7 +84,7 @@ def test_every_key_is_defined_as_in_kafka(resource: str, table: Any, newest: Any
 
 def test_every_deviation_names_a_key() -> None:
     tables = {"broker": BROKER_KEYS, "topic": TOPIC_KEYS}
-    assert [name for resource, name, _ in DEVIATIONS if name not in tables[resource]] == []
+    assert [name for resource, name, _ in OURS if name not in tables[resource]] == []
 
 
 def test_synonyms_of_broker_keys_are_kafkas(newest: Any) -> None:
@@ -141,7 +110,7 @@ TEXTS = (
 
 NOT_APPLIED = {"controller.quorum.voters", "controller.quorum.bootstrap.servers"}
 """Rules of these are printed, not applied: there is no quorum."""
-RELAXED = {name for _, name, what in DEVIATIONS if what == "validator"}
+RELAXED = {name for _, name, what in OURS if what == "validator"}
 
 
 def taken(key: ConfigKey, text: str) -> dict[str, str | None]:

@@ -84,7 +84,6 @@ public class PrintConfigs {
             ObjectNode out = result.putObject(key.name);
             out.put("type", key.type.name());
             out.put("default", text(key));
-            out.put("required", key.defaultValue == ConfigDef.NO_DEFAULT_VALUE);
             out.put("validator", key.validator == null ? null : key.validator.toString());
             out.put("importance", key.importance.name());
             out.put("internal", key.internalConfig);
