@@ -69,6 +69,7 @@ def _result(
     return CreatableTopicResult(
         name=name,
         topic_id=ZERO_UUID if request.validate_only else outcome.topic_id,
+        error_message=None,
         num_partitions=outcome.num_partitions,
         replication_factor=outcome.replication_factor,
         configs=_configs(ctx, name),

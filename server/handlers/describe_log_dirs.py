@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35): which partitions lie in which log directory, and how large they are (KIP-113).
 
-v3 has a top-level error (KIP-784), v4 what is free on the volume (KIP-827; its size stays unknown). A directory that failed is listed with
-KAFKA_STORAGE_ERROR and nothing in it.
+v3 has a top-level error (KIP-784), v4 what is free on the volume (KIP-827; its size stays unknown). A directory that
+failed is listed with KAFKA_STORAGE_ERROR and nothing in it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ answer leaves, but the answer itself says LEADER_NOT_AVAILABLE as Kafka's does: 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
-from dataclasses import replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import (
@@ -94,14 +93,21 @@ def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
 
 
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
 def _response(ctx: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
     metadata = ctx.broker.metadata
     if request.include_topic_authorized_operations:
         # The topics are shared with other answers: marked are copies.
-        topics = [
-            topic if topic.error_code else replace(topic, topic_authorized_operations=ALL_TOPIC_OPERATIONS)
-            for topic in topics
-        ]
+        topics = [topic if topic.error_code else _with_operations(topic) for topic in topics]
     with_cluster = request.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=metadata.response_brokers(ctx.listener.name),
