@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from ..listeners import ListenerConfig
 from .catalogue import BROKER_KEYS
 from .quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
+from .sentences import BROKER_SENTENCES
 
+_AUTHORIZER = "authorizer.class.name"
+_UNGUARDED = f"{_AUTHORIZER} is set, but nothing is authorised here: whoever can connect may do everything"
 # Keys below these belong to listeners, plugins and metrics reporters; Kafka passes them on and knows no list of them.
 _FREE_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.", "kafka.metrics.", "confluent.", "client.quota.")
 
@@ -19,11 +22,23 @@ def notices_of(static: Mapping[str, str], listeners: Sequence[ListenerConfig]) -
         for line in (
             _named("Ignored, they concern a KRaft quorum", [name for name in static if name in KRAFT_NAMES]),
             _named("Ignored, no ZooKeeper ensemble is used", [name for name in static if name in ZOOKEEPER_NAMES]),
+            _named("Accepted without effect", [name for name, raw in static.items() if _is_idle(name, raw)]),
             _named("Unknown configuration keys, kept without effect", [name for name in static if _is_unknown(name)]),
+            _UNGUARDED if static.get(_AUTHORIZER) else "",
             *(_open_listener(listener) for listener in listeners if not listener.is_loopback),
         )
         if line
     )
+
+
+def _is_idle(name: str, raw: str) -> bool:
+    """Whether a file asks for something other than the default of a key on which nothing depends here."""
+    if name not in BROKER_KEYS or name == _AUTHORIZER:
+        return False
+    if name in BROKER_SENTENCES or name in KRAFT_NAMES or name in ZOOKEEPER_NAMES:
+        return False
+    key = BROKER_KEYS[name]
+    return key.parse(raw) != key.default
 
 
 def _is_unknown(name: str) -> bool:

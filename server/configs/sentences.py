@@ -35,7 +35,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "fetch.max.bytes": "Upper bound for the records in one fetch answer, whatever the client asks for.",
         "listener.security.protocol.map": "Which security protocol each listener name speaks.",
         "listeners": "Addresses to bind, as NAME://host:port; no host means all interfaces, port 0 any free port.",
-        "log.cleanup.policy": "`delete` removes old segments by age and size; a topic that is only `compact` keeps all its records.",
+        "log.cleanup.policy": "`delete` removes old segments by age and size; with `compact` alone all are kept.",
         "log.dir": "Folder for the logs if `log.dirs` is not set.",
         "log.dirs": "Folders for the logs, separated by commas; new partitions go to the one that holds the fewest.",
         "log.flush.interval.messages": "A log is forced to disk when this many records wait in it.",
@@ -94,7 +94,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
 
 TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
     {
-        "cleanup.policy": "`delete` removes old segments by age and size; a topic that is only `compact` keeps all its records.",
+        "cleanup.policy": "`delete` removes old segments by age and size; with `compact` alone all are kept.",
         "compression.gzip.level": "Level for batches that the broker compresses with gzip; -1 is gzip's own default.",
         "compression.lz4.level": "Level for batches that the broker compresses with lz4.",
         "compression.type": (

@@ -165,6 +165,16 @@ def test_unknown_keys_are_kept_and_named_once_together() -> None:
     assert config.listener_value("OTHER", "max.connections") == 20000
 
 
+def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
+    config = BrokerConfig({"num.io.threads": "16", "log.cleaner.threads": "2", "num.network.threads": "3"})
+    assert config.notices == ("Accepted without effect: log.cleaner.threads, num.io.threads",)
+
+
+def test_an_authorizer_that_is_not_there_is_not_passed_over_in_silence() -> None:
+    (notice,) = BrokerConfig({"authorizer.class.name": "org.example.Guard"}).notices
+    assert "authorizer.class.name" in notice and "whoever can connect" in notice
+
+
 def test_dynamic_layers_win_in_their_order_and_displace_other_units() -> None:
     config = BrokerConfig({"log.retention.hours": "2", "message.max.bytes": "10"})
     changed = config.apply_overrides({"log.retention.ms": "5", "message.max.bytes": "20"}, {"message.max.bytes": "30"})

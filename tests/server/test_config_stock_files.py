@@ -123,7 +123,7 @@ def test_a_stock_file_is_taken_as_it_is(text: str, broker_id: int, log_dir: str,
 def test_the_file_without_listeners_stays_on_loopback() -> None:
     config = started(ZOOKEEPER_3_9)
     assert config.listeners[0].host == "127.0.0.1"
-    assert len(config.notices) == 1
+    assert not any("all interfaces" in notice for notice in config.notices)
 
 
 @pytest.mark.parametrize("text", [KRAFT_3_9, SERVER_4_1])
