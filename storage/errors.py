@@ -1,5 +1,8 @@
 """Failures of the storage room that are not answers on the wire."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class StorageError(Exception):
     """Parent of what storage raises beside `KafkaError`."""
@@ -31,3 +34,12 @@ class LogDirFailedError(StorageError):
         super().__init__(f"{path}: {cause}")
         self.path = path
         self.cause = cause
+
+
+@contextmanager
+def failing_dir(directory: str) -> Iterator[None]:
+    """An `OSError` inside means that the log directory has failed: raises `LogDirFailedError`."""
+    try:
+        yield
+    except OSError as error:
+        raise LogDirFailedError(directory, error) from error

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from .checkpoint_file import write_lines
 from .filesystem import File, FileSystem
+from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 
 
 class FlushTask:
@@ -13,7 +14,16 @@ class FlushTask:
     the directory. Nothing counts as flushed before all of it is, so a crash in between finds the old recovery point.
     """
 
-    __slots__ = ("_directory_of", "_fs", "directory", "epoch_lines", "files", "sync_directory", "up_to_offset")
+    __slots__ = (
+        "_directory_of",
+        "_fs",
+        "directory",
+        "epoch_lines",
+        "files",
+        "is_done",
+        "sync_directory",
+        "up_to_offset",
+    )
 
     def __init__(
         self,
@@ -33,6 +43,7 @@ class FlushTask:
         self.files = files
         self.epoch_lines = epoch_lines
         self.sync_directory = sync_directory
+        self.is_done = False
 
     def run(self) -> None:
         """Sync. Raises OSError, after which the disk is not to be trusted any more."""
@@ -40,7 +51,7 @@ class FlushTask:
             file.fdatasync()
         try:
             if self.epoch_lines is not None:
-                write_lines(self._fs, f"{self.directory}/leader-epoch-checkpoint", self.epoch_lines)
+                write_lines(self._fs, f"{self.directory}/{EPOCHS_FILE_NAME}", self.epoch_lines)
             if self.sync_directory:
                 self._fs.fsync_dir(self.directory)
         except FileNotFoundError:

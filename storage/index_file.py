@@ -81,6 +81,11 @@ class IndexFile:
             self._written += len(self._pending) // self.ENTRY_SIZE
             self._pending = bytearray()
 
+    def write_if_many_wait(self) -> None:
+        """Write the waiting entries once they fill a page. Raises OSError; nothing is lost then."""
+        if len(self._pending) >= PENDING_BYTES_MAX:
+            self.trim_to_valid_size()
+
     def unsynced_file(self) -> File:
         """The open file, with every entry written, for somebody to sync."""
         self.trim_to_valid_size()
@@ -97,10 +102,6 @@ class IndexFile:
             self._file = None
         self._mapping = b""
 
-    def close(self) -> None:
-        self.trim_to_valid_size()
-        self.close_handle()
-
     def _open(self) -> File:
         if self._file is None:
             self._file = self._fs.open(self.path, create=True)
@@ -108,8 +109,14 @@ class IndexFile:
 
     def _append_entry(self, entry: bytes) -> None:
         self._pending += entry
-        if len(self._pending) >= PENDING_BYTES_MAX:
-            self.trim_to_valid_size()
+
+    def _last_entries(self, count: int) -> bytes:
+        """The bytes of the last `count` entries, or of all if there are fewer."""
+        size = count * self.ENTRY_SIZE
+        if len(self._pending) >= size or not self._written:
+            return bytes(self._pending[-size:])
+        first = max(self._written * self.ENTRY_SIZE + len(self._pending) - size, 0)
+        return self._open().pread(self._written * self.ENTRY_SIZE - first, first) + self._pending
 
     def _locate(self, slot: int) -> tuple[memoryview | bytes | bytearray, int]:
         """A buffer holding entry `slot`, and the entry's position in it."""

@@ -8,21 +8,25 @@ from uuid import UUID
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import RecordBatch, iter_batches
 from ..protocol.topic_partition import TopicPartition
-from .errors import LogDirFailedError
-from .filesystem import File, FileSystem, parent_of
+from .errors import LogDirFailedError, failing_dir
+from .filesystem import FileSystem, parent_of
 from .flush_task import FlushTask
+from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import EpochEndOffset, LeaderEpochCache
+from .log_append import check_producers, duplicate_info
 from .log_config import NEVER, LogConfig
-from .log_loader import DELETED_SUFFIX, Chance, LoadedLog, LogLoader, rebuild_producer_state, roll_jitter_ms
-from .log_offsets import aborted_transactions, find_by_timestamp, find_max_timestamp, offsets_before
+from .log_loader import Chance, LoadedLog, LogLoader, rebuild_producer_state, roll_jitter_ms
+from .log_offsets import aborted_transactions, offsets_before
+from .log_reader import LogReader
 from .log_retention import deletable_segments
 from .log_segment import LogSegment
 from .log_segments import LogSegments
 from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata
 from .partition_metadata import read_partition_metadata, write_partition_metadata
-from .producer_state import ProducedBatch, ProducerStateManager, end_marker_of
+from .producer_state import ProducerStateManager
 from .record_validator import Origin, validate_and_assign
 from .time_index import TimestampOffset
+from .unsynced_files import UnsyncedFiles
 
 __all__ = ["FetchData", "FlushTask", "Log", "LogAppendInfo", "LogOffsetMetadata"]
 
@@ -49,21 +53,17 @@ class Log:
     __slots__ = (
         "_active",
         "_before_deletion",
-        "_bound",
         "_config",
-        "_deferred_closes",
         "_first_unstable_offset",
-        "_flushes",
         "_fs",
         "_now_ms",
+        "_reader",
         "_rng",
         "_roll_timestamp",
-        "_rolled",
         "_segment_bytes",
         "_segments",
         "_target_magic",
-        "_unsynced_names",
-        "_unsynced_snapshots",
+        "_unsynced",
         "directory",
         "high_watermark",
         "last_flush_ms",
@@ -72,7 +72,6 @@ class Log:
         "log_start_offset",
         "path",
         "producer_state",
-        "recovery_point",
         "topic_id",
         "topic_partition",
     )
@@ -98,7 +97,6 @@ class Log:
         self.producer_state: ProducerStateManager = loaded.producer_state
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
-        self.recovery_point = loaded.recovery_point
         self.high_watermark = loaded.log_start_offset
         self.last_flush_ms = now_ms()
         self._fs = fs
@@ -108,13 +106,8 @@ class Log:
         self._segments: LogSegments = loaded.segments
         self._active: LogSegment = loaded.segments.last
         self._first_unstable_offset = NEVER
-        self._rolled: list[LogSegment] = []
-        """Segments that were rolled and not flushed since, oldest first."""
-        self._unsynced_snapshots: list[File] = []
-        self._unsynced_names = False
-        self._flushes: list[FlushTask] = []
-        self._deferred_closes: list[Callable[[], None]] = []
-        self._bound: tuple[int, int, int] = (-1, -1, -1)
+        self._unsynced = UnsyncedFiles(fs, loaded.log_end_offset)
+        self._reader = LogReader(self._segments, self._unsynced)
         self.config = config
         self._refresh_first_unstable_offset()
 
@@ -170,7 +163,7 @@ class Log:
     def config(self, config: LogConfig) -> None:
         self._config = config
         self._segment_bytes = config.segment_bytes
-        self._target_magic = _magic_of(config.message_format_version)
+        self._target_magic = config.message_magic
         self._refresh_roll_timestamp()
 
     @property
@@ -239,9 +232,17 @@ class Log:
         if last_offset < 0:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
         data, max_timestamp, producers = result.records, result.max_timestamp, result.producer_batches
-        if producers and (duplicate := self._check_producers(producers, origin)) is not None:
-            return self._duplicate_info(duplicate)
-        segment = self._prepare_segment(len(data), max_timestamp, first_offset, last_offset)
+        if producers and (duplicate := check_producers(self.producer_state, producers, origin)) is not None:
+            return duplicate_info(duplicate, self.log_start_offset, self._config)
+        size = len(data)
+        segment = self._active
+        if (
+            segment.records.size + size > self._segment_bytes
+            or max_timestamp > self._roll_timestamp
+            or last_offset > segment.max_offset
+            or segment.is_index_full
+        ):
+            segment = self._segment_for(size, max_timestamp, first_offset, last_offset)
         try:
             if target_magic == 2:
                 segment.append(data, first_offset, last_offset, max_timestamp)
@@ -249,7 +250,7 @@ class Log:
                 segment.append_batches(data, iter_batches(data))
         except OSError as error:
             self._raise_storage_error(error)
-        if segment.size == len(data):
+        if segment.records.size == size:
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
         if leader_epoch != self.leader_epochs.latest_epoch and target_magic == 2:
@@ -263,7 +264,7 @@ class Log:
             result.log_append_time_ms,
             self.log_start_offset,
             result.record_count,
-            len(data),
+            size,
         )
 
     def append_as_follower(self, records: memoryview) -> LogAppendInfo:
@@ -283,7 +284,7 @@ class Log:
         first_offset, last_offset, data = result.first_offset, result.last_offset, result.records
         if last_offset < 0:
             return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
-        segment = self._prepare_segment(len(data), result.max_timestamp, first_offset, last_offset)
+        segment = self._segment_for(len(data), result.max_timestamp, first_offset, last_offset)
         try:
             segment.append_batches(data, iter_batches(data))
         except OSError as error:
@@ -306,16 +307,9 @@ class Log:
             len(data),
         )
 
-    def _prepare_segment(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
+    def _segment_for(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
         """The segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
         segment = self._active
-        if (
-            segment.records.size + size <= self._segment_bytes
-            and max_timestamp <= self._roll_timestamp
-            and last_offset <= segment.max_offset
-            and not segment.is_index_full
-        ):
-            return segment
         if size > self._segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -325,43 +319,13 @@ class Log:
             return self.roll(first_offset)
         return segment
 
-    def _check_producers(self, batches: Sequence[RecordBatch], origin: Origin) -> ProducedBatch | None:
-        """Judge the batches before they are written; the earlier append of which they are a repetition, if they are."""
-        check = self.producer_state.check
-        for batch in batches:
-            header = batch.header
-            if not header.is_control:
-                duplicate = check(header, is_client=origin == "client")
-                if duplicate is not None:
-                    return duplicate
-            elif (marker := end_marker_of(batch)) is not None:
-                self.producer_state.check_marker(header, marker.coordinator_epoch)
-        return None
-
-    def _duplicate_info(self, batch: ProducedBatch) -> LogAppendInfo:
-        append_time = batch.timestamp if self._config.message_timestamp_type == "LogAppendTime" else -1
-        return LogAppendInfo(
-            batch.first_offset,
-            batch.last_offset,
-            batch.timestamp,
-            append_time,
-            self.log_start_offset,
-            batch.offset_delta + 1,
-            0,
-            True,
-        )
-
     def _take_in(self, segment: LogSegment, batches: Sequence[RecordBatch]) -> None:
         """Bring producer state up to what was just written."""
         producers = self.producer_state
         for batch in batches:
             aborted = producers.take_in(batch)
             if aborted is not None:
-                try:
-                    segment.transaction_index.append(aborted)
-                except OSError as error:
-                    # The marker is in the log already: without its index entry readers would see aborted records.
-                    raise LogDirFailedError(self.directory, error) from error
+                segment.transaction_index.append(aborted)
         if producers.has_transactions:
             self._refresh_first_unstable_offset()
 
@@ -385,13 +349,11 @@ class Log:
         try:
             active.become_inactive()
             self.producer_state.map_end_offset = base_offset
-            snapshot = self.producer_state.take_snapshot()
-            if snapshot is not None:
-                self._unsynced_snapshots.append(snapshot)
+            self._take_snapshot()
             segment = self._create_segment(base_offset)
         except OSError as error:
             self._raise_storage_error(error)
-        self._rolled.append(active)
+        self._unsynced.rolled.append(active)
         self._activate(segment)
         return segment
 
@@ -412,7 +374,7 @@ class Log:
             created_ms=self._now_ms(),
             roll_jitter_ms=roll_jitter_ms(self._config, self._rng),
         )
-        self._unsynced_names = True
+        self._unsynced.names = True
         return segment
 
     def _activate(self, segment: LogSegment) -> None:
@@ -453,40 +415,16 @@ class Log:
                 self._raise_out_of_range(offset)
             return FetchData(b"", self.log_end_offset_metadata, [] if read_committed else None)
         bound = end_offset if max_offset is None or max_offset > end_offset else max_offset
-        if offset < bound:
-            segment: LogSegment | None = self._active
-            if offset < self._active.base_offset:
-                segment = self._segments.floor(offset)
-            try:
-                while segment is not None:
-                    end_position = self._end_position(segment, bound)
-                    found = segment.read(offset, max_length, end_position, min_one_message)
-                    if found is not None:
-                        data, position = found
-                        first = LogOffsetMetadata(offset, segment.base_offset, position)
-                        aborted = None
-                        if read_committed:
-                            aborted = aborted_transactions(self, first, len(data))
-                        return FetchData(data, first, aborted)
-                    segment = self._segments.higher(segment.base_offset)
-            except OSError as error:
-                raise LogDirFailedError(self.directory, error) from error
-        return FetchData(b"", LogOffsetMetadata(offset), [] if read_committed else None)
-
-    def _end_position(self, segment: LogSegment, bound: int) -> int:
-        """Where in `segment` the offsets below `bound` end."""
-        if bound >= self.log_end_offset:
-            return segment.size
-        base_offset = segment.base_offset
-        known_bound, known_base, position = self._bound
-        if known_bound == bound and known_base == base_offset:
-            return position
-        following = self._segments.higher(base_offset)
-        if following is not None and bound >= following.base_offset:
-            return segment.size
-        position = segment.position_of(bound)
-        self._bound = (bound, base_offset, position)
-        return position
+        found = None
+        try:
+            if offset < bound:
+                found = self._reader.read(offset, max_length, bound, end_offset, min_one_message)
+            if found is None:
+                return FetchData(b"", LogOffsetMetadata(offset), [] if read_committed else None)
+            data, first = found
+            return FetchData(data, first, aborted_transactions(self, first, len(data)) if read_committed else None)
+        except OSError as error:
+            raise LogDirFailedError(self.directory, error) from error
 
     def _raise_out_of_range(self, offset: int) -> NoReturn:
         raise KafkaError(
@@ -496,47 +434,32 @@ class Log:
 
     def convert_to_offset_metadata(self, offset: int) -> LogOffsetMetadata:
         """Where `offset` lies. Raises OFFSET_OUT_OF_RANGE, `LogDirFailedError`."""
-        if offset == self.log_end_offset:
-            return self.log_end_offset_metadata
-        segment = self._segments.floor(offset)
-        if segment is None or not self.log_start_offset <= offset < self.log_end_offset:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
             self._raise_out_of_range(offset)
-        try:
-            return LogOffsetMetadata(offset, segment.base_offset, segment.position_of(offset))
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
+        with failing_dir(self.directory):
+            return self._reader.offset_metadata(offset, self.log_end_offset)
 
     def bytes_between(self, offset: int, bound: int) -> int:
         """Bytes of the batches from the one that contains `offset` up to `bound`. Errors as above."""
         if offset >= bound:
             return 0
-        start = self.convert_to_offset_metadata(offset)
-        end = self.convert_to_offset_metadata(bound)
-        if start.segment_base_offset == end.segment_base_offset:
-            return end.position - start.position
-        between = self._segments.between(start.segment_base_offset, end.segment_base_offset)
-        return sum(segment.size for segment in between) - start.position + end.position
+        start, end = self.convert_to_offset_metadata(offset), self.convert_to_offset_metadata(bound)
+        return self._reader.bytes_between(start, end)
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record not older than `timestamp`, exactly, with its own timestamp; None if there is none."""
-        try:
-            return find_by_timestamp(self._segments, timestamp, self.log_start_offset)
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
+        with failing_dir(self.directory):
+            return self._reader.find_by_timestamp(timestamp, self.log_start_offset)
 
     def max_timestamp_and_offset(self) -> TimestampOffset | None:
         """The record with the largest timestamp (the first of several); None if none has a timestamp."""
-        try:
-            return find_max_timestamp(self._segments, self.log_start_offset)
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
+        with failing_dir(self.directory):
+            return self._reader.find_max_timestamp(self.log_start_offset)
 
     def legacy_fetch_offsets_before(self, timestamp: int, max_offsets: int) -> list[int]:
         """ListOffsets v0: segment starts by file time, up to `timestamp` (-1 all, -2 oldest), newest first."""
-        try:
+        with failing_dir(self.directory):
             return offsets_before(self, timestamp, max_offsets, self._now_ms())
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
         """(largest known epoch at or below `epoch`, its end offset); (-1, -1) if that cannot be said."""
@@ -585,69 +508,39 @@ class Log:
     # -- flushing --------------------------------------------------------------------------------------------------
 
     @property
+    def recovery_point(self) -> int:
+        """Everything below is on disk."""
+        return self._unsynced.recovery_point
+
+    @property
     def needs_flush(self) -> bool:
         """Whether `flush.messages` records wait, or a rolled segment does."""
-        return self.log_end_offset - self.recovery_point >= self._config.flush_messages or bool(self._rolled)
+        unsynced = self._unsynced
+        return self.log_end_offset - unsynced.recovery_point >= self._config.flush_messages or bool(unsynced.rolled)
 
     def begin_flush(self) -> FlushTask:
-        """Collect everything that is not durable yet. To be completed, unless the directory fails.
+        """Collect everything that is not durable yet; to be completed once run, unless the directory failed.
 
         Raises `LogDirFailedError` if an index cannot be written.
         """
-        try:
-            files = [file for segment in self._rolled for file in segment.unsynced_files(with_indexes=True)]
-            files += self._unsynced_snapshots
-            files += self._active.unsynced_files(with_indexes=False)
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
-        epochs = self.leader_epochs
-        task = FlushTask(
-            self._fs,
-            lambda: self.path,
-            up_to_offset=self.log_end_offset,
-            files=files,
-            epoch_lines=epochs.lines() if epochs.is_dirty else None,
-            sync_directory=self._unsynced_names,
-        )
-        epochs.is_dirty = False
-        self._unsynced_names = False
-        self._deferred_closes += [snapshot.close for snapshot in self._unsynced_snapshots]
-        self._deferred_closes += [segment.release_index_handles for segment in self._rolled]
-        self._unsynced_snapshots = []
-        self._rolled = []
-        self._flushes.append(task)
-        return task
+        with failing_dir(self.directory):
+            return self._unsynced.begin(self._active, self.leader_epochs, self.log_end_offset, lambda: self.path)
 
     def complete_flush(self, task: FlushTask) -> int:
         """`task.run` has succeeded: the recovery point may rise; returns it."""
-        self._flushes.remove(task)
-        if task.up_to_offset > self.recovery_point:
-            self.recovery_point = task.up_to_offset
+        self._unsynced.complete(task)
         self.last_flush_ms = self._now_ms()
-        if not self._flushes and self._deferred_closes:
-            self._close_deferred()
-        return self.recovery_point
+        return self._unsynced.recovery_point
 
     def flush(self) -> int:
-        """Make everything that is appended durable, here and now; returns the recovery point."""
-        task = self.begin_flush()
-        try:
+        """Make everything that is appended durable, here and now; returns the recovery point.
+
+        While another flush is under way elsewhere, the recovery point waits for that one's end.
+        """
+        with failing_dir(self.directory):
+            task = self.begin_flush()
             task.run()
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
-        return self.complete_flush(task)
-
-    def _close_deferred(self) -> None:
-        closes, self._deferred_closes = self._deferred_closes, []
-        for close in closes:
-            close()
-
-    def _close_when_unused(self, close: Callable[[], None]) -> None:
-        """A flush on another thread may be using the handle: its number must not be given to another file."""
-        if self._flushes:
-            self._deferred_closes.append(close)
-        else:
-            close()
+            return self.complete_flush(task)
 
     # -- truncation ------------------------------------------------------------------------------------------------
 
@@ -665,48 +558,34 @@ class Log:
         if offset < self._segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
-        try:
+        with failing_dir(self.directory):
             self._remove_segments([segment for segment in self._segments if segment.base_offset > offset])
             self._active = self._segments.last
             self._active.truncate_to(offset, self._now_ms())
             self._active.flush()
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
         self._after_truncation(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything and go on, empty, at `offset`. Raises `LogDirFailedError`."""
-        try:
-            removed = list(self._segments)
-            self._remove_segments(removed)
+        with failing_dir(self.directory):
+            self._remove_segments(list(self._segments))
+            self.producer_state.truncate_fully_and_start_at(offset)
             self._activate(self._create_segment(offset))
             self._fs.fsync_dir(self.path)
-            self._unsynced_names = False
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
         self.log_start_offset = offset
         self._after_truncation(offset)
 
     def _remove_segments(self, removed: list[LogSegment]) -> None:
-        """Take segments out of the log and the directory, durably."""
         for segment in removed:
-            self._segments.remove(segment)
-            if segment in self._rolled:
-                self._rolled.remove(segment)
-            self._close_when_unused(segment.close_handles)
-            for path in segment.existing_paths():
-                self._fs.unlink(path)
-        if removed:
-            self._fs.fsync_dir(self.path)
+            self._unsynced.forget(segment)
+        self._segments.remove_files(removed)
 
     def _after_truncation(self, offset: int) -> None:
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
-        self.recovery_point = min(self.recovery_point, offset)
-        for task in self._flushes:
-            task.up_to_offset = min(task.up_to_offset, offset)
-        self._bound = (-1, -1, -1)
+        self._unsynced.truncated_to(offset)
+        self._reader.forget()
         self.leader_epochs.truncate_from_end(offset)
         self._refresh_roll_timestamp()
         rebuild_producer_state(
@@ -728,7 +607,7 @@ class Log:
         Nothing above the high watermark goes. Order: raise the log start, have it checkpointed (`before_deletion`),
         rename to `.deleted`, sync the names. Raises `LogDirFailedError`, and KAFKA_STORAGE_ERROR from a roll.
         """
-        try:
+        with failing_dir(self.directory):
             deletable = deletable_segments(self, self._now_ms())
             if not deletable:
                 return []
@@ -736,81 +615,59 @@ class Log:
                 self.roll()
             following = self._segments.higher(deletable[-1].base_offset)
             assert following is not None, "the active segment is not deletable"
-            raised = self.maybe_increment_log_start_offset(following.base_offset)
-            if self._before_deletion is not None and raised:
+            self.maybe_increment_log_start_offset(following.base_offset)
+            if self._before_deletion is not None:
                 self._before_deletion(self)
             return self._rename_to_deleted(deletable)
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
 
     def _rename_to_deleted(self, segments: list[LogSegment]) -> list[str]:
-        paths = []
         for segment in segments:
-            self._segments.remove(segment)
-            if segment in self._rolled:
-                self._rolled.remove(segment)
-            self._close_when_unused(segment.close_handles)
-            segment.change_suffix(DELETED_SUFFIX)
-            paths += segment.existing_paths()
-            snapshot = self.producer_state.forget_snapshot(segment.base_offset)
-            if snapshot is not None and self._fs.exists(snapshot):
-                self._fs.rename(snapshot, snapshot + DELETED_SUFFIX)
-                paths.append(snapshot + DELETED_SUFFIX)
-        self._fs.fsync_dir(self.path)
-        return paths
+            self._unsynced.forget(segment)
+        self._reader.forget()
+        snapshots = [self.producer_state.forget_snapshot(segment.base_offset) for segment in segments]
+        return self._segments.rename_to_deleted(segments, [path for path in snapshots if path is not None])
 
     # -- end -------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Bring every file to its final form and give the handles back; no flush may be under way.
+        """Bring every file to its final form, flush, and give the handles back; no flush may be under way.
 
-        Flushes first, so that what a clean stop promises holds. Raises `LogDirFailedError`.
+        A log that nobody wrote to since it was opened is left alone. Raises `LogDirFailedError`.
         """
-        try:
+        active, unsynced = self._active, self._unsynced
+        with failing_dir(self.directory):
             self.producer_state.map_end_offset = self.log_end_offset
-            snapshot = self.producer_state.take_snapshot()
-            if snapshot is not None:
-                self._unsynced_snapshots.append(snapshot)
-                self._unsynced_names = True
-            self._active.become_inactive()
-            if self._active not in self._rolled and self._active.size:
-                self._rolled.append(self._active)
-            self.flush()
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
+            self._take_snapshot()
+            if not active.is_as_opened:
+                active.become_inactive()
+                unsynced.rolled.append(active)
+            if unsynced.rolled or unsynced.snapshots or self.leader_epochs.is_dirty:
+                unsynced.names = True
+                self.flush()
         self.close_handles()
+
+    def _take_snapshot(self) -> None:
+        snapshot = self.producer_state.take_snapshot()
+        if snapshot is not None:
+            self._unsynced.snapshots.append(snapshot)
 
     def close_handles(self) -> None:
         """Give all handles back without writing anything: the disk failed, or the files are about to go."""
         for segment in self._segments:
-            self._close_when_unused(segment.close_handles)
-        for snapshot in self._unsynced_snapshots:
-            self._close_when_unused(snapshot.close)
-        self._unsynced_snapshots = []
+            self._unsynced.close(segment.close_handles)
+        self._unsynced.close_snapshots()
 
     def rename_dir(self, path: str) -> None:
         """Give the partition's directory another name; open handles stay good. Raises OSError."""
         self._fs.rename(self.path, path)
         self.path = path
-        for segment in self._segments:
-            segment.moved_to(path)
+        self._segments.moved_to(path)
         self.producer_state.moved_to(path)
-        self.leader_epochs.path = f"{path}/leader-epoch-checkpoint"
+        self.leader_epochs.path = f"{path}/{EPOCHS_FILE_NAME}"
 
     def delete(self) -> None:
         """Remove the directory with everything in it. Raises `LogDirFailedError`."""
         self.close_handles()
-        try:
+        with failing_dir(self.directory):
             self._fs.remove_tree(self.path)
             self._fs.fsync_dir(self.directory)
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
-
-
-def _magic_of(message_format_version: str) -> int:
-    """The record format of a `message.format.version`: 0 before 0.10, 1 before 0.11, else 2."""
-    major, minor = [*message_format_version.split("-")[0].split("."), "0"][:2]
-    version = (int(major), int(minor))
-    if version >= (0, 11):
-        return 2
-    return 1 if version >= (0, 10) else 0

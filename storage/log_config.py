@@ -53,6 +53,20 @@ def _cleanup_policy(text: str) -> str:
     return ",".join(policies)
 
 
+def _magic_of(message_format_version: str) -> int:
+    """0 before Kafka 0.10, 1 before 0.11, else 2."""
+    parts = message_format_version.partition("-")[0].split(".")
+    version = tuple(map(int, parts[:2]))
+    if version >= (0, 11):
+        return 2
+    return 1 if version >= (0, 10) else 0
+
+
+def _format_version(text: str) -> str:
+    _magic_of(text)
+    return text.strip()
+
+
 def _setting(default: Any, parse: Callable[[str], Any]) -> Any:
     return field(default=default, metadata={"parse": parse})
 
@@ -61,7 +75,7 @@ def _setting(default: Any, parse: Callable[[str], Any]) -> Any:
 class LogConfig:
     """The settings of one topic's logs. Immutable: a change of configuration is a new object given to the log.
 
-    Defaults are Kafka's. `compact` and `delete` restate `cleanup_policy`, as the append path asks for them.
+    Defaults are Kafka's. The last three restate others in the form that the append path asks for.
     """
 
     cleanup_policy: str = _setting("delete", _cleanup_policy)
@@ -81,7 +95,7 @@ class LogConfig:
     max_compaction_lag_ms: int = _setting(NEVER, _integer(1))
     max_message_bytes: int = _setting(1_048_588, _integer(0, _INT_MAX))
     message_downconversion_enable: bool = _setting(True, _boolean)
-    message_format_version: str = _setting("3.0-IV1", str)
+    message_format_version: str = _setting("3.0-IV1", _format_version)
     message_timestamp_after_max_ms: int = _setting(NEVER, _integer(0))
     message_timestamp_before_max_ms: int = _setting(NEVER, _integer(0))
     message_timestamp_type: str = _setting("CreateTime", _one_of("CreateTime", "LogAppendTime"))
@@ -100,11 +114,14 @@ class LogConfig:
 
     compact: bool = field(init=False, default=False)
     delete: bool = field(init=False, default=True)
+    message_magic: int = field(init=False, default=2)
+    """The record format of `message_format_version`."""
 
     def __post_init__(self) -> None:
         policies = self.cleanup_policy.split(",")
         object.__setattr__(self, "compact", "compact" in policies)
         object.__setattr__(self, "delete", "delete" in policies)
+        object.__setattr__(self, "message_magic", _magic_of(self.message_format_version))
 
     @classmethod
     def from_props(cls, props: Mapping[str, str], defaults: "LogConfig | None" = None) -> Self:

@@ -11,11 +11,11 @@ from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
 from .log_config import LogConfig
 from .log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
-from .log_segments import LogSegments
+from .log_segments import DELETED_SUFFIX, LogSegments
 from .producer_snapshot import SNAPSHOT_SUFFIX
 from .producer_state import ProducerStateManager
 
-CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX = ".cleaned", ".swap", ".deleted", ".tmp"
+CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX = ".cleaned", ".swap", ".tmp"
 
 _logger = logging.getLogger(__name__)
 
@@ -34,8 +34,8 @@ class LoadedLog:
     leader_epochs: LeaderEpochCache
     producer_state: ProducerStateManager
     log_start_offset: int
-    recovery_point: int
     log_end_offset: int
+    """Everything below it is on disk: a clean stop flushed it, or recovery did."""
 
 
 @dataclass(slots=True)
@@ -58,14 +58,16 @@ class LogLoader:
         producers = ProducerStateManager(self.path, self.fs, self.producer_id_expiration_ms, snapshots)
         if not clean_shutdown and len(segments):
             self._recover(segments, epochs, producers, recovery_point, log_start_offset)
-        if len(segments) and self._next_offset(segments) < log_start_offset:
-            _logger.warning("%s ends below its start offset %d: all of it is discarded", self.path, log_start_offset)
-            self._remove_segments(list(segments), segments)
-            producers.truncate_fully_and_start_at(log_start_offset)
-            epochs.clear()
-        if not len(segments):
+        log_end_offset = segments.last.next_offset() if len(segments) else -1
+        if log_end_offset < log_start_offset:
+            if len(segments):
+                _logger.warning("%s ends below its start offset %d and is discarded", self.path, log_start_offset)
+                segments.remove_files(list(segments))
+                producers.truncate_fully_and_start_at(log_start_offset)
+                epochs.clear()
             segments.add(self._create_segment(log_start_offset))
-        log_end_offset = self._next_offset(segments)
+            log_end_offset = log_start_offset
+        segments.last.close_handles()
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
@@ -78,8 +80,7 @@ class LogLoader:
             now_ms=self.now_ms(),
             clean_shutdown=clean_shutdown,
         )
-        recovery_point = min(recovery_point, log_end_offset) if clean_shutdown else log_end_offset
-        return LoadedLog(segments, epochs, producers, log_start_offset, recovery_point, log_end_offset)
+        return LoadedLog(segments, epochs, producers, log_start_offset, log_end_offset)
 
     def _create_segment(self, base_offset: int) -> LogSegment:
         return LogSegment.create(
@@ -148,7 +149,7 @@ class LogLoader:
         return kept
 
     def _open_segments(self, names: list[str]) -> LogSegments:
-        segments = LogSegments()
+        segments = LogSegments(self.path, self.fs)
         for base_offset in sorted(_base_offset(name) for name in names if name.endswith(LOG_SUFFIX)):
             segments.add(
                 LogSegment(
@@ -191,24 +192,11 @@ class LogLoader:
             producers.map_end_offset = max(producers.map_end_offset, segment.next_offset())
             if cut:
                 _logger.warning("%s: cut %d bytes behind offset %d", self.path, cut, segment.next_offset())
-                self._remove_segments(unflushed[number + 1 :], segments)
+                segments.remove_files(unflushed[number + 1 :])
             segment.flush()
             if cut:
                 break
         self.fs.fsync_dir(self.path)
-
-    def _remove_segments(self, removed: list[LogSegment], segments: LogSegments) -> None:
-        """Unlink the files, durably: they must not come back beside what is appended from here on."""
-        for segment in removed:
-            segment.close_handles()
-            segments.remove(segment)
-            for path in segment.existing_paths():
-                self.fs.unlink(path)
-        if removed:
-            self.fs.fsync_dir(self.path)
-
-    def _next_offset(self, segments: LogSegments) -> int:
-        return segments.last.next_offset()
 
 
 @dataclass(slots=True)

@@ -2,33 +2,13 @@
 
 from typing import TYPE_CHECKING
 
-from .log_segments import LogSegments
 from .log_values import LogOffsetMetadata
-from .time_index import TimestampOffset
 from .transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from .log import Log
 
 LATEST, EARLIEST = -1, -2
-
-
-def find_by_timestamp(segments: LogSegments, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
-    """The first record at or above `log_start_offset` that is not older than `timestamp`."""
-    for segment in segments:
-        if segment.max_timestamp.timestamp >= timestamp:
-            found = segment.find_offset_by_timestamp(timestamp, log_start_offset)
-            if found is not None:
-                return found
-    return None
-
-
-def find_max_timestamp(segments: LogSegments, log_start_offset: int) -> TimestampOffset | None:
-    """The first of the records with the largest timestamp; None if no record has one."""
-    youngest = max(segments, key=lambda segment: segment.max_timestamp.timestamp, default=None)
-    if youngest is None or youngest.max_timestamp.timestamp < 0:
-        return None
-    return youngest.find_offset_by_timestamp(youngest.max_timestamp.timestamp, log_start_offset)
 
 
 def offsets_before(log: "Log", timestamp: int, max_offsets: int, now_ms: int) -> list[int]:

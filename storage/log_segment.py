@@ -43,6 +43,7 @@ class LogSegment:
     """
 
     __slots__ = (
+        "_closed_size",
         "_fs",
         "_max_index_size",
         "_max_timestamp",
@@ -92,6 +93,7 @@ class LogSegment:
         self._suffix = suffix
         self._fs = fs
         self.records = FileRecords(self.path_of(LOG_SUFFIX), fs, size)
+        self._closed_size = -1
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
@@ -114,7 +116,7 @@ class LogSegment:
     ) -> "LogSegment":
         """A new, empty segment on disk; its name is durable once somebody syncs the directory. Raises OSError."""
         path = f"{directory}/{segment_file_name(base_offset, LOG_SUFFIX)}{suffix}"
-        fs.open(path, create=True, exclusive=True).close()
+        fs.open(path, create=True).close()
         segment = cls(
             directory,
             base_offset,
@@ -127,7 +129,12 @@ class LogSegment:
         )
         segment._open_indexes()
         if config.preallocate:
-            segment.records.preallocate(config.segment_bytes)
+            try:
+                segment.records.preallocate(config.segment_bytes)
+            except OSError:
+                segment.close_handles()
+                fs.unlink(path)
+                raise
         return segment
 
     def __repr__(self) -> str:
@@ -189,9 +196,9 @@ class LogSegment:
             offset_index, time_index = self._open_indexes()
             offset_index.sanity_check()
             time_index.sanity_check()
-            last = offset_index.entries and offset_index.entry(offset_index.entries - 1).position
-            if last and last >= self.records.size:
-                raise CorruptIndexError(f"{offset_index.path}: position {last} in a log of {self.records.size} bytes")
+            last, size = offset_index.last_position, self.records.size
+            if last and last >= size:
+                raise CorruptIndexError(f"{offset_index.path}: position {last} in a log of {size} bytes")
             if not offset_index.entries and self.records.size > self.index_interval_bytes and not self._has_file():
                 raise CorruptIndexError(f"{offset_index.path} is missing")
         except CorruptIndexError:
@@ -222,11 +229,13 @@ class LogSegment:
         """
         file = self.records
         position = file.size
+        since = self.bytes_since_last_index_entry
+        if since > self.index_interval_bytes:
+            self._make_room_in_indexes()
         file.append(records)
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
-        since = self.bytes_since_last_index_entry
         if since > self.index_interval_bytes:
             self._append_index_entries(last_offset, position)
             since = 0
@@ -238,6 +247,7 @@ class LogSegment:
     def append_batches(self, records: bytes | bytearray | memoryview, batches: Iterable[Batch]) -> None:
         """Append several batches, which `batches` walks through, with one write. Raises OSError as `append`."""
         start = self.records.size
+        self._make_room_in_indexes()
         self.records.append(records)
         for batch in batches:
             position = start + batch.position
@@ -254,6 +264,11 @@ class LogSegment:
         if len(tail) > _TAIL_ENTRIES_MAX:
             del tail[:-_TAIL_ENTRIES_KEPT]
             del self._tail_positions[:-_TAIL_ENTRIES_KEPT]
+
+    def _make_room_in_indexes(self) -> None:
+        """Write index entries that wait, before the data: once a batch is written nothing may fail any more."""
+        self.offset_index.write_if_many_wait()
+        self.time_index.write_if_many_wait()
 
     def _append_index_entries(self, last_offset: int, position: int) -> None:
         offset_index, time_index = self.offset_index, self.time_index
@@ -382,8 +397,7 @@ class LogSegment:
         last = self.base_offset
         if self.records.size == 0:
             return last
-        index = self.offset_index
-        start = index.entry(index.entries - 1).position if index.entries else 0
+        start = self.offset_index.last_position
         highest = self.time_index.last_entry
         for batch in self.records.batch_positions(start):
             last = batch.last_offset + 1
@@ -391,6 +405,7 @@ class LogSegment:
                 highest = TimestampOffset(batch.max_timestamp, batch.last_offset)
         self.bytes_since_last_index_entry = self.records.size - start
         self._set_max_timestamp(highest)
+        self._closed_size = self.records.size
         return last
 
     def _read_max_timestamp(self) -> TimestampOffset:
@@ -521,6 +536,7 @@ class LogSegment:
             time_index.maybe_append(*self.max_timestamp, use_reserved_slot=True)
         self.offset_index.trim_to_valid_size()
         time_index.trim_to_valid_size()
+        self.transaction_index.write()
         self.records.trim()
         self._clear_tail()
 
@@ -539,29 +555,20 @@ class LogSegment:
         for file in self.unsynced_files(with_indexes=True):
             file.fsync()
 
-    def close(self) -> None:
-        """Bring the indexes to their final form and give all handles back; any later use opens them again."""
-        if self._time_index is not None or self._offset_index is not None or not self._has_file():
-            self.become_inactive()
-        self.close_handles()
+    @property
+    def is_as_opened(self) -> bool:
+        """Whether nothing was written since an earlier run closed the segment."""
+        return self._closed_size == self.records.size
 
     def close_handles(self) -> None:
-        """Give all handles back without writing anything."""
+        """Give all handles back without writing anything; any later use opens them again."""
         self.records.close_handle()
         self._close_indexes()
 
-    def release_index_handles(self) -> None:
-        """Give the index handles back, once nothing more is written; lookups open them again."""
-        self._close_indexes()
-
     def _close_indexes(self) -> None:
-        for index in (self._offset_index, self._time_index):
+        for index in (self._offset_index, self._time_index, self._transaction_index):
             if index is not None:
                 index.close_handle()
-        self._offset_index = self._time_index = None
-        if self._transaction_index is not None:
-            self._transaction_index.close()
-            self._transaction_index = None
 
     def change_suffix(self, new_suffix: str) -> None:
         """Rename the files, from `.cleaned` to `.swap` and so on; open handles stay good."""

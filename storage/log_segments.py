@@ -3,15 +3,23 @@
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
+from .filesystem import FileSystem
 from .log_segment import LogSegment
+
+DELETED_SUFFIX = ".deleted"
 
 
 class LogSegments:
-    """Kafka's LogSegments. Never empty in an open log; the last one is the active segment."""
+    """Kafka's LogSegments. Never empty in an open log; the last one is the active segment.
 
-    __slots__ = ("_base_offsets", "_by_base_offset")
+    Order of names: whatever removes or renames segments has synced the directory when it returns.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_base_offsets", "_by_base_offset", "_directory", "_fs")
+
+    def __init__(self, directory: str, fs: FileSystem) -> None:
+        self._directory = directory
+        self._fs = fs
         self._base_offsets: list[int] = []
         self._by_base_offset: dict[int, LogSegment] = {}
 
@@ -30,6 +38,37 @@ class LogSegments:
     def remove(self, segment: LogSegment) -> None:
         self._base_offsets.remove(segment.base_offset)
         del self._by_base_offset[segment.base_offset]
+
+    def remove_files(self, removed: list[LogSegment]) -> None:
+        """Take segments out of the log and unlink their files: they do not come back. Raises OSError."""
+        for segment in removed:
+            self.remove(segment)
+            for path in segment.existing_paths():
+                self._fs.unlink(path)
+        if removed:
+            self._fs.fsync_dir(self._directory)
+
+    def rename_to_deleted(self, removed: list[LogSegment], other_paths: list[str]) -> list[str]:
+        """Take segments out of the log and mark their files, and some others, as to be deleted; the new paths.
+
+        Raises OSError. The files are left for a while, as readers may be using them.
+        """
+        paths = []
+        for segment in removed:
+            self.remove(segment)
+            segment.change_suffix(DELETED_SUFFIX)
+            paths += segment.existing_paths()
+        for path in filter(self._fs.exists, other_paths):
+            self._fs.rename(path, path + DELETED_SUFFIX)
+            paths.append(path + DELETED_SUFFIX)
+        self._fs.fsync_dir(self._directory)
+        return paths
+
+    def moved_to(self, directory: str) -> None:
+        """The directory has been renamed."""
+        self._directory = directory
+        for segment in self:
+            segment.moved_to(directory)
 
     @property
     def base_offsets(self) -> list[int]:

@@ -23,12 +23,14 @@ class OffsetIndex(IndexFile):
     starts at the position; offsets and positions strictly increase. Writers, crashes, recovery: see `IndexFile`.
     """
 
-    __slots__ = ("last_offset",)
+    __slots__ = ("last_offset", "last_position")
 
     ENTRY_SIZE: ClassVar[int] = 8
 
     last_offset: int
     """Offset of the last entry, or the base offset if there is none."""
+    last_position: int
+    """Position of the last entry, or 0."""
 
     def append(self, offset: int, position: int) -> None:
         """Add an entry; its offset must be above the last one's. Raises `CorruptIndexError` if it is not."""
@@ -37,7 +39,7 @@ class OffsetIndex(IndexFile):
         if self.is_full:
             raise CorruptIndexError(f"{self.path}: append to a full index of {self.entries} entries")
         self._append_entry(_ENTRY.pack(offset - self.base_offset, position))
-        self.last_offset = offset
+        self.last_offset, self.last_position = offset, position
 
     def lookup(self, target_offset: int) -> OffsetPosition:
         """The greatest entry at or below `target_offset`, or (base offset, 0): start there and scan forward."""
@@ -69,14 +71,14 @@ class OffsetIndex(IndexFile):
         IndexFile.sanity_check(self)
         if self.entries and self.last_offset < self.base_offset:
             raise CorruptIndexError(f"{self.path}: last offset {self.last_offset} below base {self.base_offset}")
-        if self.entries > 1:
-            before, last = self.entry(self.entries - 2), self.entry(self.entries - 1)
-            if last.offset <= before.offset or last.position <= before.position:
-                raise CorruptIndexError(f"{self.path}: entries {before} and {last} do not increase")
+        last_two = list(_ENTRY.iter_unpack(self._last_entries(2)))
+        if len(last_two) == 2 and (last_two[1][0] <= last_two[0][0] or last_two[1][1] <= last_two[0][1]):
+            raise CorruptIndexError(f"{self.path}: entries {last_two} do not increase")
 
     def _load_last_entry(self) -> None:
-        entries = self.entries
-        self.last_offset = self.entry(entries - 1).offset if entries else self.base_offset
+        last = self._last_entries(1)
+        relative, self.last_position = _ENTRY.unpack(last) if last else (0, 0)
+        self.last_offset = self.base_offset + relative
 
     def _floor_slot(self, relative_offset: int) -> int:
         """The last slot whose relative offset is at most `relative_offset`, or -1."""

@@ -83,11 +83,11 @@ class TimeIndex(IndexFile):
 
     def sanity_check(self) -> None:
         IndexFile.sanity_check(self)
-        if self.entries > 1:
-            before, last = self.entry(self.entries - 2), self.entry(self.entries - 1)
-            if last.timestamp <= before.timestamp or last.offset < before.offset:
-                raise CorruptIndexError(f"{self.path}: entries {before} and {last} do not increase")
+        last_two = list(_ENTRY.iter_unpack(self._last_entries(2)))
+        if len(last_two) == 2 and (last_two[1][0] <= last_two[0][0] or last_two[1][1] < last_two[0][1]):
+            raise CorruptIndexError(f"{self.path}: entries {last_two} do not increase")
 
     def _load_last_entry(self) -> None:
-        entries = self.entries
-        self.last_entry = self.entry(entries - 1) if entries else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        last = self._last_entries(1)
+        timestamp, relative = _ENTRY.unpack(last) if last else (NO_TIMESTAMP, 0)
+        self.last_entry = TimestampOffset(timestamp, self.base_offset + relative)

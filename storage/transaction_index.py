@@ -24,11 +24,12 @@ class TransactionIndex:
     """`<base offset>.txnindex`: Kafka's TransactionIndex. The file exists only once there is an aborted transaction.
 
     Layout: 34-byte entries, i16 version 0, i64 producer id, i64 first offset, i64 last offset, i64 last stable offset;
-    ascending by last offset. Written by: the log, when it appends an abort marker. A crash can leave: missing or torn
-    last entries; after an unclean stop it is rebuilt from the markers. Aborts are rare, so the entries stay in memory.
+    ascending by last offset. Written by: the log, when the segment is rolled, flushed or closed; aborts are rare, so
+    the entries stay in memory as well. A crash can leave: missing or torn last entries; after an unclean stop the file
+    is rebuilt from the markers.
     """
 
-    __slots__ = ("_entries", "_file", "_fs", "base_offset", "path")
+    __slots__ = ("_entries", "_file", "_fs", "_written", "base_offset", "path")
 
     def __init__(self, path: str, base_offset: int, fs: FileSystem) -> None:
         self.path = path
@@ -36,6 +37,7 @@ class TransactionIndex:
         self._fs = fs
         self._file: File | None = None
         self._entries: list[AbortedTransaction] | None = None
+        self._written = 0
 
     @property
     def entries(self) -> list[AbortedTransaction]:
@@ -49,7 +51,6 @@ class TransactionIndex:
         entries = self.entries
         if entries and entries[-1].last_offset >= aborted.last_offset:
             raise CorruptIndexError(f"{self.path}: {aborted} after {entries[-1]}")
-        write_all(self._open(), _ENTRY.pack(_VERSION, *aborted), len(entries) * _ENTRY.size)
         entries.append(aborted)
 
     def collect_aborted(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
@@ -66,7 +67,9 @@ class TransactionIndex:
         """Remove the transactions whose marker is at or above `offset`."""
         kept = [aborted for aborted in self.entries if aborted.last_offset < offset]
         if len(kept) < len(self.entries):
-            self._open().truncate(len(kept) * _ENTRY.size)
+            if len(kept) < self._written:
+                self._open().truncate(len(kept) * _ENTRY.size)
+                self._written = len(kept)
             self._entries = kept
 
     def reset(self) -> None:
@@ -74,6 +77,7 @@ class TransactionIndex:
         if self._fs.exists(self.path):
             self._open().truncate(0)
         self._entries = []
+        self._written = 0
 
     def sanity_check(self) -> None:
         """Raises `CorruptIndexError` if the file is no transaction index of this segment."""
@@ -81,11 +85,21 @@ class TransactionIndex:
             if aborted.last_offset < self.base_offset:
                 raise CorruptIndexError(f"{self.path}: {aborted} ends below the segment")
 
-    def unsynced_file(self) -> File | None:
-        """The open file for somebody to sync; None if there is none."""
-        return self._open() if self._fs.exists(self.path) else None
+    def write(self) -> None:
+        """Bring the file up to the entries, if there are any. Raises OSError; nothing is lost then."""
+        entries = self._entries
+        if entries is not None and len(entries) > self._written:
+            waiting = b"".join(_ENTRY.pack(_VERSION, *aborted) for aborted in entries[self._written :])
+            write_all(self._open(), waiting, self._written * _ENTRY.size)
+            self._written = len(entries)
 
-    def close(self) -> None:
+    def unsynced_file(self) -> File | None:
+        """The open file, with every entry written, for somebody to sync; None if there is none."""
+        self.write()
+        return self._open() if self._file is not None or self._fs.exists(self.path) else None
+
+    def close_handle(self) -> None:
+        """Give the descriptor back; the next use opens the file again."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -105,4 +119,5 @@ class TransactionIndex:
             if version > _VERSION or (entries and entries[-1].last_offset >= aborted.last_offset):
                 raise CorruptIndexError(f"{self.path}: {aborted}, version {version}, is out of order or unknown")
             entries.append(aborted)
+        self._written = len(entries)
         return entries

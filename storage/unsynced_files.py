@@ -1,0 +1,86 @@
+"""What a log has written and not yet synced, and the flushes that are under way."""
+
+from collections.abc import Callable
+
+from .filesystem import File, FileSystem
+from .flush_task import FlushTask
+from .leader_epochs import LeaderEpochCache
+from .log_segment import LogSegment
+
+
+class UnsyncedFiles:
+    """Collects for a flush, and keeps handles open while one runs on another thread.
+
+    A closed handle's number may be given to another file at once; so whatever is to be closed while a flush is under
+    way waits for its end. Flushes complete in the order in which they began, as a later one counts on the earlier.
+    """
+
+    __slots__ = ("_closes", "_flushes", "_fs", "names", "recovery_point", "rolled", "snapshots")
+
+    def __init__(self, fs: FileSystem, recovery_point: int) -> None:
+        self._fs = fs
+        self._flushes: list[FlushTask] = []
+        self._closes: list[Callable[[], None]] = []
+        self.recovery_point = recovery_point
+        """Everything below is on disk."""
+        self.rolled: list[LogSegment] = []
+        """Segments that were rolled since the last flush began, oldest first."""
+        self.snapshots: list[File] = []
+        self.names = False
+        """Whether files were created in the directory since."""
+
+    def begin(
+        self, active: LogSegment, epochs: LeaderEpochCache, end_offset: int, directory_of: Callable[[], str]
+    ) -> FlushTask:
+        """A task that makes everything below `end_offset` durable. Raises OSError if an index cannot be written."""
+        files = [file for segment in self.rolled for file in segment.unsynced_files(with_indexes=True)]
+        files += self.snapshots
+        files += active.unsynced_files(with_indexes=False)
+        task = FlushTask(
+            self._fs,
+            directory_of,
+            up_to_offset=end_offset,
+            files=files,
+            epoch_lines=epochs.lines() if epochs.is_dirty else None,
+            sync_directory=self.names,
+        )
+        self._flushes.append(task)
+        epochs.is_dirty = self.names = False
+        self._closes += [snapshot.close for snapshot in self.snapshots]
+        self._closes += [segment.close_handles for segment in self.rolled]
+        self.rolled, self.snapshots = [], []
+        return task
+
+    def complete(self, task: FlushTask) -> None:
+        """`task.run` has succeeded."""
+        task.is_done = True
+        while self._flushes and self._flushes[0].is_done:
+            self.recovery_point = max(self.recovery_point, self._flushes.pop(0).up_to_offset)
+        if not self._flushes and self._closes:
+            closes, self._closes = self._closes, []
+            for close in closes:
+                close()
+
+    def close(self, close: Callable[[], None]) -> None:
+        """Close something now, or when no flush can be using it any more."""
+        if self._flushes:
+            self._closes.append(close)
+        else:
+            close()
+
+    def forget(self, segment: LogSegment) -> None:
+        """The segment goes: close it, and do not flush it."""
+        if segment in self.rolled:
+            self.rolled.remove(segment)
+        self.close(segment.close_handles)
+
+    def close_snapshots(self) -> None:
+        for snapshot in self.snapshots:
+            self.close(snapshot.close)
+        self.snapshots = []
+
+    def truncated_to(self, offset: int) -> None:
+        """What is appended from `offset` on is not what the flushes under way cover."""
+        self.recovery_point = min(self.recovery_point, offset)
+        for task in self._flushes:
+            task.up_to_offset = min(task.up_to_offset, offset)
