@@ -1,4 +1,4 @@
-"""Metadata, topic and cluster APIs over a real controller: Kafka's answers, and every one can be written in every version."""
+"""Metadata, topic and cluster APIs over a real controller: Kafka's answers, in every version."""
 
 from __future__ import annotations
 
