@@ -57,14 +57,14 @@ def as_uuid(raw: bytes) -> UUID:
 
 def uvarint(value: int) -> bytes:
     """An unsigned varint of at most 32 bits."""
-    if value < 128:
+    if value < 0x80:
         return UVARINTS[value]
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    if value < 0x4000:
+        return bytes((value & 127 | 128, value >> 7))
+    if value < 0x200000:
+        return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14))
+    high = uvarint(value >> 21)
+    return bytes((value & 127 | 128, value >> 7 & 127 | 128, value >> 14 & 127 | 128)) + high
 
 
 def long_uvarint(buffer: Any, position: int, first: int) -> tuple[int, int]:

@@ -165,8 +165,14 @@ class DecoderSource(Source):
 
     def default(self, field: Field, obj: str) -> None:
         """Give a field the value it has when it is not on the wire."""
-        if field.default_is_fresh:
-            value = "[]" if field.is_array else f"{self.bind('cls', field.element)}()"
+        if field.default_is_fresh and not field.is_array:
+            fresh = self.name("fresh")
+            self.line(f"{obj}.{field.name} = {fresh} = new({self.bind('cls', field.element)})")
+            for part in fields_of(field.element):  # type: ignore[arg-type]
+                self.default(part, fresh)
+            return
+        if field.is_array and field.default_is_fresh:
+            value = "[]"
         elif isinstance(field.default(), str | int | float | bytes | None):
             value = repr(field.default())
         else:

@@ -29,7 +29,7 @@ def produce_request_decoder(version: int, general: Decoder) -> Decoder:
     return _named_produce_decoder(general) if version < 13 else _identified_produce_decoder(general)
 
 
-def _produce_request(acks: int, timeout_ms: int, name: str, topic_id: Any, index: int, records: Any) -> ProduceRequest:
+def _topic(name: str, topic_id: Any, index: int, records: Any) -> TopicProduceData:
     partition = new(PartitionProduceData)
     partition.index = index
     partition.records = records
@@ -37,6 +37,10 @@ def _produce_request(acks: int, timeout_ms: int, name: str, topic_id: Any, index
     topic.name = name
     topic.topic_id = topic_id
     topic.partition_data = [partition]
+    return topic
+
+
+def _request(acks: int, timeout_ms: int, topic: TopicProduceData) -> ProduceRequest:
     request = new(ProduceRequest)
     request.transactional_id = None
     request.acks = acks
@@ -59,7 +63,7 @@ def _classic_produce_decoder(general: Decoder) -> Decoder:
                 if partitions == 1 and size >= 0 and r <= end:
                     name = str(buf[p + 14 : q], "utf-8")
                     records = memoryview(buf)[q + 12 : r]
-                    return _produce_request(acks, timeout_ms, name, ZERO_UUID, index, records), r
+                    return _request(acks, timeout_ms, _topic(name, ZERO_UUID, index, records)), r
         return general(buf, p, end, budget)
 
     return decode
@@ -82,7 +86,7 @@ def _named_produce_decoder(general: Decoder) -> Decoder:
                 if partitions == 2 and size > 0 and r + 3 <= end and _three_tag_counts(buf, r) == _NO_TAGS:
                     name = str(buf[p + 9 : q], "utf-8")
                     records = memoryview(buf)[start:r]
-                    return _produce_request(acks, timeout_ms, name, ZERO_UUID, index, records), r + 3
+                    return _request(acks, timeout_ms, _topic(name, ZERO_UUID, index, records)), r + 3
         return general(buf, p, end, budget)
 
     return decode
@@ -101,7 +105,7 @@ def _identified_produce_decoder(general: Decoder) -> Decoder:
                 r = start + size - 1
                 if size > 0 and r + 3 <= end and _three_tag_counts(buf, r) == _NO_TAGS:
                     records = memoryview(buf)[start:r]
-                    return _produce_request(acks, timeout_ms, "", as_uuid(topic_id), index, records), r + 3
+                    return _request(acks, timeout_ms, _topic("", as_uuid(topic_id), index, records)), r + 3
         return general(buf, p, end, budget)
 
     return decode

@@ -88,7 +88,7 @@ class Field:
     __slots__ = ("_default", "_nullable", "_versions", "ignorable", "kind", "name", "tag")
 
     def __init__(
-        self, kind: WireType, versions: str, null: str, default: object, tag: int | None, ignorable: bool
+        self, kind: WireType, versions: str, *, null: str, default: object, tag: int | None, ignorable: bool
     ) -> None:
         self.name = ""
         self.kind = kind
@@ -146,7 +146,7 @@ def wire(
     `null`: versions in which null is legal. `tag`: it lives in the tagged fields, sent only if not the default.
     `ignorable`: a version without the field drops its value; otherwise a value other than the default is an error.
     """
-    return Field(kind, versions, null, default, tag, ignorable)
+    return Field(kind, versions, null=null, default=default, tag=tag, ignorable=ignorable)
 
 
 class Message:
@@ -240,18 +240,34 @@ def _first_init(self: Message, **values: object) -> None:
 
 
 def _compile_init(cls: type[Message]) -> Callable[..., None]:
-    parameters, body, scope = [], [], {"UNSET": UNSET}
+    scope: dict[str, Any] = {"UNSET": UNSET, "new": object.__new__}
+    parameters, body = ["self", "*"], []
     for field in cls.__wire_fields__:
         name = field.name
         if field.default_is_fresh:
-            fresh = "[]" if field.is_array else f"{name}_type()"
-            scope[f"{name}_type"] = field.element
             parameters.append(f"{name}=UNSET")
-            body.append(f"    self.{name} = {fresh} if {name} is UNSET else {name}")
+            body += [f"if {name} is UNSET:", *(f"    {line}" for line in _fresh_default(field, name, scope))]
         else:
             scope[f"{name}_default"] = field.default()
             parameters.append(f"{name}={name}_default")
-            body.append(f"    self.{name} = {name}")
-    signature = ", ".join(["self", "*", *parameters] if parameters else ["self"])
-    exec("\n".join([f"def __init__({signature}):", *body, "    return None"]), scope)  # noqa: S102  # our own text
+        body.append(f"self.{name} = {name}")
+    signature = ", ".join(parameters if len(parameters) > 2 else ["self"])
+    exec("\n    ".join([f"def __init__({signature}):", *body, "return None"]), scope)  # noqa: S102  # our own text
     return cast(Callable[..., None], scope["__init__"])
+
+
+def _fresh_default(field: Field, target: str, scope: dict[str, Any]) -> list[str]:
+    """Lines that make the empty list or all-default struct in place, in a third of the time its `__init__` takes."""
+    if field.is_array:
+        return [f"{target} = []"]
+    name = f"t{len(scope)}"
+    scope[name] = field.element
+    lines = [f"{target} = new({name})"]
+    for part in fields_of(cast(type, field.element)):
+        if part.default_is_fresh:
+            lines += _fresh_default(part, f"{target}.{part.name}", scope)
+        else:
+            value = f"t{len(scope)}"
+            scope[value] = part.default()
+            lines.append(f"{target}.{part.name} = {value}")
+    return lines
