@@ -1,0 +1,369 @@
+"""Validation of v2 batches: what clients may send, what is patched, what is refused and how."""
+
+import random
+from struct import pack_into
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.protocol.compression import Compression
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.legacy_records import build_message_set
+from barnabas.protocol.record import Record, TimestampType
+from barnabas.protocol.record_batch import (
+    ControlType,
+    RecordBatch,
+    RecordBatchBuilder,
+    control_batch,
+    iter_batches,
+    write_crc,
+)
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.record_validator import RecordValidationError, ValidationResult, validate_and_assign
+
+NOW = 1_700_000_000_000
+PLAIN = LogConfig()
+COMPACTED = LogConfig(cleanup_policy="compact")
+APPEND_TIME = LogConfig(message_timestamp_type="LogAppendTime")
+HOUR = 3_600_000
+
+
+def batch_of(count: int = 3, *, key: bytes | None = b"key", codec: int = 0, **builder_options: Any) -> bytearray:
+    builder = RecordBatchBuilder(codec=codec, **builder_options)
+    for i in range(count):
+        builder.append(key, b"value%d" % i, [("h", None)], NOW + i)
+    return bytearray(builder.build())
+
+
+def patched(data: bytearray, position: int, layout: str, value: int) -> bytearray:
+    pack_into(layout, data, position, value)
+    write_crc(memoryview(data))
+    return data
+
+
+def validate(data: bytes | bytearray, config: LogConfig = PLAIN, **options: Any) -> ValidationResult:
+    arguments: dict[str, Any] = {"base_offset": 1000, "now_ms": NOW, "leader_epoch": 9} | options
+    return validate_and_assign(memoryview(data), config=config, **arguments)
+
+
+def refusal(data: bytes | bytearray, config: LogConfig = PLAIN, **options: Any) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        validate(data, config, **options)
+    return caught.value.code
+
+
+def only(records: bytes | bytearray | memoryview) -> RecordBatch:
+    (batch,) = iter_batches(records)
+    assert isinstance(batch, RecordBatch) and batch.is_valid and batch.size == len(records)
+    return batch
+
+
+def contents(records: bytes | bytearray | memoryview) -> list[tuple[bytes | None, bytes | None]]:
+    return [(record.key, record.value) for batch in iter_batches(records) for record in batch.records()]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("config", [PLAIN, COMPACTED, LogConfig(message_timestamp_before_max_ms=HOUR)])
+def test_accepted_in_place(codec: Compression, config: LogConfig) -> None:
+    data = batch_of(codec=codec)
+    before = bytes(data)
+    result = validate(data, config)
+    assert isinstance(result.records, memoryview) and result.records.obj is data
+    batch = only(result.records)
+    assert bytes(data)[16:] == before[16:]
+    assert (batch.base_offset, batch.partition_leader_epoch) == (1000, 9)
+    assert (result.first_offset, result.last_offset, result.record_count) == (1000, 1002, 3)
+    assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW + 2, 1002)
+    assert result.log_append_time_ms == -1
+    assert (result.source_codec, result.target_codec) == (codec, codec)
+    assert list(result.producer_batches) == [] == list(result.epoch_starts)
+
+
+def test_the_fast_path_and_the_careful_one_agree() -> None:
+    # A limit that never bites sends a batch the careful way round.
+    careful = LogConfig(message_timestamp_before_max_ms=2**62)
+    for options in ({}, {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}):
+        one, other = validate(batch_of(**options)), validate(batch_of(**options), careful)
+        assert bytes(one.records) == bytes(other.records)
+        for name in ValidationResult.__slots__:
+            if name not in ("records", "producer_batches"):
+                assert getattr(one, name) == getattr(other, name), name
+        headers = [[batch.header for batch in result.producer_batches] for result in (one, other)]
+        assert headers[0] == headers[1] and len(headers[0]) == len(options) // 4
+
+
+def test_a_buffer_that_cannot_be_written_is_copied() -> None:
+    for codec in (0, 1):
+        data = bytes(batch_of(codec=codec))
+        assert only(validate(data).records).base_offset == 1000
+        assert only(data).base_offset == 0
+
+
+def test_producer_batches_carry_their_final_offsets() -> None:
+    for codec in (0, 3):
+        data = batch_of(codec=codec, producer_id=5, producer_epoch=6, base_sequence=7)
+        (batch,) = validate(data).producer_batches
+        assert (batch.base_offset, batch.last_offset, batch.producer_id) == (1000, 1002, 5)
+        assert (batch.base_sequence, batch.last_sequence) == (7, 9)
+
+
+def test_log_append_time() -> None:
+    for codec in (0, 4):
+        result = validate(batch_of(codec=codec), APPEND_TIME, now_ms=NOW + 777)
+        batch = only(result.records)
+        assert batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+        assert [record.timestamp for record in batch.records()] == [NOW + 777] * 3
+        assert (result.max_timestamp, result.log_append_time_ms) == (NOW + 777, NOW + 777)
+        assert (result.offset_of_max_timestamp, result.target_codec) == (1002, codec)
+
+
+@pytest.mark.parametrize("source", list(Compression))
+@pytest.mark.parametrize("wanted", list(Compression))
+@pytest.mark.parametrize("config", [PLAIN, APPEND_TIME])
+def test_compression_type(source: Compression, wanted: Compression, config: LogConfig) -> None:
+    data = batch_of(50, codec=source, producer_id=5, producer_epoch=6, base_sequence=7)
+    expected = contents(data)
+    result = validate(data, config.with_changes(compression_type=wanted.config_name))
+    batch = only(result.records)
+    assert batch.codec == wanted == result.target_codec and result.source_codec == source
+    assert contents(result.records) == expected
+    assert [record.offset for record in batch.records()] == list(range(1000, 1050))
+    assert [list(record.headers) for record in batch.records()] == [[("h", None)]] * 50
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (5, 6, 7)
+    assert (result.records.obj is data) == (source == wanted)  # type: ignore[union-attr]
+
+
+def test_compression_levels_are_those_of_the_topic() -> None:
+    data = RecordBatchBuilder()
+    for i in range(2000):
+        data.append(b"%d" % (i * 7919 % 1000), b"%d" % (i * i % 977), (), NOW)
+    sizes = {
+        len(validate(data.build(), LogConfig(compression_type="gzip", compression_gzip_level=level)).records)
+        for level in (1, 9)
+    }
+    assert len(sizes) == 2
+
+
+@pytest.mark.parametrize(
+    ("position", "layout", "value"),
+    [
+        (0, ">q", 5),  # base offset
+        (23, ">i", 1),  # last offset delta
+        (23, ">i", -1),
+        (57, ">i", 0),  # record count
+        (57, ">i", -3),
+        (57, ">i", 4),
+        (21, ">h", 0x20),  # a control batch
+        (21, ">h", 0x10),  # transactional without a producer id
+        (43, ">q", 5),  # a producer id without a sequence
+    ],
+)
+@pytest.mark.parametrize("codec", [0, 1])
+def test_invalid_batches(position: int, layout: str, value: int, codec: int) -> None:
+    if position == 21:
+        value |= codec
+    data = patched(batch_of(codec=codec), position, layout, value)
+    assert refusal(data) is ErrorCode.INVALID_RECORD
+
+
+def test_count_and_deltas_that_agree_with_each_other_but_not_with_the_records() -> None:
+    data = patched(patched(batch_of(codec=1), 57, ">i", 4), 23, ">i", 3)
+    assert refusal(data) is ErrorCode.INVALID_RECORD
+    gap = RecordBatchBuilder(codec=1)
+    gap.append(b"k", b"v", (), NOW)
+    gap.append(b"k", b"v", (), NOW, offset=2)
+    assert refusal(patched(bytearray(gap.build()), 23, ">i", 1)) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("config", [PLAIN, COMPACTED])
+def test_crc(config: LogConfig) -> None:
+    data = batch_of()
+    data[-1] ^= 1
+    assert refusal(data, config) is ErrorCode.CORRUPT_MESSAGE
+    assert refusal(data, origin="replication", base_offset=0) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_impossible_sizes_and_magics() -> None:
+    for position, layout, value in ((8, ">i", 5), (8, ">i", -1), (8, ">i", 20), (16, ">b", 3), (16, ">b", -1)):
+        data = batch_of()
+        pack_into(layout, data, position, value)
+        assert refusal(data) is ErrorCode.CORRUPT_MESSAGE
+
+
+@pytest.mark.parametrize("garbage", [b"", b"garbage" * 20])
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+def test_a_right_crc_over_what_cannot_be_decompressed(codec: int, garbage: bytes) -> None:
+    data = batch_of()[:61] + garbage
+    pack_into(">i", data, 8, len(data) - 12)
+    assert refusal(patched(data, 21, ">h", codec)) is ErrorCode.INVALID_RECORD
+
+
+def test_unknown_codec_and_early_zstd() -> None:
+    assert refusal(patched(batch_of(), 21, ">h", 5)) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    zstd = batch_of(codec=4)
+    assert refusal(zstd, allow_zstd=False) is ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert validate(batch_of(codec=4)).target_codec == 4
+
+
+def test_how_many_batches() -> None:
+    two = batch_of() + batch_of()
+    assert refusal(two, require_single_v2_batch=True) is ErrorCode.INVALID_RECORD
+    assert refusal(two) is ErrorCode.INVALID_RECORD
+    old = build_message_set([Record(0, NOW, b"k", b"v")], magic=1)
+    assert refusal(old, require_single_v2_batch=True) is ErrorCode.INVALID_RECORD
+    assert refusal(b"", require_single_v2_batch=True) is ErrorCode.INVALID_RECORD
+    for nothing in (b"", bytes(batch_of()[:50])):
+        result = validate(nothing)
+        assert (result.first_offset, result.last_offset, result.record_count, len(result.records)) == (-1, -1, 0, 0)
+
+
+def test_a_cut_entry_behind_the_batch_is_trimmed() -> None:
+    data = batch_of() + batch_of()[:40]
+    assert only(validate(data, require_single_v2_batch=True).records).last_offset == 1002
+
+
+def test_max_message_bytes() -> None:
+    data = batch_of()
+    assert refusal(data, LogConfig(max_message_bytes=len(data) - 1)) is ErrorCode.MESSAGE_TOO_LARGE
+    assert validate(data, LogConfig(max_message_bytes=len(data))).record_count == 3
+    packed = RecordBatchBuilder(codec=1)
+    packed.append(None, bytes(10_000), (), NOW)
+    small = LogConfig(max_message_bytes=1000)
+    assert validate(packed.build(), small).record_count == 1
+    # The same records under the topic's codec do not fit any more.
+    assert refusal(packed.build(), small.with_changes(compression_type="uncompressed")) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+def test_decompression_bomb() -> None:
+    bomb = RecordBatchBuilder(codec=4)
+    bomb.append(None, bytes(1 << 20), (), NOW)
+    assert refusal(bomb.build(), LogConfig(max_message_bytes=2000)) is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", [0, 2])
+def test_keyless_records_on_a_compacted_topic(codec: int) -> None:
+    builder = RecordBatchBuilder(codec=codec)
+    for key in (b"a", None, b"", None):
+        builder.append(key, b"v", (), NOW)
+    with pytest.raises(RecordValidationError) as caught:
+        validate(builder.build(), COMPACTED)
+    assert caught.value.code is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in caught.value.record_errors] == [1, 3]
+    assert validate(builder.build()).record_count == 4
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_create_time_limits(codec: int) -> None:
+    limits = LogConfig(message_timestamp_before_max_ms=HOUR, message_timestamp_after_max_ms=HOUR)
+    builder = RecordBatchBuilder(codec=codec)
+    for timestamp in (NOW, NOW - HOUR, NOW - HOUR - 1, NOW + HOUR, NOW + HOUR + 1, -1):
+        builder.append(b"k", b"v", (), timestamp)
+    with pytest.raises(RecordValidationError) as caught:
+        validate(builder.build(), limits)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in caught.value.record_errors] == [2, 4]
+    with pytest.raises(RecordValidationError) as caught:
+        validate(builder.build(), LogConfig(message_timestamp_after_max_ms=HOUR))
+    assert [index for index, _ in caught.value.record_errors] == [4]
+    append_time = limits.with_changes(message_timestamp_type="LogAppendTime")
+    assert validate(builder.build(), append_time).record_count == 6
+
+
+def test_records_without_timestamps_pass_any_limit() -> None:
+    builder = RecordBatchBuilder()
+    builder.append(b"k", b"v")
+    assert validate(builder.build(), LogConfig(message_timestamp_before_max_ms=1)).max_timestamp == -1
+
+
+def test_errors_are_named_up_to_a_thousand() -> None:
+    with pytest.raises(RecordValidationError) as caught:
+        validate(batch_of(5000, key=None, codec=1), COMPACTED)
+    assert len(caught.value.record_errors) == 1000
+
+
+@pytest.mark.parametrize("codec", [0, 1])
+def test_clients_may_not_claim_log_append_time(codec: int) -> None:
+    for config in (PLAIN, APPEND_TIME):
+        data = batch_of(codec=codec, log_append_time=NOW)
+        assert refusal(data, config) is ErrorCode.INVALID_TIMESTAMP
+
+
+@pytest.mark.parametrize("wrong", [NOW + 50_000, NOW - 50_000, -1])
+def test_a_wrong_max_timestamp_is_corrected_where_records_are_looked_at(wrong: int) -> None:
+    for codec, config in ((1, PLAIN), (4, PLAIN), (0, COMPACTED)):
+        result = validate(patched(batch_of(codec=codec), 35, ">q", wrong), config)
+        assert only(result.records).max_timestamp == NOW + 2 == result.max_timestamp
+
+
+def test_coordinator_may_write_markers() -> None:
+    marker = control_batch(ControlType.ABORT, producer_id=5, producer_epoch=1, coordinator_epoch=2, timestamp=NOW - 10)
+    for config in (PLAIN, COMPACTED, LogConfig(compression_type="zstd")):
+        result = validate(bytearray(marker), config, origin="coordinator")
+        batch = only(result.records)
+        assert (batch.base_offset, batch.partition_leader_epoch, batch.codec) == (1000, 9, 0)
+        (noted,) = result.producer_batches
+        assert noted.is_control and noted.base_offset == 1000
+    assert refusal(marker) is ErrorCode.INVALID_RECORD
+
+
+def test_replication_keeps_what_the_leader_gave() -> None:
+    first = batch_of(3, base_offset=10, partition_leader_epoch=2, producer_id=7, producer_epoch=0, base_sequence=0)
+    second = batch_of(2, base_offset=20, partition_leader_epoch=2, codec=1)
+    third = bytearray(
+        control_batch(
+            ControlType.COMMIT,
+            producer_id=7,
+            producer_epoch=0,
+            coordinator_epoch=1,
+            timestamp=NOW,
+            base_offset=22,
+            partition_leader_epoch=5,
+        )
+    )
+    old = build_message_set([Record(30, NOW + 99, b"k", b"v"), Record(31, NOW, b"k", b"v")], magic=1, codec=1)
+    data = bytes(first + second + third + old + batch_of()[:30])
+    result = validate(data, base_offset=10, origin="replication")
+    assert bytes(result.records) == data[:-30]
+    assert (result.first_offset, result.last_offset) == (10, 31)
+    assert (result.max_timestamp, result.offset_of_max_timestamp) == (NOW + 99, 31)
+    assert list(result.epoch_starts) == [(2, 10), (5, 22)]
+    assert [batch.base_offset for batch in result.producer_batches] == [10, 22]
+    assert validate(data, base_offset=8, origin="replication").first_offset == 10
+    assert refusal(data, base_offset=11, origin="replication") is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert refusal(bytes(second + first), base_offset=0, origin="replication") is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+CONFIGS = [
+    PLAIN,
+    COMPACTED,
+    APPEND_TIME,
+    LogConfig(compression_type="lz4"),
+    LogConfig(message_timestamp_before_max_ms=HOUR, message_timestamp_after_max_ms=HOUR),
+]
+
+
+@given(
+    st.randoms(use_true_random=False),
+    st.sampled_from(list(Compression)),
+    st.sampled_from(CONFIGS),
+    st.sampled_from(["client", "coordinator", "replication"]),
+    st.booleans(),
+)
+def test_mutated_batches_are_refused_or_stay_readable(
+    rng: random.Random, codec: Compression, config: LogConfig, origin: str, mend_crc: bool
+) -> None:
+    data = batch_of(rng.randrange(1, 30), codec=codec)
+    for _ in range(rng.randrange(1, 4)):
+        data[rng.randrange(len(data))] = rng.randrange(256)
+    if mend_crc:
+        write_crc(memoryview(data))
+    try:
+        result = validate(data, config, origin=origin)
+    except KafkaError:
+        return
+    for batch in iter_batches(result.records):
+        assert batch.is_valid
+        if origin != "replication":
+            assert (batch.base_offset, batch.last_offset) == (result.first_offset, result.last_offset)
