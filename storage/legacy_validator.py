@@ -169,7 +169,9 @@ def _assign_in_place(records: memoryview, codec: int, request: AppendRequest) ->
         if batch.magic == 1:
             _stamp(batch, batch.max_timestamp if codec == Compression.NONE else max_timestamp, append_time)
         offset, end = offset + 1, batch.position + batch.size
-    return _result(records[:end], count, max_timestamp if append_time is None else append_time, codec, request)
+    if append_time is not None and request.target_magic == 1:
+        max_timestamp = append_time
+    return _result(records[:end], count, max_timestamp, codec, request)
 
 
 def _stamp(batch: LegacyBatch, timestamp: int, append_time: int | None) -> None:
