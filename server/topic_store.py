@@ -212,7 +212,7 @@ class TopicStore:
         ]
         results = await self._write_as_controller(writes, term)
         return {
-            partition: replace(state, partition_epoch=stat.version)
+            partition: state.with_partition_epoch(stat.version)
             for (partition, state), stat in zip(states.items(), results, strict=True)
             if isinstance(stat, Stat)
         }

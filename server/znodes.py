@@ -91,6 +91,17 @@ class PartitionState:
     leader_recovery_state: int = 0
     """1 while the leader, elected uncleanly, has not yet recovered."""
 
+    def with_partition_epoch(self, partition_epoch: int) -> PartitionState:
+        """The same state as it stands in a node of that version."""
+        return PartitionState(
+            self.leader,
+            self.leader_epoch,
+            self.isr,
+            self.controller_epoch,
+            partition_epoch,
+            self.leader_recovery_state,
+        )
+
 
 def broker_path(broker_id: int) -> str:
     """Node of a live broker."""
@@ -137,8 +148,11 @@ def uuid_from_text(text: str) -> UUID:
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
+_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
+
+
 def _encode(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return _json.encode(value).encode()
 
 
 def _decode(data: bytes) -> dict[str, Any]:
