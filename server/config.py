@@ -35,7 +35,7 @@ class BrokerConfig(Settings):
     """
 
     def __init__(self, properties: Mapping[str, str] | None = None) -> None:
-        self.static: Mapping[str, str] = MappingProxyType(dict(properties or {}))
+        self.static: Mapping[str, str] = MappingProxyType(_with_both_ids(properties or {}))
         self.cluster_overrides: Mapping[str, str] = MappingProxyType({})
         self.broker_overrides: Mapping[str, str] = MappingProxyType({})
         self._values: dict[str, ConfigValue] = {}
@@ -204,3 +204,12 @@ class BrokerConfig(Settings):
         if len(ids) > 1:
             raise ConfigError("node.id", self.get("node.id"), f"broker.id says {self.get('broker.id')}")
         return ids.pop() if ids else None
+
+
+def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties, with the broker's id under its older and its newer name, as Kafka has it."""
+    both = dict(properties)
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name in properties:
+            both.setdefault(other, properties[name])
+    return both

@@ -13,7 +13,7 @@ from ..protocol.messages.describe_configs import (
 )
 from .broker_loggers import logger_levels
 from .config import BrokerConfig
-from .config_resources import ConfigSource, ResourceType, check_broker_name
+from .config_resources import ConfigSource, ResourceType, parse_broker_id
 from .configs.catalogue import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .configs.definition import ConfigKey, ConfigValue
 from .configs.sentences import BROKER_SENTENCES, NO_EFFECT, TOPIC_SENTENCES
@@ -78,7 +78,7 @@ class ConfigDescriber:
             yield self._entry(name, key, value, chain, TOPIC_SENTENCES.get(name, NO_EFFECT))
 
     def _this_broker(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
-        check_broker_name(name, self._broker.broker_id)
+        self._check_is_here(name, "or empty string, ")
         config = self._broker.config
         set_somewhere = config.effective_properties(config.cluster_overrides, config.broker_overrides)
         for key_name, key in BROKER_KEYS.items():
@@ -102,7 +102,7 @@ class ConfigDescriber:
     def _loggers(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
-        check_broker_name(name, self._broker.broker_id)
+        self._check_is_here(name)
         for logger_name, level in logger_levels().items():
             yield DescribeConfigsResourceResult(
                 name=logger_name,
@@ -110,6 +110,16 @@ class ConfigDescriber:
                 config_source=ConfigSource.DYNAMIC_BROKER_LOGGER,
                 documentation=None,
             )
+
+    def _check_is_here(self, name: str, alternative: str = "") -> None:
+        """Raise KafkaError INVALID_REQUEST unless `name` is the id of this broker: each describes only itself."""
+        number = parse_broker_id(name)
+        if number is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+        if number != self._broker.broker_id:
+            expected = f"{self._broker.broker_id} {alternative}"
+            reason = f"Unexpected broker id, expected {expected}but received {name}"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
     def _client_metrics(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
         if not name:
@@ -122,12 +132,9 @@ class ConfigDescriber:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         for key_name, key in GROUP_KEYS.items():
             broker_name = f"group.{key_name}"
-            if broker_name in BROKER_KEYS:
-                value = key.format(self._broker.config.get(broker_name))
-                chain = self._broker_synonyms(broker_name)
-            else:
-                value = key.format(key.default)
-                chain = [DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.DEFAULT)]
+            default = self._broker.config.get(broker_name) if broker_name in BROKER_KEYS else key.default
+            value = key.format(default)
+            chain = [DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.DEFAULT)]
             yield self._entry(key_name, key, value, chain, NO_EFFECT)
 
     def _broker_entry(

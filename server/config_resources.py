@@ -39,9 +39,16 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
+def parse_broker_id(name: str) -> int | None:
+    """Number that a resource's name is, None if it is no whole number."""
+    digits = name[1:] if name[:1] in ("+", "-") else name
+    return int(name) if digits.isascii() and digits.isdigit() else None
+
+
 def check_broker_name(name: str, broker_id: int) -> None:
-    """Raise KafkaError INVALID_REQUEST unless `name` is the id of this broker."""
-    if not name.lstrip("-").isdigit():
+    """Raise KafkaError INVALID_REQUEST unless `name` is the id of this broker: each changes only itself."""
+    number = parse_broker_id(name)
+    if number is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
-    if int(name) != broker_id:
+    if number != broker_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {broker_id}, but received {name}")

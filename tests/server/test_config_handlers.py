@@ -244,7 +244,7 @@ async def test_groups_and_client_metrics_that_nobody_configured_have_defaults(br
     assert {config.name for config in group.configs} == set(GROUP_KEYS)
     session = entry(group, "consumer.session.timeout.ms")
     assert (session.value, session.config_source) == ("45000", ConfigSource.DEFAULT)
-    assert chain(session) == [("group.consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT)]
+    assert chain(session) == [("consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT)]
     metrics = describe(broker, ResourceType.CLIENT_METRICS, "any")
     assert {config.name for config in metrics.configs} == set(CLIENT_METRICS_KEYS)
 

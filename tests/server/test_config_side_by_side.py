@@ -1,0 +1,244 @@
+"""Apache Kafka 4.1.1 and this broker, asked the same: the same configuration and the same refusals come back."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kafka import KafkaServer
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.messages import incremental_alter_configs as incremental
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResult,
+)
+from barnabas.server.config_changes import Operation
+from barnabas.server.config_resources import ResourceType
+from barnabas.server.configs.catalogue import BROKER_KEYS, TOPIC_SYNONYMS
+from barnabas.server.configs.deviations import DEVIATIONS
+from barnabas.server.embedded import EMBEDDED_DEFAULTS, Broker
+
+pytestmark = [pytest.mark.java, pytest.mark.verify]
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+WHERE = {"listeners", "advertised.listeners", "log.dirs", "log.dir", "controller.quorum.voters"}
+"""Settings that two brokers on one machine cannot share."""
+ELECTION = {"min.insync.replicas"}
+"""Set for the whole cluster by a new KRaft cluster itself, on behalf of eligible leader replicas."""
+OTHER = WHERE | ELECTION | {deviation.key for deviation in DEVIATIONS} | EMBEDDED_DEFAULTS.keys()
+OTHER |= {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in OTHER}
+
+
+class Client:
+    """Sends one request at a time and returns its response."""
+
+    def __init__(self, bootstrap: str) -> None:
+        host, _, port = bootstrap.rpartition(":")
+        self._socket = socket.create_connection((host, int(port)), timeout=30)
+
+    def call(self, key: ApiKey, version: int, request: Any) -> Any:
+        header = RequestHeader(key, version, 7, "side-by-side")
+        body = encode_request_header(header) + encode_request(request, version)
+        self._socket.sendall(struct.pack(">i", len(body)) + body)
+        (size,) = struct.unpack(">i", self._read(4))
+        frame = self._read(size)
+        _, position = decode_response_header(key, version, frame, 0, size)
+        return decode_response(key, version, frame, position, size)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            more = self._socket.recv(size - len(data))
+            assert more, "the broker closed the connection"
+            data += more
+        return data
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def create_topic(self, name: str) -> None:
+        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
+        response = self.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+        assert [result.error_code for result in response.topics] == [0]
+
+    def describe(self, kind: int, name: str, keys: list[str] | None = None) -> DescribeConfigsResult:
+        resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
+        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
+        (result,) = self.call(ApiKey.DESCRIBE_CONFIGS, 4, request).results
+        assert isinstance(result, DescribeConfigsResult)
+        return result
+
+    def edit(self, kind: int, name: str, *changes: tuple[str, int, str | None]) -> tuple[int, str | None]:
+        configs = [
+            incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+            for key, operation, value in changes
+        ]
+        resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
+        (response,) = self.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+        return response.error_code, response.error_message or None
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
+    """A client of Apache Kafka and one of this broker, with the same file and a topic `flights`."""
+    properties = {"log.retention.hours": "3", "num.partitions": "2", "own.key": "value"}
+    folder: Path = tmp_path_factory.mktemp("kafka")
+    with KafkaServer(folder, properties=properties) as kafka:
+        shared = {key: value for key, value in kafka.server_properties().items() if key not in WHERE}
+        with (
+            Broker(config=shared) as broker,
+            closing(Client(kafka.bootstrap)) as theirs,
+            closing(Client(broker.bootstrap)) as ours,
+        ):
+            theirs.create_topic("flights")
+            ours.create_topic("flights")
+            yield theirs, ours
+
+
+def comparable(config: DescribeConfigsResourceResult) -> tuple[Any, ...]:
+    synonyms = [
+        (synonym.name, synonym.value, synonym.source) for synonym in config.synonyms if synonym.name not in OTHER
+    ]
+    return (
+        config.value,
+        config.config_source,
+        config.read_only,
+        config.is_sensitive,
+        config.config_type,
+        synonyms,
+    )
+
+
+def differences(theirs: DescribeConfigsResult, ours: DescribeConfigsResult) -> dict[str, Any]:
+    assert (theirs.error_code, ours.error_code) == (0, 0)
+    mine = {config.name: comparable(config) for config in ours.configs}
+    return {
+        config.name: (comparable(config), mine.get(config.name))
+        for config in theirs.configs
+        if config.name not in OTHER and comparable(config) != mine.get(config.name)
+    }
+
+
+def test_a_topic_is_described_alike(both: tuple[Client, Client]) -> None:
+    theirs, ours = (client.describe(TOPIC, "flights") for client in both)
+    assert len(theirs.configs) > 30
+    assert differences(theirs, ours) == {}
+
+
+def test_a_broker_is_described_alike(both: tuple[Client, Client]) -> None:
+    theirs, ours = (client.describe(BROKER, "1") for client in both)
+    assert len(theirs.configs) > 250
+    assert differences(theirs, ours) == {}
+    assert {config.name for config in theirs.configs} - {config.name for config in ours.configs} == set()
+    assert {config.name for config in ours.configs} - BROKER_KEYS.keys() == {"own.key"}
+
+
+CHANGES: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = (
+    (TOPIC, "flights", (("retention.ms", SET, "5000"), ("cleanup.policy", APPEND, "compact"))),
+    (BROKER, "", (("log.retention.ms", SET, "7000"), ("message.max.bytes", SET, "200000"))),
+    (BROKER, "1", (("message.max.bytes", SET, "300000"), ("log.cleaner.threads", SET, "2"))),
+    (TOPIC, "flights", (("cleanup.policy", SUBTRACT, "delete"), ("retention.ms", DELETE, None))),
+    (TOPIC, "flights", (("max.message.bytes", SET, " 99999 "), ("compression.type", SET, "zstd"))),
+    (BROKER, "1", (("message.max.bytes", DELETE, ""), ("log.cleanup.policy", APPEND, "compact"))),
+    (BROKER, "", (("log.retention.ms", DELETE, ""), ("compression.type", SET, "gzip"))),
+)
+
+
+def test_changes_have_the_same_effect(both: tuple[Client, Client]) -> None:
+    theirs, ours = both
+    for kind, name, changes in CHANGES:
+        assert theirs.edit(kind, name, *changes) == ours.edit(kind, name, *changes) == (0, None)
+        changed = [key for key, _, _ in changes]
+        # What the controller of Apache Kafka has agreed to reaches its broker a moment later.
+        for kind_2, name_2 in ((TOPIC, "flights"), (BROKER, "1"), (BROKER, "")):
+            wait_until_alike(theirs, ours, kind_2, name_2, changed)
+
+
+def wait_until_alike(theirs: Client, ours: Client, kind: int, name: str, changed: list[str]) -> None:
+    mine = ours.describe(kind, name)
+    for _ in range(200):
+        found = differences(theirs.describe(kind, name), mine)
+        if not found:
+            return
+    pytest.fail(f"after a change of {changed}, {kind} {name!r}: {found}")
+
+
+REFUSED: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = (
+    (TOPIC, "nobody", (("retention.ms", SET, "1"),)),
+    (TOPIC, "a b", (("retention.ms", SET, "1"),)),
+    (TOPIC, "", (("retention.ms", SET, "1"),)),
+    (TOPIC, "flights", (("no.such.key", SET, "1"),)),
+    (TOPIC, "flights", (("retention.ms", SET, "soon"),)),
+    (TOPIC, "flights", (("retention.ms", SET, "-2"),)),
+    (TOPIC, "flights", (("retention.ms", SET, None),)),
+    (TOPIC, "flights", (("retention.ms", APPEND, "1"),)),
+    (TOPIC, "flights", (("retention.ms", SUBTRACT, "1"),)),
+    (TOPIC, "flights", (("retention.ms", SET, "1"), ("retention.ms", SET, "2"))),
+    (TOPIC, "flights", (("retention.ms", SET, "1"), ("retention.ms", DELETE, None))),
+    (TOPIC, "flights", (("cleanup.policy", SET, "shred"),)),
+    (TOPIC, "flights", (("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "5"))),
+    (TOPIC, "flights", (("remote.storage.enable", SET, "true"),)),
+    (BROKER, "1", (("broker.id", SET, "2"),)),
+    (BROKER, "1", (("num.partitions", SET, "2"), ("max.connections", SET, "5"))),
+    (BROKER, "1", (("ssl.keystore.location", SET, "/x"),)),
+    (BROKER, "", (("sasl.jaas.config", SET, "x"),)),
+    (BROKER, "", (("log.cleaner.threads", SET, "many"),)),
+    (BROKER, "", (("compression.type", SET, "brotli"),)),
+    (BROKER, "2", (("message.max.bytes", SET, "5"),)),
+    (BROKER, "x", (("message.max.bytes", SET, "5"),)),
+    (ResourceType.BROKER_LOGGER, "1", (("no.such.logger", SET, "INFO"),)),
+    (77, "x", (("a", SET, "b"),)),
+)
+
+
+@pytest.mark.parametrize(("kind", "name", "changes"), REFUSED)
+def test_changes_are_refused_alike(both: tuple[Client, Client], kind: int, name: str, changes: Any) -> None:
+    theirs, ours = both
+    answer = theirs.edit(kind, name, *changes)
+    assert answer[0] != 0
+    # A set of Scala says which kind of set it is.
+    assert ours.edit(kind, name, *changes) == (answer[0], answer[1] and answer[1].replace("HashSet(", "Set("))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (TOPIC, "nobody"),
+        (TOPIC, "a b"),
+        (TOPIC, ""),
+        (BROKER, "2"),
+        (BROKER, "x"),
+        (ResourceType.BROKER_LOGGER, ""),
+        (ResourceType.BROKER_LOGGER, "2"),
+        (ResourceType.CLIENT_METRICS, ""),
+        (ResourceType.GROUP, ""),
+    ],
+)
+def test_descriptions_are_refused_alike(both: tuple[Client, Client], kind: int, name: str) -> None:
+    theirs, ours = (client.describe(kind, name) for client in both)
+    assert theirs.error_code != 0
+    assert ours.error_code == theirs.error_code
+    assert ours.error_message
+    assert theirs.error_message in ("", None, ours.error_message)
+
+
+def test_groups_and_client_metrics_are_described_alike(both: tuple[Client, Client]) -> None:
+    for kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+        theirs, ours = (client.describe(kind, "anybody") for client in both)
+        assert theirs.configs
+        assert differences(theirs, ours) == {}
+        assert len(theirs.configs) == len(ours.configs)
