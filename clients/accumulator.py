@@ -2,7 +2,8 @@
 
 A partition's batches stand in one queue. `unacked` are those that were sent at least once, in the order of their
 sequences, whether on the wire now or back in the queue for a retry. With idempotence (KIP-98) these rules keep order:
-  · at most five unacked batches, the number a broker remembers;
+  · at most five unacked batches, the number a broker remembers, and one until the first was acknowledged, because a
+    broker that knows nothing of a producer takes whatever sequence comes first;
   · a batch to be sent again goes only when it is the oldest unacked one, so nothing overtakes it;
   · after a sequence was lost for good (`needs_reset`), nothing goes until the wire is empty; then the partition
     starts over at sequence 0 under a newer producer epoch (KIP-360).
@@ -201,7 +202,17 @@ class ProducerBatch:
 class PartitionQueue:
     """The batches of one partition, oldest first, and its sequence numbers."""
 
-    __slots__ = ("batches", "has_gap", "identity", "needs_reset", "next_sequence", "on_wire", "partition", "unacked")
+    __slots__ = (
+        "batches",
+        "has_gap",
+        "identity",
+        "is_established",
+        "needs_reset",
+        "next_sequence",
+        "on_wire",
+        "partition",
+        "unacked",
+    )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
@@ -210,6 +221,8 @@ class PartitionQueue:
         self.on_wire = 0
         self.identity: ProducerIdentity | None = None
         self.next_sequence = 0
+        self.is_established = False
+        """The leader has acknowledged a batch under this identity."""
         self.has_gap = False
         """A batch was given up while the broker may or may not have it."""
         self.needs_reset = False
@@ -223,7 +236,7 @@ class PartitionQueue:
             return not (serial and self.on_wire)
         if self.batches[0].has_sequence:
             return self.unacked[0] is self.batches[0]
-        return len(self.unacked) < MAX_UNACKED
+        return len(self.unacked) < (MAX_UNACKED if self.is_established else 1)
 
     def take(self, identity: ProducerIdentity | None) -> ProducerBatch:
         """The first batch, encoded and, with an identity, sequenced; it counts as on the wire from now."""
@@ -276,7 +289,7 @@ class PartitionQueue:
         self.unacked.clear()
         self.identity = identity
         self.next_sequence = 0
-        self.has_gap = self.needs_reset = False
+        self.is_established = self.has_gap = self.needs_reset = False
 
 
 class RecordAccumulator:

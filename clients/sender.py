@@ -253,6 +253,7 @@ class Sender:
         queue = self._accumulator.queues[batch.partition]
         queue.returned(batch)
         queue.settled(batch)
+        queue.is_established = queue.is_established or batch.identity == queue.identity
         batch.complete(answer.base_offset, answer.log_append_time_ms, answer.log_start_offset)
         self._accumulator.release(batch)
 

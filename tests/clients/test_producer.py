@@ -1,0 +1,345 @@
+"""The producer against scripted brokers: batches, order, retries, limits, and what it tells about each record."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from tests.clients.scripted_broker import DROP, SILENCE, ScriptedCluster, play
+
+from barnabas.clients.errors import (
+    BrokerUnreachableError,
+    BufferFullError,
+    DeliveryTimeoutError,
+    UnsupportedVersionError,
+)
+from barnabas.clients.producer import Producer
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from barnabas.protocol.record_batch import iter_batches
+
+
+def producer(cluster: ScriptedCluster, **settings: Any) -> Producer:
+    return Producer(cluster.bootstrap, rng=random.Random(7), wall_clock_ms=lambda: 1234, **settings)
+
+
+def values(cluster: ScriptedCluster, topic: str = "t", partition: int = 0) -> list[bytes | None]:
+    return [record.value for record in cluster.records(topic, partition)]
+
+
+def refusal(request: Any, code: ErrorCode, **fields: Any) -> ProduceResponse:
+    """A response that refuses all partitions of a request."""
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=-1, **fields)
+                    for data in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def test_a_record_arrives_whole_and_its_metadata_tells_where() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster) as p:
+            await p.send_and_wait("t", b"first")
+            headers = [("a", b"1"), ("b", None)]
+            metadata = await p.send_and_wait("t", b"value", key=b"key", headers=headers, timestamp_ms=99)
+        assert metadata == ("t", 0, 1, 99, -1)
+        first, second = cluster.records("t")
+        assert (first.timestamp, first.key, first.value) == (1234, None, b"first")
+        assert (second.timestamp, second.key, second.value, list(second.headers)) == (99, b"key", b"value", headers)
+
+    play(story)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_records_sent_within_linger_share_a_batch(codec: str) -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, linger_ms=50, compression=codec) as p:
+            futures = [await p.send("t", b"%d" % i) for i in range(100)]
+            assert [metadata.offset for metadata in await asyncio.gather(*futures)] == list(range(100))
+        assert len(cluster.asked(ApiKey.PRODUCE)) == 1
+        assert values(cluster) == [b"%d" % i for i in range(100)]
+
+    play(story)
+
+
+def test_a_batch_goes_after_linger_and_at_once_when_full() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, linger_ms=1000, batch_size=500) as p:
+            await p.partitions_for("t")
+            started = cluster.loop.time()
+            await p.send_and_wait("t", b"x")
+            assert 1.0 <= cluster.loop.time() - started < 1.2
+            started = cluster.loop.time()
+            full = await p.send("t", b"x" * 400)
+            last = await p.send("t", b"y" * 400)
+            await full
+            assert cluster.loop.time() - started < 0.1
+            assert not last.done()
+
+    play(story)
+
+
+def test_flush_does_not_wait_for_linger() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, linger_ms=60_000) as p:
+            future = await p.send("t", b"x")
+            started = cluster.loop.time()
+            await p.flush()
+            assert future.done()
+            assert cluster.loop.time() - started < 1
+
+    play(story)
+
+
+def test_acks_0_needs_no_response() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, acks=0) as p:
+            metadata = await p.send_and_wait("t", b"x")
+            assert metadata.offset == -1
+            await p.send_and_wait("t", b"y")
+        assert not cluster.asked(ApiKey.INIT_PRODUCER_ID)
+        while len(cluster.records("t")) < 2:
+            await asyncio.sleep(0.01)
+
+    play(story)
+
+
+def test_it_follows_the_leader() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, linger_ms=0) as p:
+            await p.send_and_wait("t", b"1")
+            cluster.move("t", 0, leader=2)
+            await p.send_and_wait("t", b"2")
+        assert values(cluster) == [b"1", b"2"]
+        assert {node for node, key, _, _ in cluster.requests if key is ApiKey.PRODUCE} == {1, 2}
+
+    play(story, brokers=2)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_idempotence_keeps_order_and_counts_each_record_once_whatever_breaks(seed: int) -> None:
+    """Responses are lost, connections drop before and after the append, leaders refuse and move; five batches fly."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        chance = random.Random(seed)
+
+        def before(node: int, key: ApiKey, request: Any) -> Any:
+            if key is not ApiKey.PRODUCE or chance.random() > 0.3:
+                return None
+            kind = chance.randrange(4)
+            if kind == 3:
+                cluster.move("t", chance.randrange(3), leader=chance.choice([1, 2]))
+            return [DROP, SILENCE, refusal(request, ErrorCode.NOT_ENOUGH_REPLICAS), None][kind]
+
+        def after(node: int, key: ApiKey, request: Any, response: Any) -> Any:
+            return DROP if key is ApiKey.PRODUCE and chance.random() < 0.15 else response
+
+        cluster.before, cluster.after = before, after
+        sent: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+        async with producer(
+            cluster, batch_size=200, linger_ms=2, request_timeout_ms=500, delivery_timeout_ms=10**7
+        ) as p:
+            futures = []
+            for i in range(300):
+                value = b"%d" % i
+                sent[i % 3].append(value)
+                futures.append(await p.send("t", value, partition=i % 3))
+                await asyncio.sleep(chance.choice([0, 0, 0.005]))
+            results = await asyncio.gather(*futures)
+        for partition, expected in sent.items():
+            assert values(cluster, "t", partition) == expected
+        for i, metadata in enumerate(results):
+            assert cluster.records("t", metadata.partition)[metadata.offset].value == b"%d" % i
+
+    play(story, brokers=2, topics={"t": 3}, seed=seed)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_refused_batch_fails_alone_and_those_behind_it_keep_their_order(seed: int) -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        chance = random.Random(seed)
+
+        def before(node: int, key: ApiKey, request: Any) -> Any:
+            if key is not ApiKey.PRODUCE:
+                return None
+            data = bytes(request.topic_data[0].partition_data[0].records)
+            if any(record.value == b"bad" for batch in iter_batches(data) for record in batch.records()):
+                return refusal(request, ErrorCode.INVALID_RECORD)
+            return DROP if chance.random() < 0.2 else None
+
+        cluster.before = before
+        good: list[bytes] = []
+        async with producer(cluster, batch_size=150, linger_ms=1) as p:
+            futures = []
+            for i in range(150):
+                value = b"bad" if i % 37 == 20 else b"%d" % i
+                futures.append(await p.send("t", value))
+                await asyncio.sleep(chance.choice([0, 0.004]))
+            results = await asyncio.gather(*futures, return_exceptions=True)
+        for i, result in enumerate(results):
+            if isinstance(result, KafkaError):
+                assert result.code is ErrorCode.INVALID_RECORD
+            else:
+                good.append(b"%d" % i)
+        assert len(good) > 100
+        assert values(cluster) == good
+
+    play(story, seed=seed)
+
+
+def test_only_the_records_to_blame_carry_the_brokers_message() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        errors = [BatchIndexAndErrorMessage(batch_index=1, batch_index_error_message="no key")]
+
+        def before(node: int, key: ApiKey, request: Any) -> Any:
+            return refusal(request, ErrorCode.INVALID_RECORD, record_errors=errors) if key is ApiKey.PRODUCE else None
+
+        cluster.before = before
+        async with producer(cluster) as p:
+            futures = [await p.send("t", b"%d" % i) for i in range(3)]
+            results = await asyncio.gather(*futures, return_exceptions=True)
+        assert ["no key" in str(error) for error in results] == [False, True, False]
+
+    play(story)
+
+
+def test_a_batch_that_is_too_large_is_split_and_a_record_that_is_fails() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.max_message_bytes = 1000
+        async with producer(cluster, batch_size=100_000, linger_ms=20) as p:
+            futures = [await p.send("t", b"%03d" % i + b"x" * 97) for i in range(100)]
+            too_large = await p.send("t", b"x" * 2000)
+            behind = await p.send("t", b"behind")
+            results = await asyncio.gather(*futures, behind)
+            with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+                await too_large
+        assert [metadata.offset for metadata in results] == list(range(101))
+        assert [value and value[:3] for value in values(cluster)] == [*(b"%03d" % i for i in range(100)), b"beh"]
+
+    play(story)
+
+
+def test_a_record_that_no_request_could_hold_is_refused_at_once() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, max_request_size=1000) as p:
+            with pytest.raises(KafkaError, match="max_request_size"):
+                await p.send("t", b"x" * 1000)
+        assert not cluster.asked(ApiKey.PRODUCE)
+
+    play(story)
+
+
+def test_delivery_times_out_and_the_next_records_still_go() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.before = lambda node, key, request: SILENCE if key is ApiKey.PRODUCE else None
+        async with producer(cluster, request_timeout_ms=1000, delivery_timeout_ms=5000) as p:
+            await p.partitions_for("t")
+            started = cluster.loop.time()
+            with pytest.raises(DeliveryTimeoutError):
+                await p.send_and_wait("t", b"lost")
+            assert 5 <= cluster.loop.time() - started < 8
+            cluster.before = None
+            assert (await p.send_and_wait("t", b"next")).offset == 0
+            assert (await p.send_and_wait("t", b"more")).offset == 1
+        assert values(cluster) == [b"next", b"more"]
+
+    play(story)
+
+
+def test_memory_is_bounded_and_senders_wait_for_it() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.before = lambda node, key, request: SILENCE if key is ApiKey.PRODUCE else None
+        settings = {"buffer_memory": 10_000, "max_block_ms": 2000, "request_timeout_ms": 10_000, "batch_size": 1000}
+        async with producer(cluster, **settings) as p:
+            accepted = []
+            with pytest.raises(BufferFullError):
+                while True:
+                    accepted.append(await p.send("t", b"x" * 500))
+            assert 15 <= len(accepted) <= 20
+            cluster.before = None
+            cluster.disconnect_all()
+            accepted.append(await p.send("t", b"x" * 500))
+            await asyncio.gather(*accepted)
+        assert len(values(cluster)) == len(accepted)
+
+    play(story)
+
+
+def test_an_old_broker_gets_messages_of_format_1_and_no_sequences() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.versions = {
+            ApiKey.PRODUCE: (0, 2),
+            ApiKey.FETCH: (0, 2),
+            ApiKey.LIST_OFFSETS: (0, 0),
+            ApiKey.METADATA: (0, 1),
+            ApiKey.API_VERSIONS: (0, 0),
+        }
+        async with producer(cluster, compression="gzip") as p:
+            futures = [await p.send("t", b"%d" % i, key=b"k") for i in range(3)]
+            await asyncio.gather(*futures)
+        (_, _, data) = cluster.partitions["t", 0].batches[0]
+        assert [batch.magic for batch in iter_batches(data)] == [1]
+        assert values(cluster) == [b"0", b"1", b"2"]
+        with pytest.raises(UnsupportedVersionError, match="idempotent"):
+            await producer(cluster, enable_idempotence=True).start()
+
+    play(story)
+
+
+def test_an_unreachable_cluster_is_named() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        with pytest.raises(BrokerUnreachableError, match=r"cannot reach broker at nowhere:1234"):
+            await Producer("nowhere:1234", rng=random.Random(1)).start()
+
+    play(story)
+
+
+def test_a_missing_topic_is_awaited_for_max_block_ms() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, max_block_ms=3000) as p:
+            started = cluster.loop.time()
+            with pytest.raises(KafkaError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+                await p.send("missing", b"x")
+            assert 1.5 < cluster.loop.time() - started <= 3
+
+    play(story)
+
+
+def test_close_delivers_what_was_sent() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        p = await producer(cluster, linger_ms=10_000).start()
+        future = await p.send("t", b"x")
+        await p.close()
+        assert (await future).offset == 0
+        with pytest.raises(RuntimeError, match="not running"):
+            await p.send("t", b"y")
+
+    play(story)
+
+
+def test_close_with_a_timeout_fails_the_rest() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.before = lambda node, key, request: SILENCE if key is ApiKey.PRODUCE else None
+        p = await producer(cluster).start()
+        future = await p.send("t", b"x")
+        await p.close(timeout_ms=500)
+        with pytest.raises(KafkaError, match="closed"):
+            await future
+
+    play(story)
