@@ -179,7 +179,8 @@ def message(cls: type[T], /) -> type[T]: ...
 def message(*, versions: str, flexible: str = "") -> Callable[[type[T]], type[T]]: ...
 
 
-@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+# `wire` is no field specifier to type checkers: any assigned value then means that the field has a default.
+@dataclass_transform(kw_only_default=True)
 def message(
     cls: type[T] | None = None, /, *, versions: str = "", flexible: str = ""
 ) -> type[T] | Callable[[type[T]], type[T]]:
