@@ -43,13 +43,26 @@ def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SET
     file over the built-in default; in each layer milliseconds win over minutes over hours. Raises KafkaError
     INVALID_CONFIG.
     """
-    properties = {**config.topic_defaults(), **settings}
+    properties = config.topic_defaults()
+    for name, raw in settings.items():
+        properties[name] = _canonical(name, raw)
     # The key that `before` and `after` replaced still speaks for each of them that is left at "no limit".
     limit = properties["message.timestamp.difference.max.ms"]
     for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         if properties[name] == str(NEVER):
             properties[name] = limit
     return LogConfig.from_props(properties)
+
+
+def _canonical(name: str, raw: str) -> str:
+    """The value as it is written when nothing about it is optional: without blanks, signs, capitals."""
+    key = TOPIC_KEYS.get(name)
+    if key is None:
+        return raw
+    try:
+        return key.format(key.parse(raw)) or ""
+    except ConfigError as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
 
 
 def broker_key(name: str) -> ConfigKey | None:
@@ -153,14 +166,9 @@ class DynamicConfig:
 
     def check_topic_config(self, config: Mapping[str, str]) -> None:
         """Raises KafkaError INVALID_CONFIG unless a topic may have these settings."""
-        for name, value in config.items():
-            key = TOPIC_KEYS.get(name)
-            if key is None:
+        for name in config:
+            if name not in TOPIC_KEYS:
                 raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {name}")
-            try:
-                key.parse(value)
-            except ConfigError as error:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
         log_config = topic_log_config(self.config, config)
         if log_config.min_compaction_lag_ms > log_config.max_compaction_lag_ms:
             reason = (

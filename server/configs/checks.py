@@ -11,10 +11,19 @@ from .validators import ConfigError
 _MEBIBYTE = 1 << 20
 _INT_MAX = 2**31 - 1
 
+# Kafka has no rule for the last three; what it then does with such values nobody can have meant.
+_MINIMA = (
+    ("log.roll.ms", 1),
+    ("log.roll.jitter.ms", 0),
+    ("log.flush.interval.ms", 0),
+    ("log.flush.scheduler.interval.ms", 0),
+    ("log.retention.bytes", -1),
+)
+
 
 def check_together(values: Mapping[str, ConfigValue]) -> None:
     """Raise ConfigError, naming one key, if values contradict each other. `values` has every broker key."""
-    for check in (_check_times, _check_cleaner, _check_replication, _check_connections, _check_groups):
+    for check in (_check_logs, _check_cleaner, _check_replication, _check_connections, _check_groups):
         check(values)
 
 
@@ -27,11 +36,11 @@ def _refuse_unless(accepted: bool, values: Mapping[str, ConfigValue], name: str,
         raise ConfigError(name, values[name], reason)
 
 
-def _check_times(values: Mapping[str, ConfigValue]) -> None:
-    for name, minimum in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0)):
-        _refuse_unless(
-            values[name] is None or _number(values, name) >= minimum, values, name, f"Value must be at least {minimum}"
-        )
+def _check_logs(values: Mapping[str, ConfigValue]) -> None:
+    for name, minimum in _MINIMA:
+        enough = values[name] is None or _number(values, name) >= minimum
+        _refuse_unless(enough, values, name, f"Value must be at least {minimum}")
+    _refuse_unless(bool(values["log.cleanup.policy"]), values, "log.cleanup.policy", "Value must not be empty")
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         value = values[name]
         allowed = value is None or value == -1 or _number(values, name) >= 1

@@ -6,8 +6,12 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.config import BrokerConfig
+from barnabas.server.configs.catalogue import TOPIC_SYNONYMS, synonyms
+from barnabas.server.configs.validators import ConfigError
 from barnabas.server.dynamic_config import DynamicConfig, topic_log_config
 from barnabas.storage.log_config import NEVER, LogConfig
+
+TEXTS = ("", "0", "1", "-1", "-2", "5", " 7 ", "9223372036854775807", "0.5", "0.75d", "true", "delete", "gzip", "2.8")
 
 
 class Kept:
@@ -104,6 +108,25 @@ def test_a_topics_settings_are_refused_in_kafkas_words(settings: dict[str, str],
     with pytest.raises(KafkaError) as error:
         DynamicConfig(BrokerConfig()).check_topic_config(settings)
     assert (error.value.code, error.value.message) == (ErrorCode.INVALID_CONFIG, reason)
+
+
+def test_what_kafka_takes_as_a_value_reaches_the_log() -> None:
+    settings = {"retention.ms": " +5 ", "preallocate": "TRUE", "min.cleanable.dirty.ratio": "0.75d"}
+    settings |= {"cleanup.policy": "delete , compact"}
+    log_config = topic_log_config(BrokerConfig(), settings)
+    assert (log_config.retention_ms, log_config.preallocate) == (5, True)
+    assert (log_config.min_cleanable_dirty_ratio, log_config.cleanup_policy) == (0.75, "delete,compact")
+
+
+def test_whatever_broker_settings_are_legal_make_a_legal_log() -> None:
+    for broker_key in TOPIC_SYNONYMS.values():
+        for synonym in synonyms(broker_key):
+            for text in TEXTS:
+                try:
+                    config = BrokerConfig({synonym: text})
+                except ConfigError:
+                    continue
+                topic_log_config(config)
 
 
 def test_a_topics_settings_take_effect_and_are_forgotten_with_it() -> None:
