@@ -2,9 +2,10 @@
 
 Layout: table `nodes` has one row per node (path, data, counters, owner), table `counters` the last zxid and session id.
 Who writes: one broker, which holds the database exclusively as long as it runs. A write is one SQLite transaction; with
-`synchronous=FULL` on a write-ahead log it is on disk before anybody sees it or is answered. What a crash can leave: the
-transaction or nothing of it. Recovery: SQLite's own; the rows are read once, at open, where ephemeral nodes of the
-sessions that died are removed. All reads are answered from memory.
+`synchronous=FULL` on a write-ahead log it is on disk before anybody sees it or is answered, with NORMAL a power loss
+may take the newest ones. What a crash can leave: all of a transaction or nothing of it. Recovery: SQLite's own; the
+rows are read once, at open, where ephemeral nodes of the sessions that died are removed. All reads are answered from
+memory.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Journal:
         # Exclusive: a second broker on the same file is refused, and no shared-memory file is needed.
         self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'OFF'}")
+        self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
         self._connection.executescript(SCHEMA)
 
     def load(self, now_ms: Callable[[], int]) -> NodeTree:
@@ -109,7 +110,7 @@ class EmbeddedStore:
     ) -> EmbeddedStore:
         """Opens the database at `path`, made if missing; `IN_MEMORY` keeps nothing.
 
-        `durable=False` leaves it to the operating system when writes reach the disk.
+        `durable=False` leaves it to the operating system when writes reach the disk; their order is kept.
         Raises StoreUnavailableError if the file cannot be used or another broker holds it.
         """
         if path == IN_MEMORY:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 
 from ..protocol.errors import ErrorCode, KafkaError
-from .metadata_store import BadVersionError, MetadataStore
+from .metadata_store import BadVersionError, MetadataStore, StoreUnavailableError
 from .znodes import PRODUCER_ID_BLOCK, decode_producer_id_block, encode_producer_id_block
 
 BLOCK_SIZE = 1000
@@ -24,7 +24,11 @@ class ProducerIds:
         self._claiming = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """Returns an id that nobody has or had. Raises KafkaError UNKNOWN_SERVER_ERROR when all 2**63 are gone."""
+        """Returns an id that nobody has or had.
+
+        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written, and
+        UNKNOWN_SERVER_ERROR when all 2**63 ids are gone.
+        """
         while self._next >= self._end:
             async with self._claiming:
                 if self._next >= self._end:
@@ -45,4 +49,7 @@ class ProducerIds:
                 await self._store.set(PRODUCER_ID_BLOCK, block, stat.version)
             except BadVersionError:
                 continue
+            except StoreUnavailableError as error:
+                text = "No block of producer ids could be claimed."
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
             return first, last + 1

@@ -31,6 +31,8 @@ from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicP
 
 logger = logging.getLogger("barnabas.controller")
 
+STORE_FAILED = "The metadata store could not be written."
+
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
@@ -210,7 +212,7 @@ class Controller:
             await self._store.create_topics(new.values(), term)
         except StoreUnavailableError as error:
             logger.error("topics could not be created: %s", error)
-            return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The metadata store could not be written.")
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
         partitions = []
         for name, topic in new.items():
             if topic.config:
@@ -245,8 +247,7 @@ class Controller:
                     results[wish.name] = error
                 except StoreUnavailableError as error:
                     logger.error("partitions of %s could not be created: %s", wish.name, error)
-                    text = "The metadata store could not be written."
-                    results[wish.name] = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text)
+                    results[wish.name] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
                 else:
                     results[wish.name] = None
             return results
@@ -289,8 +290,8 @@ class Controller:
                 results.update(await self._delete(present))
             except StoreUnavailableError as error:
                 logger.error("topics could not be deleted: %s", error)
-                text = "The metadata store could not be written."
-                results.update({name: KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, text) for name in present})
+                failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
+                results.update(dict.fromkeys(present, failure))
             return results
 
     async def _delete(self, names: Iterable[str]) -> dict[str, KafkaError | None]:

@@ -371,13 +371,13 @@ async def test_store_that_cannot_be_written_refuses_and_nothing_is_half_done(mon
         raise StoreUnavailableError("/")
 
     monkeypatch.setattr(plane.store, "multi", unavailable)
-    assert (await refusal(plane, TopicCreation("u", 1, 1))).code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (await refusal(plane, TopicCreation("u", 1, 1))).code is ErrorCode.KAFKA_STORAGE_ERROR
     error = (await plane.controller.create_partitions([PartitionsCreation("t", 2)]))["t"]
     assert error is not None
-    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
     error = (await plane.controller.delete_topics(["t"]))["t"]
     assert error is not None
-    assert error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert list(plane.metadata.topic_names) == ["t"]
     assert list(plane.replicas.led) == [T0]
 
