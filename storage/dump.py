@@ -65,8 +65,8 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def _problem(text: str) -> DumpEntry:
-    return DumpEntry("problem", {"text": text})
+def _problem(text: str, **columns: int) -> DumpEntry:
+    return DumpEntry("problem", {"text": text, **columns})
 
 
 def dump_file(
@@ -216,17 +216,19 @@ def verify_indexes(fs: FileSystem, log_path: str) -> Iterator[DumpEntry]:
         offset, position = entry.columns["offset"], entry.columns["position"]
         batch = by_position.get(position)
         if batch is None or batch.last_offset != offset:
-            yield _problem(f"index offset: {offset}, log offset: {batch.last_offset if batch else None} at {position}")
+            found = batch.last_offset if batch else None
+            yield _problem(f"index offset: {offset}, log offset: {found}", offset=offset, position=position)
         if offset <= last_offset:
-            yield _problem(f"index offset {offset} does not rise")
+            yield _problem(f"index offset {offset} does not rise", offset=offset, position=position)
         last_offset = offset
     for entry in _index_entries(fs, f"{stem}.timeindex"):
         timestamp, offset = entry.columns["timestamp"], entry.columns["offset"]
         batch = by_last_offset.get(offset)
         if timestamp >= 0 and (batch is None or batch.max_timestamp != timestamp):
-            yield _problem(f"index timestamp: {timestamp} at offset {offset}, log: {batch and batch.max_timestamp}")
+            text = f"index timestamp: {timestamp} at offset {offset}, log: {batch and batch.max_timestamp}"
+            yield _problem(text, offset=offset, timestamp=timestamp)
         if timestamp <= last_timestamp and timestamp >= 0:
-            yield _problem(f"index timestamp {timestamp} does not rise")
+            yield _problem(f"index timestamp {timestamp} does not rise", timestamp=timestamp)
         last_timestamp = timestamp
 
 

@@ -74,7 +74,7 @@ def images(
     calls: range,
     *,
     manager_class: type[LogManager] = LogManager,
-    survivors: tuple[tuple[Mode, int], ...] = SURVIVORS,
+    round_number: int = 0,
 ) -> Iterator[Image]:
     """Crashes at each call, checks each survivor and yields it; raises BrokenPromiseError with the image in its text.
 
@@ -82,8 +82,8 @@ def images(
     """
     for call in calls:
         disk, promises = run_until(scenario, prepared, call, manager_class)
-        for mode, seed in survivors:
-            image = Image(call, mode, seed)
+        for mode, seed in SURVIVORS:
+            image = Image(call, mode, seed + 10 * round_number)
             try:
                 check_image(scenario, disk, promises, image, manager_class)
             except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
@@ -88,7 +89,8 @@ def truncate(world: World) -> None:
     world.truncate_to(8)
     world.append(2, epoch=7)
     world.flush()
-    world.append(1, epoch=7)
+    for _ in range(5):
+        world.append(4, epoch=7)
 
 
 def delete_records(world: World) -> None:
@@ -112,9 +114,10 @@ def retention(world: World) -> None:
 
 def checkpoints(world: World) -> None:
     """The periodic checkpoints between appends."""
-    for _ in range(2):
-        world.append(2, epoch=5, producer_id=12)
+    for step in range(2):
+        world.append(2, epoch=5 + step, producer_id=12)
         world.flush()
+        world.append(2, epoch=5 + step)
         world.checkpoint()
 
 
@@ -124,6 +127,7 @@ def topics(world: World) -> None:
     for _ in range(5):
         world.append(3, topic_partition=OTHER)
     world.flush(OTHER)
+    world.raise_log_start(9, OTHER)
     world.checkpoint()
     world.delete(OTHER)
     world.create(OTHER, UUID(int=OTHER_ID.int + 1))
@@ -151,6 +155,42 @@ def clean_shutdown(world: World) -> None:
 
 def nothing(world: World) -> None:
     """The start itself is what the crash interrupts."""
+
+
+ACTIONS = ("append", "append", "append", "flush", "roll", "truncate", "start", "retain", "checkpoint")
+
+
+def random_steps(seed: int) -> Scenario:
+    """A random walk over everything that can be done to one partition."""
+
+    def steps(world: World) -> None:
+        rng = random.Random(seed)
+        for step in range(12):
+            epoch = 5 + step // 4
+            log = world.log
+            match rng.choice(
+                ("append", "append", "append", "flush", "roll", "truncate", "start", "retain", "checkpoint")
+            ):
+                case "append":
+                    world.append(rng.randint(1, 6), epoch=epoch, producer_id=rng.choice((-1, 11, 12, 15)))
+                case "flush":
+                    world.flush()
+                case "roll":
+                    log.roll()
+                case "truncate":
+                    end = world.promises[TP].end
+                    bases = [base for base in world.promises[TP].versions if log.log_start_offset <= base < end]
+                    world.truncate_to(rng.choice(bases[-6:] or [end]))
+                case "start":
+                    world.raise_log_start(rng.randint(log.log_start_offset, log.high_watermark))
+                case "retain":
+                    world.retain()
+                case "checkpoint":
+                    world.checkpoint()
+
+    rng = random.Random(seed)
+    preparation = rng.choice((fresh, some_segments, dirty_tail))
+    return Scenario(f"random-{seed}", steps, preparation, rng.choice((SMALL, BY_SIZE)), rng.random() < 0.5)
 
 
 BY_SIZE = SMALL.with_changes(retention_bytes=900)

@@ -158,12 +158,12 @@ class World:
         self.manager.truncate_to({TP: offset})
         promise.forget_above(offset)
 
-    def raise_log_start(self, offset: int) -> None:
+    def raise_log_start(self, offset: int, topic_partition: TopicPartition = TP) -> None:
         """DeleteRecords; when this returns the log start never goes back."""
-        promise = self.promises[TP]
+        promise = self.promises[topic_partition]
         promise.start_at_most = max(promise.start_at_most, offset)
-        self.manager.raise_log_start_offset(TP, offset)
-        promise.start = self.log.log_start_offset
+        self.manager.raise_log_start_offset(topic_partition, offset)
+        promise.start = self.manager.logs[topic_partition].log_start_offset
 
     def retain(self) -> None:
         """One round of retention, with the unlinking of what it removed."""
