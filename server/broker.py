@@ -182,6 +182,7 @@ class BrokerServer:
         if self._sockets is not None:
             await self._sockets.stop_accepting()
         if self._state is not None:
+            await self._state.replica_manager.finish_flushing()
             self._state.replica_manager.complete_all()
         while self._stops:
             stop = self._stops.pop()

@@ -36,6 +36,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_busy",
+        "_frozen",
         "_handle",
         "_loop",
         "_out",
@@ -63,6 +64,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out: list[Any] = []
         self._out_bytes = 0
         self._busy = False
+        self._frozen = False
         self._processing = False
         self._reading_paused = False
         self._writing_paused = False
@@ -128,10 +130,14 @@ class Connection(asyncio.BufferedProtocol):
 
     def skip(self) -> None:
         """The request in hand wants no answer; go on with the next."""
-        self._busy = False
+        self._busy = self._frozen
         self.on_close = None
         if not self._processing and self._transport is not None:
             self._process()
+
+    def freeze(self) -> None:
+        """Answer the request in hand, if there is one, and look at no further one: the broker is about to stop."""
+        self._frozen = self._busy = True
 
     def close(self) -> None:
         """Send what is ready, then close."""

@@ -83,10 +83,12 @@ class SocketServer:
         self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
 
     async def stop_accepting(self) -> None:
-        """Close the listening sockets; connections go on."""
+        """Close the listening sockets; connections get their answers, but no further request is looked at."""
         self._closing = True
         for server in self._servers:
             server.close()
+        for connection in self._connections:
+            connection.freeze()
 
     async def close(self) -> None:
         """Close the listening sockets and every connection."""

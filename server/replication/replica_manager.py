@@ -51,6 +51,7 @@ class ReplicaManager:
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._to_flush: dict[str, dict[Partition, None]] = {}
         self._flushing: set[str] = set()
+        self._flush_ended: asyncio.Future[None] | None = None
 
     def loop_time(self) -> float:
         """Monotonic seconds."""
@@ -140,7 +141,7 @@ class ReplicaManager:
             (partition, partition.log.begin_flush()) for partition in partitions if not partition.is_offline
         ]
         if not tasks:
-            self._flushing.discard(directory)
+            self._end_flushing(directory)
             return
 
         def run() -> None:
@@ -149,7 +150,7 @@ class ReplicaManager:
 
         def done(_: None, error: BaseException | None) -> None:
             if error is not None:
-                self._flushing.discard(directory)
+                self._end_flushing(directory)
                 self.log_dir_failed(directory, error)
                 return
             for partition, task in tasks:
@@ -157,9 +158,20 @@ class ReplicaManager:
             if self._to_flush.get(directory):
                 self._flush(directory)
             else:
-                self._flushing.discard(directory)
+                self._end_flushing(directory)
 
         self._ports.work.submit(directory, run, done)
+
+    async def finish_flushing(self) -> None:
+        """Wait until no append waits for the disk any more: what was appended is answered as what it is, committed."""
+        while self._flushing:
+            self._flush_ended = self._loop.create_future()
+            await self._flush_ended
+
+    def _end_flushing(self, directory: str) -> None:
+        self._flushing.discard(directory)
+        if self._flush_ended is not None and not self._flush_ended.done():
+            self._flush_ended.set_result(None)
 
     # -- events ----------------------------------------------------------------------------------------------------
 
