@@ -159,13 +159,15 @@ class Controller:
     ) -> dict[str, CreatedTopic | KafkaError]:
         """Creates the topics that may be created, each led and ready when this returns.
 
-        Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result.
+        Raises KafkaError NOT_CONTROLLER, or POLICY_VIOLATION if all are too many partitions together; what concerns
+        one topic is its result.
         """
         async with self._turn:
             term = self._active_term()
             results: dict[str, CreatedTopic | KafkaError] = {}
             plans: list[TopicPlan] = []
             taken: set[str] = set()
+            self._rules.check_total(wishes)
             for wish in wishes:
                 try:
                     self._check_free(wish.name, taken)

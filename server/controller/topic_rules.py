@@ -70,6 +70,15 @@ class TopicRules:
         self._topic_configs = topic_configs
         self._chance = chance
 
+    def check_total(self, wishes: Sequence[TopicCreation]) -> None:
+        """Raises KafkaError POLICY_VIOLATION if topics have more partitions together than one request may create."""
+        default = self._config.num_partitions
+        counts = [
+            len(wish.assignments) or (default if wish.num_partitions == BROKER_DEFAULT else max(wish.num_partitions, 0))
+            for wish in wishes
+        ]
+        check_partition_count(sum(counts))
+
     def plan_topic(self, wish: TopicCreation, live_brokers: Sequence[int]) -> TopicPlan:
         """Completes a wish for a topic. Raises KafkaError, with the reason for the client."""
         check_name(wish.name)
@@ -93,7 +102,6 @@ class TopicRules:
         if replicas > len(live_brokers):
             reason = f"Replication factor: {replicas} larger than available brokers: {len(live_brokers)}."
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
-        check_partition_count(partitions)
         return assign_replicas(live_brokers, range(partitions), replicas, self._chance)
 
     def _given(self, wish: TopicCreation, live_brokers: Sequence[int]) -> Assignment:
@@ -105,7 +113,6 @@ class TopicRules:
             raise _bad_assignment("A partition is assigned more than once.")
         if list(assignment) != list(range(len(assignment))):
             raise _bad_assignment("Partitions should be a consecutive 0-based integer sequence.")
-        check_partition_count(len(assignment))
         _check_replica_lists(list(assignment.values()), len(assignment[0]), live_brokers)
         return assignment
 

@@ -19,7 +19,11 @@ async def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> Creat
     """Extends each topic on its own terms; one named twice is not extended."""
     named = Counter(topic.name for topic in request.topics)
     wishes = [_wish(topic) for topic in request.topics if named[topic.name] == 1]
-    outcomes = await ctx.broker.controller.create_partitions(wishes, validate_only=request.validate_only)
+    outcomes: dict[str, KafkaError | None]
+    try:
+        outcomes = await ctx.broker.controller.create_partitions(wishes, validate_only=request.validate_only)
+    except KafkaError as failure:
+        outcomes = {wish.name: failure for wish in wishes}
     duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
     results = []
     for name, count in named.items():

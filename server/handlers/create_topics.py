@@ -8,6 +8,7 @@ the topic is made and the answer says REQUEST_TIMED_OUT.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.create_topics import (
@@ -42,7 +43,11 @@ async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTop
             refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, text)
         else:
             wishes.append(_wish(topic))
-    results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only)
+    results: Mapping[str, CreatedTopic | KafkaError]
+    try:
+        results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only)
+    except KafkaError as error:
+        results = {wish.name: error for wish in wishes}
     return CreateTopicsResponse(
         topics=[_result(ctx, request, name, refused.get(name) or results[name]) for name in named]
     )

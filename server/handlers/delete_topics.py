@@ -36,7 +36,11 @@ async def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTop
         return DeleteTopicsResponse(responses=[_result(topic.name, topic.topic_id, disabled) for topic in wanted])
     resolved = _resolve(ctx, wanted)
     names = [name for name, _, error in resolved if error is None and name is not None]
-    outcomes = await ctx.broker.controller.delete_topics(names)
+    outcomes: dict[str, KafkaError | None]
+    try:
+        outcomes = await ctx.broker.controller.delete_topics(names)
+    except KafkaError as failure:
+        outcomes = dict.fromkeys(names, failure)
     responses = []
     for name, topic_id, error in resolved:
         outcome = error if error is not None or name is None else outcomes[name]

@@ -79,7 +79,6 @@ async def test_manual_assignment() -> None:
         (TopicCreation("a.b", 1, 1), ErrorCode.TOPIC_ALREADY_EXISTS),
         (TopicCreation("x", 0, 1), ErrorCode.INVALID_PARTITIONS),
         (TopicCreation("x", -2, 1), ErrorCode.INVALID_PARTITIONS),
-        (TopicCreation("x", 10_001, 1), ErrorCode.POLICY_VIOLATION),
         (TopicCreation("x", 1, 0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (TopicCreation("x", 1, 2), ErrorCode.INVALID_REPLICATION_FACTOR),
         (TopicCreation("x", 1, -1, [(0, (1,))]), ErrorCode.INVALID_REQUEST),
@@ -119,6 +118,17 @@ async def test_good_topics_of_a_request_are_created_beside_bad_ones() -> None:
     results = await plane.controller.create_topics([TopicCreation("bad", 0, 1), TopicCreation("good", 1, 1)])
     assert isinstance(results["bad"], KafkaError)
     assert isinstance(results["good"], CreatedTopic)
+
+
+async def test_too_many_partitions_at_once_are_refused_as_a_whole() -> None:
+    plane = await ControlPlane({"num.partitions": "2"}).start()
+    wishes = [TopicCreation("x", 9_998, 1), TopicCreation("bad", -7, 1), TopicCreation("y"), TopicCreation("z", 1, 1)]
+    with pytest.raises(KafkaError) as refused:
+        await plane.controller.create_topics(wishes)
+    assert refused.value.code is ErrorCode.POLICY_VIOLATION
+    assert list(plane.metadata.topic_names) == []
+    results = await plane.controller.create_topics(wishes[:-1], validate_only=True)
+    assert isinstance(results["x"], CreatedTopic)
 
 
 async def test_validate_only_changes_nothing() -> None:

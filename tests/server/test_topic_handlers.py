@@ -244,6 +244,20 @@ async def test_validation_only_says_what_would_be() -> None:
     assert "t" not in plane.metadata
 
 
+async def test_whole_requests_are_refused_topic_by_topic() -> None:
+    plane = await with_topics()
+    response = await ask_create(plane, 7, CreatableTopic(name="t", num_partitions=10_001, replication_factor=1))
+    assert response.topics[0].error_code == ErrorCode.POLICY_VIOLATION
+    other = ControlPlane(tree=plane.tree)
+    response = await ask_create(other, 0, CreatableTopic(name="t", num_partitions=1, replication_factor=1))
+    assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=1, assignments=None)])
+    response = await ask(other, create_partitions, ApiKey.CREATE_PARTITIONS, 0, request)
+    assert response.results[0].error_code == ErrorCode.NOT_CONTROLLER
+    response = await ask_delete(other, 0, topic_names=["t"])
+    assert response.responses[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
 async def test_krafts_own_topic_cannot_be_created() -> None:
     plane = await with_topics()
     topic = CreatableTopic(name="__cluster_metadata", num_partitions=1, replication_factor=1)
