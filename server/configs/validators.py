@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from decimal import Decimal
 from typing import Protocol
 
 _THROTTLED_REPLICA = re.compile(r"[0-9]+:[0-9]+")
@@ -37,11 +36,13 @@ def java_double(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    sign, digits, exponent = Decimal(repr(value)).as_tuple()
-    assert isinstance(exponent, int), "only infinity and NaN have no number there"
-    text = "".join(map(str, digits))
-    fraction = text[1:].rstrip("0") or "0"
-    return f"{'-' if sign else ''}{text[0]}.{fraction}E{exponent + len(text) - 1}"
+    mantissa, _, exponent = repr(abs(value)).partition("e")
+    whole, _, fraction = mantissa.partition(".")
+    digits = (whole + fraction).lstrip("0")
+    leading_zeros = len(whole + fraction) - len(digits)
+    digits = digits.rstrip("0")
+    scale = len(whole) - leading_zeros - 1 + int(exponent or 0)
+    return f"{'-' if value < 0 else ''}{digits[0]}.{digits[1:] or '0'}E{scale}"
 
 
 class Validator(Protocol):

@@ -13,7 +13,7 @@ from barnabas.server.configs.definition import ConfigType
 from barnabas.server.configs.quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
 from barnabas.server.configs.sentences import BROKER_SENTENCES, TOPIC_SENTENCES
 from barnabas.server.configs.settings import Settings
-from barnabas.server.configs.validators import ConfigError
+from barnabas.server.configs.validators import ConfigError, java_double
 from barnabas.server.listeners import ListenerConfig
 
 PYTHON_TYPES = {
@@ -176,6 +176,28 @@ def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
 def test_an_authorizer_that_is_not_there_is_not_passed_over_in_silence() -> None:
     (notice,) = BrokerConfig({"authorizer.class.name": "org.example.Guard"}).notices
     assert "authorizer.class.name" in notice and "whoever can connect" in notice
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (0.5, "0.5"),
+        (-12.25, "-12.25"),
+        (0.001, "0.001"),
+        (0.00095, "9.5E-4"),
+        (1e-05, "1.0E-5"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.9, "1.23456789E7"),
+        (-1e22, "-1.0E22"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (5e-324, "5.0E-324"),
+        (float("inf"), "Infinity"),
+    ],
+)
+def test_a_double_is_written_as_java_writes_it(value: float, text: str) -> None:
+    assert java_double(value) == text
 
 
 def test_dynamic_layers_win_in_their_order_and_displace_other_units() -> None:

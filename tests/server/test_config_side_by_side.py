@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import struct
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,18 +9,9 @@ from typing import Any
 
 import pytest
 from tests.kafka import KafkaServer
+from tests.server.config_client import ConfigClient
 
-from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.codec import decode_response, encode_request
-from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
-from barnabas.protocol.messages import incremental_alter_configs as incremental
-from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from barnabas.protocol.messages.describe_configs import (
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResourceResult,
-    DescribeConfigsResult,
-)
+from barnabas.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
 from barnabas.server.config_changes import Operation
 from barnabas.server.config_resources import ResourceType
 from barnabas.server.configs.catalogue import BROKER_KEYS, TOPIC_SYNONYMS
@@ -42,58 +31,8 @@ OTHER = WHERE | ELECTION | {deviation.key for deviation in DEVIATIONS} | EMBEDDE
 OTHER |= {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in OTHER}
 
 
-class Client:
-    """Sends one request at a time and returns its response."""
-
-    def __init__(self, bootstrap: str) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout=30)
-
-    def call(self, key: ApiKey, version: int, request: Any) -> Any:
-        header = RequestHeader(key, version, 7, "side-by-side")
-        body = encode_request_header(header) + encode_request(request, version)
-        self._socket.sendall(struct.pack(">i", len(body)) + body)
-        (size,) = struct.unpack(">i", self._read(4))
-        frame = self._read(size)
-        _, position = decode_response_header(key, version, frame, 0, size)
-        return decode_response(key, version, frame, position, size)
-
-    def _read(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            more = self._socket.recv(size - len(data))
-            assert more, "the broker closed the connection"
-            data += more
-        return data
-
-    def close(self) -> None:
-        self._socket.close()
-
-    def create_topic(self, name: str) -> None:
-        topic = CreatableTopic(name=name, num_partitions=1, replication_factor=1)
-        response = self.call(ApiKey.CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
-        assert [result.error_code for result in response.topics] == [0]
-
-    def describe(self, kind: int, name: str, keys: list[str] | None = None) -> DescribeConfigsResult:
-        resource = DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys)
-        request = DescribeConfigsRequest(resources=[resource], include_synonyms=True)
-        (result,) = self.call(ApiKey.DESCRIBE_CONFIGS, 4, request).results
-        assert isinstance(result, DescribeConfigsResult)
-        return result
-
-    def edit(self, kind: int, name: str, *changes: tuple[str, int, str | None]) -> tuple[int, str | None]:
-        configs = [
-            incremental.AlterableConfig(name=key, config_operation=operation, value=value)
-            for key, operation, value in changes
-        ]
-        resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-        request = incremental.IncrementalAlterConfigsRequest(resources=[resource])
-        (response,) = self.call(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
-        return response.error_code, response.error_message or None
-
-
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Client]]:
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConfigClient, ConfigClient]]:
     """A client of Apache Kafka and one of this broker, with the same file and a topic `flights`."""
     properties = {"log.retention.hours": "3", "num.partitions": "2", "own.key": "value"}
     folder: Path = tmp_path_factory.mktemp("kafka")
@@ -101,8 +40,8 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, Cli
         shared = {key: value for key, value in kafka.server_properties().items() if key not in WHERE}
         with (
             Broker(config=shared) as broker,
-            closing(Client(kafka.bootstrap)) as theirs,
-            closing(Client(broker.bootstrap)) as ours,
+            closing(ConfigClient(kafka.bootstrap)) as theirs,
+            closing(ConfigClient(broker.bootstrap)) as ours,
         ):
             theirs.create_topic("flights")
             ours.create_topic("flights")
@@ -133,13 +72,13 @@ def differences(theirs: DescribeConfigsResult, ours: DescribeConfigsResult) -> d
     }
 
 
-def test_a_topic_is_described_alike(both: tuple[Client, Client]) -> None:
+def test_a_topic_is_described_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
     theirs, ours = (client.describe(TOPIC, "flights") for client in both)
     assert len(theirs.configs) > 30
     assert differences(theirs, ours) == {}
 
 
-def test_a_broker_is_described_alike(both: tuple[Client, Client]) -> None:
+def test_a_broker_is_described_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
     theirs, ours = (client.describe(BROKER, "1") for client in both)
     assert len(theirs.configs) > 250
     assert differences(theirs, ours) == {}
@@ -158,7 +97,7 @@ CHANGES: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = 
 )
 
 
-def test_changes_have_the_same_effect(both: tuple[Client, Client]) -> None:
+def test_changes_have_the_same_effect(both: tuple[ConfigClient, ConfigClient]) -> None:
     theirs, ours = both
     for kind, name, changes in CHANGES:
         assert theirs.edit(kind, name, *changes) == ours.edit(kind, name, *changes) == (0, None)
@@ -168,7 +107,7 @@ def test_changes_have_the_same_effect(both: tuple[Client, Client]) -> None:
             wait_until_alike(theirs, ours, kind_2, name_2, changed)
 
 
-def wait_until_alike(theirs: Client, ours: Client, kind: int, name: str, changed: list[str]) -> None:
+def wait_until_alike(theirs: ConfigClient, ours: ConfigClient, kind: int, name: str, changed: list[str]) -> None:
     mine = ours.describe(kind, name)
     for _ in range(200):
         found = differences(theirs.describe(kind, name), mine)
@@ -206,7 +145,7 @@ REFUSED: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = 
 
 
 @pytest.mark.parametrize(("kind", "name", "changes"), REFUSED)
-def test_changes_are_refused_alike(both: tuple[Client, Client], kind: int, name: str, changes: Any) -> None:
+def test_changes_are_refused_alike(both: tuple[ConfigClient, ConfigClient], kind: int, name: str, changes: Any) -> None:
     theirs, ours = both
     answer = theirs.edit(kind, name, *changes)
     assert answer[0] != 0
@@ -228,7 +167,7 @@ def test_changes_are_refused_alike(both: tuple[Client, Client], kind: int, name:
         (ResourceType.GROUP, ""),
     ],
 )
-def test_descriptions_are_refused_alike(both: tuple[Client, Client], kind: int, name: str) -> None:
+def test_descriptions_are_refused_alike(both: tuple[ConfigClient, ConfigClient], kind: int, name: str) -> None:
     theirs, ours = (client.describe(kind, name) for client in both)
     assert theirs.error_code != 0
     assert ours.error_code == theirs.error_code
@@ -236,7 +175,7 @@ def test_descriptions_are_refused_alike(both: tuple[Client, Client], kind: int, 
     assert theirs.error_message in ("", None, ours.error_message)
 
 
-def test_groups_and_client_metrics_are_described_alike(both: tuple[Client, Client]) -> None:
+def test_groups_and_client_metrics_are_described_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
     for kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
         theirs, ours = (client.describe(kind, "anybody") for client in both)
         assert theirs.configs
