@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from .apis import API_MESSAGES
 from .compiler import Decoder, Encoder, decoder, encoder
@@ -28,6 +28,8 @@ LARGE_PIECE_BYTES = 4096
 
 _BAD_BYTES = (struct.error, IndexError, UnicodeDecodeError)
 _BAD_VALUES = (struct.error, AttributeError, TypeError, ValueError, IndexError)
+
+T = TypeVar("T")
 
 
 def decode_request(key: int, version: int, buffer: Buffer, position: int, end: int) -> Any:
@@ -67,6 +69,34 @@ def encode_response(message: object, version: int) -> list[Buffer]:
     if start < len(pieces):
         buffers.append(b"".join(pieces[start:]))
     return buffers
+
+
+def encode_versioned(message: object, version: int) -> bytes:
+    """A message that carries its own version in front: consumer protocol payloads, records of coordinators."""
+    return version.to_bytes(2, "big") + b"".join(_pieces(message, version))
+
+
+def decode_versioned(cls: type[T], buffer: Buffer, *, later_is_newest: bool = False) -> T:
+    """A message that carries its own version in front.
+
+    A version later than the newest known is an error, or with `later_is_newest` is read as the newest: for payloads
+    that only ever grow at their end. Raises `ProtocolError`.
+    """
+    version = peek_version(buffer)
+    versions = versions_of(cls)
+    if later_is_newest:
+        version = min(version, versions.last)
+    if version not in versions:
+        raise ProtocolError(f"{cls.__name__} has no version {version}")
+    decode = decoder(cast(type[Any], cls), version)
+    return cast(T, _decode(decode, buffer, 2, len(buffer), RESPONSE_OBJECT_BUDGET))
+
+
+def peek_version(buffer: Buffer) -> int:
+    """The version in front of such a message. Raises `ProtocolError`."""
+    if len(buffer) < 2:
+        raise ProtocolError("no version in front")
+    return int.from_bytes(buffer[:2], "big", signed=True)
 
 
 def _decode(decode: Decoder, buffer: Buffer, position: int, end: int, budget: int) -> Any:

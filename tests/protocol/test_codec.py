@@ -17,7 +17,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequest
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 DEFAULT_EXAMPLES = 2
-VERIFY_EXAMPLES = 200
+VERIFY_EXAMPLES = 30
 
 
 def encoded(cls: type, message: object, version: int) -> bytes:

@@ -93,7 +93,7 @@ def test_kafka_reads_and_writes_the_same_bytes(release: str) -> None:
 
 @pytest.mark.verify
 @pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("start", range(0, 200, 40))
+@pytest.mark.parametrize("start", (0, 40))
 def test_kafka_reads_and_writes_the_same_bytes_at_length(release: str, start: int) -> None:
     judge(release, range(start + 3, start + 43))
 

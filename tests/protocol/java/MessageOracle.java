@@ -17,6 +17,7 @@ import org.apache.kafka.common.protocol.ObjectSerializationCache;
  *
  *   request|response KEY VERSION HEX   decode the body; answer what is left over, the same message encoded again
  *                                      in hex, and as JSON; or "error" and the exception
+ *   record CLASS VERSION HEX           the same for a message that is no request or response
  *   header KEY VERSION                 answer the header versions of the request and of the response
  *   errors                             answer every error as CODE:NAME:RETRIABLE, separated by spaces
  */
@@ -41,19 +42,21 @@ public final class MessageOracle {
                     ApiMessageType type = ApiMessageType.fromApiKey(Short.parseShort(question[1]));
                     short version = Short.parseShort(question[2]);
                     return type.requestHeaderVersion(version) + " " + type.responseHeaderVersion(version);
+                case "record":
+                    ApiMessage record = (ApiMessage) Class.forName(question[1]).getConstructor().newInstance();
+                    return recode(record, Short.parseShort(question[2]), question[3]);
                 default:
-                    return recode(question);
+                    ApiMessageType api = ApiMessageType.fromApiKey(Short.parseShort(question[1]));
+                    ApiMessage body = question[0].equals("request") ? api.newRequest() : api.newResponse();
+                    return recode(body, Short.parseShort(question[2]), question[3]);
             }
         } catch (Throwable e) {
             return "error " + String.valueOf(e).replaceAll("\\s+", " ");
         }
     }
 
-    private static String recode(String[] question) throws Exception {
-        ApiMessageType type = ApiMessageType.fromApiKey(Short.parseShort(question[1]));
-        short version = Short.parseShort(question[2]);
-        ApiMessage message = question[0].equals("request") ? type.newRequest() : type.newResponse();
-        ByteBuffer input = ByteBuffer.wrap(HEX.parseHex(question[3]));
+    private static String recode(ApiMessage message, short version, String hex) throws Exception {
+        ByteBuffer input = ByteBuffer.wrap(HEX.parseHex(hex));
         message.read(new ByteBufferAccessor(input), version);
         Class<?> converter = Class.forName(message.getClass().getName() + "JsonConverter");
         JsonNode json = (JsonNode) converter.getMethod("write", message.getClass(), short.class)

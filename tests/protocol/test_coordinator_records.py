@@ -1,0 +1,116 @@
+"""Consumer payloads and coordinator records, against `construct` and the classes Apache Kafka writes them with."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from tests.java import compile_java, jars, run_java
+from tests.protocol.random_messages import random_message
+from tests.protocol.test_kafka_definitions import assert_same_values
+
+from barnabas.protocol import consumer_protocol, coordinator_records
+from barnabas.protocol.codec import decode_versioned, encode_versioned, peek_version
+from barnabas.protocol.constructs import construct_for, to_plain
+from barnabas.protocol.consumer_protocol import (
+    ConsumerProtocolAssignment,
+    ConsumerProtocolSubscription,
+    TopicPartitions,
+)
+from barnabas.protocol.coordinator_records import (
+    GroupMetadataKey,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    TransactionLogValue,
+)
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.schema import Message, versions_of
+
+CLASSES = [
+    value
+    for module in (consumer_protocol, coordinator_records)
+    for value in vars(module).values()
+    if isinstance(value, type) and issubclass(value, Message) and value.__versions__
+]
+PACKAGES = {
+    "ConsumerProtocol": "org.apache.kafka.common.message",
+    "TransactionLog": "org.apache.kafka.coordinator.transaction.generated",
+    "": "org.apache.kafka.coordinator.group.generated",
+}
+# In the older release the number in front of a key is the version of its class; in the newer one it is a type.
+RELEASES = ("3.9.1", "4.1.1")
+LATER = {(OffsetCommitValue, 4), (TransactionLogValue, 1)}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_agreement_with_construct(cls: type) -> None:
+    for version in versions_of(cls).numbers():
+        for seed in range(20):
+            message = random_message(cls, version, random.Random(f"{cls.__name__} {version} {seed}"))
+            data = encode_versioned(message, version)
+            assert peek_version(data) == version
+            assert data[2:] == construct_for(cls, version).build(to_plain(message, version))
+            assert decode_versioned(cls, data) == message
+            assert decode_versioned(cls, memoryview(data)) == message
+
+
+def test_golden_offset_commit() -> None:
+    key = OffsetCommitKey(group="g", topic="t", partition=3)
+    assert encode_versioned(key, 1) == bytes.fromhex("0001 0001 67 0001 74 00000003")
+    value = OffsetCommitValue(offset=5, leader_epoch=2, metadata="m", commit_timestamp=7)
+    assert encode_versioned(value, 3) == bytes.fromhex("0003 0000000000000005 00000002 0001 6d 0000000000000007")
+    assert encode_versioned(GroupMetadataKey(group="g"), 2) == bytes.fromhex("0002 0001 67")
+
+
+def test_subscription_of_the_future() -> None:
+    subscription = ConsumerProtocolSubscription(
+        topics=["a"], owned_partitions=[TopicPartitions(topic="a", partitions=[1])]
+    )
+    data = bytes.fromhex("0007") + encode_versioned(subscription, 3)[2:] + b"what v7 adds"
+    assert decode_versioned(ConsumerProtocolSubscription, data, later_is_newest=True) == subscription
+    with pytest.raises(ProtocolError, match="version 7"):
+        decode_versioned(ConsumerProtocolSubscription, data)
+
+
+@pytest.mark.parametrize("data", ["", "00", "ffff", "0000", "0000 7fffffff", "0000 00000001 0002 61"])
+def test_malformed(data: str) -> None:
+    for later_is_newest in (True, False):
+        with pytest.raises(ProtocolError):
+            decode_versioned(ConsumerProtocolAssignment, bytes.fromhex(data), later_is_newest=later_is_newest)
+
+
+@pytest.mark.java
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("release", RELEASES)
+def test_kafka_reads_and_writes_the_same_bytes(release: str) -> None:
+    classpath = jars(
+        f"org.apache.kafka:kafka-group-coordinator:{release}",
+        f"org.apache.kafka:kafka-transaction-coordinator:{release}",
+        "com.fasterxml.jackson.core:jackson-databind:2.16.2",
+    )
+    asked = []
+    for cls in CLASSES:
+        if release != RELEASES[0] and cls.__name__.endswith("Key"):
+            continue
+        for version in versions_of(cls).numbers():
+            if release == RELEASES[0] and (cls, version) in LATER:
+                continue
+            package = next(package for prefix, package in PACKAGES.items() if cls.__name__.startswith(prefix))
+            for seed in range(20):
+                message = random_message(cls, version, random.Random(f"{cls.__name__} {version} {seed}"))
+                body = encode_versioned(message, version)[2:]
+                asked.append((message, version, body, f"record {package}.{cls.__name__} {version} {body.hex()}"))
+    classes = compile_java(Path(__file__).parent / "java", classpath)
+    questions = "\n".join(question for *_, question in asked) + "\n"
+    result = run_java("MessageOracle", [classes, *classpath], stdin=questions)
+    assert result.returncode == 0, result.stderr[-2000:]
+    for (message, version, body, question), answer in zip(asked, result.stdout.splitlines(), strict=True):
+        assert not answer.startswith("error"), f"{question[:200]}: {answer}"
+        left, again, text = answer.split(" ", 2)
+        assert (left, again) == ("0", body.hex()), question
+        assert_same_values(type(message), message, json.loads(text), version, question)
+
+
+def test_a_transaction_without_partitions() -> None:
+    value = TransactionLogValue(producer_id=1, transaction_partitions=None)
+    assert decode_versioned(TransactionLogValue, encode_versioned(value, 0)) == value
