@@ -1,4 +1,4 @@
-"""Brokers for client tests: real bytes over the simulated network, a log in memory, and faults as the test scripts them.
+"""Brokers for client tests: real bytes over a simulated network, a log in memory, and faults as the test scripts them.
 
 The log keeps Kafka's rules for producers (sequences, epochs, the window of five batches), so that what a client does
 wrong on a retry shows as a duplicate or a gap.
@@ -77,7 +77,9 @@ class StoredPartition:
         view = memoryview(stored)
         for batch in list(iter_batches(stored)):
             span = batch.last_offset - batch.base_offset
-            view[batch.position : batch.position + 8] = self.end.to_bytes(8, "big")
+            # A wrapper of format v1 bears its last offset, a batch of format v2 its first.
+            offset = self.end if batch.magic == 2 else self.end + span
+            view[batch.position : batch.position + 8] = offset.to_bytes(8, "big")
             if batch.magic == 2:
                 view[batch.position + 12 : batch.position + 16] = self.leader_epoch.to_bytes(4, "big")
             self.end += span + 1
@@ -230,7 +232,7 @@ class ScriptedCluster:
                         partition_index=wanted.partition_index,
                         error_code=ErrorCode.NONE if stored.leader == node else ErrorCode.NOT_LEADER_OR_FOLLOWER,
                         offset=stored.log_start if wanted.timestamp == EARLIEST else stored.end,
-                        leader_epoch=stored.leader_epoch,
+                        leader_epoch=stored.leader_epoch if version >= 4 else -1,
                     )
                 )
         return response
