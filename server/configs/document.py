@@ -49,6 +49,10 @@ and survive a restart. Loggers can be set to other levels until the process ends
 """
 
 
+_TIMES: tuple[tuple[int, str], ...] = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
+_SIZES: tuple[tuple[int, str], ...] = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
 def render() -> str:
     """The whole page."""
     return "\n".join(_lines()) + "\n"
@@ -141,9 +145,9 @@ def _readable(name: str, value: int) -> str:
     if value == (1 << 63) - 1:
         return " (no limit)"
     if name.endswith(".ms"):
-        units = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
+        units = _TIMES
     elif name.endswith(("bytes", "buffer.size", "bytes.per.second")):
-        units = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+        units = _SIZES
     else:
         return ""
     factor, unit = next((entry for entry in units if value >= entry[0] and value % entry[0] == 0), (0, ""))

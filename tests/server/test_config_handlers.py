@@ -264,7 +264,8 @@ async def test_alter_configs_replaces_the_whole_set(broker: Any) -> None:
 
 async def test_operations_set_delete_append_and_subtract(broker: Any) -> None:
     async def policy() -> str | None:
-        return (await broker.topic_store.topic_config("flights")).get("cleanup.policy")
+        settings: dict[str, str] = await broker.topic_store.topic_config("flights")
+        return settings.get("cleanup.policy")
 
     assert await edit(broker, TOPIC, "flights", ("cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
     assert await policy() == "delete,compact"

@@ -81,7 +81,7 @@ def test_any_text_is_read_as_java_reads_it() -> None:
     result = run_java("PrintProperties", [classes, *classpath], stdin=lines, timeout=60)
     assert result.returncode == 0, result.stderr
     theirs = [json.loads(line) for line in result.stdout.splitlines()]
-    ours = []
+    ours: list[dict[str, str] | None] = []
     for text in texts:
         try:
             ours.append(parse_properties(text))
