@@ -88,7 +88,7 @@ def decode_versioned(cls: type[T], buffer: Buffer, *, later_is_newest: bool = Fa
         version = min(version, versions.last)
     if version not in versions:
         raise ProtocolError(f"{cls.__name__} has no version {version}")
-    decode = decoder(cast(type[Any], cls), version)
+    decode = decoder(cast(type, cls), version)
     return cast(T, _decode(decode, buffer, 2, len(buffer), RESPONSE_OBJECT_BUDGET))
 
 
