@@ -190,7 +190,7 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
             "version": 5,
             "host": plain.host if plain else None,
             "port": plain.port if plain else -1,
-            "endpoints": [f"{e.listener_name}://{e.host}:{e.port}" for e in registration.endpoints],
+            "endpoints": [_endpoint_text(endpoint) for endpoint in registration.endpoints],
             "jmx_port": -1,
             "timestamp": str(now_ms),
             "rack": registration.rack,
@@ -209,6 +209,11 @@ def decode_broker(broker_id: int, data: bytes, broker_epoch: int) -> BrokerRegis
         protocols = value.get("listener_security_protocol_map") or {}
         endpoints = tuple(_endpoint(text, protocols) for text in value["endpoints"])
     return BrokerRegistration(broker_id, endpoints, value.get("rack"), broker_epoch)
+
+
+def _endpoint_text(endpoint: BrokerEndpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener_name}://{host}:{endpoint.port}"
 
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> BrokerEndpoint:
