@@ -185,6 +185,7 @@ def decode_controller(data: bytes) -> int:
 def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
     """JSON of `/brokers/ids/N`. `host` and `port` name a plaintext listener, for clients as old as 0.8."""
     plain = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    rack = {} if registration.rack is None else {"rack": registration.rack}
     return _encode(
         {
             "version": 5,
@@ -193,7 +194,7 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
             "endpoints": [_endpoint_text(endpoint) for endpoint in registration.endpoints],
             "jmx_port": -1,
             "timestamp": str(now_ms),
-            "rack": registration.rack,
+            **rack,
             "listener_security_protocol_map": {e.listener_name: e.security_protocol for e in registration.endpoints},
             "features": {},
         }

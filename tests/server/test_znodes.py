@@ -71,7 +71,8 @@ def test_broker_is_written_for_old_clients_too() -> None:
     assert (value["host"], value["port"]) == ("a", 9092)
     assert value["endpoints"] == ["OUT://b:9093", "IN://a:9092"]
     assert value["listener_security_protocol_map"] == {"OUT": "SSL", "IN": "PLAINTEXT"}
-    assert (value["version"], value["timestamp"], value["rack"], value["features"]) == (5, "5", None, {})
+    assert (value["version"], value["timestamp"], value["features"]) == (5, "5", {})
+    assert "rack" not in value
 
 
 def test_broker_without_a_plaintext_listener_names_none() -> None:
