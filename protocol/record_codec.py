@@ -7,11 +7,13 @@ varint length of the rest · i8 attributes (0) · varlong timestamp delta · var
 
 from __future__ import annotations
 
+from struct import Struct
+from struct import error as struct_error
 from typing import NamedTuple
 
 from .errors import ProtocolError
 from .record import Headers, Record
-from .varint import decode_varint, decode_varlong, encode_varint
+from .varint import decode_unsigned, decode_varint, encode_varint
 
 MIN_RECORD_SIZE = 7
 _TABLE_SIZE = 1024
@@ -19,6 +21,7 @@ _VARINT = tuple(encode_varint(value) for value in range(_TABLE_SIZE))
 _NULL = b"\x01"  # varint -1
 _new_record = tuple.__new__
 _HUGE = 1 << 64
+_five_bytes = Struct("5B").unpack_from
 
 
 class RecordScan(NamedTuple):
@@ -79,57 +82,56 @@ def decode_records(
     try:
         for _ in range(count):
             size = data[position]
-            position += 1
-            if size > 127:
-                size, position = decode_varint(data, position - 1)
+            if size < 128:
+                position += 2
+            elif data[position + 1] < 128:
+                size = size & 127 | data[position + 1] << 7
+                position += 3
             else:
-                size = (size >> 1) ^ -(size & 1)
-            end = position + size
-            position += 1  # attributes, always 0 so far
-            timestamp = data[position]
-            position += 1
-            if timestamp > 127:
-                timestamp, position = decode_varlong(data, position - 1)
+                size, position = decode_unsigned(data, position)
+                position += 1
+            end = position + (size >> 1) - 1
+            stamp, delta, key_size, d, e = _five_bytes(data, position)
+            if stamp < 128 and delta < 128 and key_size < 128:
+                position += 3
+            elif stamp < 128 and key_size < 128 and d < 128:
+                delta, key_size = delta & 127 | key_size << 7, d
+                position += 4
+            elif stamp > 127 and delta < 128 and key_size < 128 and d < 128:
+                stamp, delta, key_size = stamp & 127 | delta << 7, key_size, d
+                position += 4
+            elif stamp > 127 and delta < 128 and d < 128 and e < 128:
+                stamp, delta, key_size = stamp & 127 | delta << 7, key_size & 127 | d << 7, e
+                position += 5
             else:
-                timestamp = (timestamp >> 1) ^ -(timestamp & 1)
-            delta = data[position]
-            position += 1
-            if delta > 127:
-                delta, position = decode_varint(data, position - 1)
-            else:
-                delta = (delta >> 1) ^ -(delta & 1)
-            key_size = data[position]
-            position += 1
-            if key_size > 127:
-                key_size, position = decode_varint(data, position - 1)
-            else:
-                key_size = (key_size >> 1) ^ -(key_size & 1)
-            if key_size < 0:
-                key = None
-            else:
-                key = data[position : position + key_size]
-                position += key_size
+                stamp, delta, key_size, position = _long_head(data, position)
+            key = None
+            if not key_size & 1:
+                start, position = position, position + (key_size >> 1)
+                key = data[start:position]
             value_size = data[position]
-            position += 1
-            if value_size > 127:
-                value_size, position = decode_varint(data, position - 1)
+            if value_size < 128:
+                position += 1
+            elif data[position + 1] < 128:
+                value_size = value_size & 127 | data[position + 1] << 7
+                position += 2
             else:
-                value_size = (value_size >> 1) ^ -(value_size & 1)
-            if value_size < 0:
-                value = None
-            else:
-                value = data[position : position + value_size]
-                position += value_size
+                value_size, position = decode_unsigned(data, position)
+            value = None
+            if not value_size & 1:
+                start, position = position, position + (value_size >> 1)
+                value = data[start:position]
             headers: Headers = ()
             if data[position]:
                 headers, position = _decode_headers(data, position, end)
             else:
                 position += 1
-            if position != end:
-                raise ProtocolError(f"record of {size} bytes does not end where its length says")
-            timestamp = base_timestamp + timestamp if append_time is None else append_time
-            append(_new_record(Record, (base_offset + delta, timestamp, key, value, headers)))
-    except IndexError:
+            if position != end or size & 1:
+                raise ProtocolError(f"record of {size >> 1} bytes does not end where its length says")
+            timestamp = base_timestamp + ((stamp >> 1) ^ -(stamp & 1)) if append_time is None else append_time
+            offset = base_offset + ((delta >> 1) ^ -(delta & 1))
+            append(_new_record(Record, (offset, timestamp, key, value, headers)))
+    except (IndexError, struct_error):
         raise ProtocolError("records end in the middle of a record") from None
     return records, position
 
@@ -161,56 +163,64 @@ def scan_records(data: bytes, count: int) -> RecordScan:
     """Walk over `count` records that have to fill `data`, with offset deltas 0, 1, 2, …, without decoding them.
 
     Hops from length to length: keys, values and headers are not looked into. Raises ProtocolError if the count, a
-    length or an offset delta is wrong. About 0.25 µs a record.
+    length or an offset delta is wrong. About 0.3 µs a record: hence one unpack for all that follows the length, and
+    the usual sizes of the two varints told apart by hand.
     """
-    position, lowest, highest = 0, _HUGE, -_HUGE
-    last_stamp = -1
+    position, lowest, highest, last_stamp = 0, _HUGE, -_HUGE, -1
     keyless: list[int] = []
     try:
         for index in range(count):
             size = data[position]
-            position += 1
-            if size > 127:
-                if data[position] < 128:
-                    size = size & 127 | data[position] << 7
-                    position += 1
+            if size < 128:
+                position += 2
+            elif data[position + 1] < 128:
+                size = size & 127 | data[position + 1] << 7
+                position += 3
+            else:
+                size, position = decode_unsigned(data, position)
+                position += 1
+            end = position + (size >> 1) - 1
+            # Timestamp delta, offset delta and key length: a record has at least five bytes here.
+            stamp, b, c, d, e = _five_bytes(data, position)
+            if stamp < 128 and (b < 128 or c < 128):
+                if b < 128:
+                    delta, key = b, c
                 else:
-                    size, position = decode_varint(data, position - 1)
-                    size <<= 1
-            end = position + (size >> 1)
-            stamp = data[position + 1]
-            position += 2
-            if stamp > 127:
-                stamp, position = decode_varlong(data, position - 1)
-                if stamp > highest:
-                    highest = stamp
-                if stamp < lowest:
-                    lowest = stamp
-            elif stamp != last_stamp:
+                    delta, key = b & 127 | c << 7, d
+            elif stamp > 127 and b < 128 and (c < 128 or d < 128):
+                stamp = stamp & 127 | b << 7
+                if c < 128:
+                    delta, key = c, d
+                else:
+                    delta, key = c & 127 | d << 7, e
+            else:
+                stamp, delta, key, _ = _long_head(data, position)
+            if delta != index + index or size & 1 or end < position + 5:
+                raise ProtocolError(f"record {index} has a wrong offset delta or an impossible length")
+            if key == 1:
+                keyless.append(index)
+            if stamp != last_stamp:
                 last_stamp = stamp
                 stamp = (stamp >> 1) ^ -(stamp & 1)
                 if stamp > highest:
                     highest = stamp
                 if stamp < lowest:
                     lowest = stamp
-            delta = data[position]
-            position += 1
-            if delta > 127:
-                if data[position] < 128:
-                    delta = delta & 127 | data[position] << 7
-                    position += 1
-                else:
-                    delta, position = decode_varint(data, position - 1)
-                    delta <<= 1
-            if delta != index + index:
-                raise ProtocolError(f"record {index} does not have offset delta {index}")
-            if data[position] == 1:
-                keyless.append(index)
-            if position >= end or size & 1:
-                raise ProtocolError(f"record {index} has an impossible length")
             position = end
-    except IndexError:
+    except (IndexError, struct_error):
         raise ProtocolError(f"fewer than the {count} records of the header") from None
     if position != len(data):
         raise ProtocolError("records do not end where the batch ends")
     return RecordScan(lowest, highest, keyless)
+
+
+def _long_head(data: bytes, position: int) -> tuple[int, int, int, int]:
+    """Timestamp delta, offset delta and key length at `position`, still zigzag, and the position behind them."""
+    first, second, third, fourth, fifth = _five_bytes(data, position)
+    if first > 127 and second > 127 and third < 128 and fourth > 127 and fifth < 128 and data[position + 5] < 128:
+        stamp = first & 127 | (second & 127) << 7 | third << 14
+        return stamp, fourth & 127 | fifth << 7, data[position + 5], position + 6
+    stamp, position = decode_unsigned(data, position)
+    delta, position = decode_unsigned(data, position)
+    key_size, position = decode_unsigned(data, position)
+    return stamp, delta, key_size, position

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from .errors import ProtocolError
 
-_MAX_VARINT_BYTES = 5
-_MAX_VARLONG_BYTES = 10
+_MAX_VARLONG_BITS = 70
 
 
 def encode_varint(value: int) -> bytes:
@@ -26,7 +25,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 def decode_varint(data: bytes, position: int) -> tuple[int, int]:
     """The varint (32 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
-    value, position = _decode_unsigned(data, position, _MAX_VARINT_BYTES)
+    value, position = decode_unsigned(data, position)
     if value >> 32:
         raise ProtocolError("varint of more than 32 bits")
     return (value >> 1) ^ -(value & 1), position
@@ -34,18 +33,23 @@ def decode_varint(data: bytes, position: int) -> tuple[int, int]:
 
 def decode_varlong(data: bytes, position: int) -> tuple[int, int]:
     """The varlong (64 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
-    value, position = _decode_unsigned(data, position, _MAX_VARLONG_BYTES)
-    if value >> 64:
-        raise ProtocolError("varlong of more than 64 bits")
+    value, position = decode_unsigned(data, position)
     return (value >> 1) ^ -(value & 1), position
 
 
-def _decode_unsigned(data: bytes, position: int, max_bytes: int) -> tuple[int, int]:
-    value = shift = 0
-    for byte in data[position : position + max_bytes]:
+def decode_unsigned(data: bytes, position: int) -> tuple[int, int]:
+    """The varlong at `position` as it stands, still zigzag, and the position behind it. Errors as `decode_varlong`."""
+    try:
+        byte = data[position]
         position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-    raise ProtocolError("varint cut off or too long")
+        value, shift = byte & 0x7F, 7
+        while byte > 0x7F:
+            byte = data[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            shift += 7
+    except IndexError:
+        raise ProtocolError("varint cut off") from None
+    if value >> 64 or shift > _MAX_VARLONG_BITS:
+        raise ProtocolError("varint too long")
+    return value, position

@@ -15,7 +15,7 @@ from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.legacy_records import V1_OVERHEAD, LegacyBatch, build_message_set, write_message_crc
 from ..protocol.record import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Record, TimestampType
 from ..protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
-from .validation_result import NOTHING_APPENDED, AppendRequest, RecordErrors, ValidationResult
+from .validation_result import AppendRequest, RecordErrors, ValidationResult, nothing_appended
 
 _patch_offset = Struct(">q").pack_into
 _patch_v1_stamp = Struct(">Bq").pack_into
@@ -187,7 +187,7 @@ def _result(
     records: memoryview, count: int, max_timestamp: int, source_codec: int, request: AppendRequest
 ) -> ValidationResult:
     if count == 0:
-        return ValidationResult(*NOTHING_APPENDED)
+        return nothing_appended()
     last_offset = request.base_offset + count - 1
     append_time = _append_time(request)
     return ValidationResult(
@@ -196,10 +196,10 @@ def _result(
         last_offset,
         count,
         max_timestamp,
-        _offset_of_max(records, max_timestamp, last_offset),
-        NO_TIMESTAMP if append_time is None else append_time,
-        source_codec,
-        request.target_codec(source_codec),
+        offset_of_max_timestamp=_offset_of_max(records, max_timestamp, last_offset),
+        log_append_time_ms=NO_TIMESTAMP if append_time is None else append_time,
+        source_codec=source_codec,
+        target_codec=request.target_codec(source_codec),
     )
 
 

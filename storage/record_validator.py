@@ -27,12 +27,12 @@ from ..protocol.record_codec import RecordScan, scan_records
 from .legacy_validator import convert_from_v2, validate_legacy
 from .log_config import NEVER, LogConfig
 from .validation_result import (
-    NOTHING_APPENDED,
     AppendRequest,
     Origin,
     RecordErrors,
     RecordValidationError,
     ValidationResult,
+    nothing_appended,
 )
 
 __all__ = ["AppendRequest", "Origin", "RecordValidationError", "ValidationResult", "validate_and_assign"]
@@ -92,7 +92,7 @@ def validate_and_assign(
                 records = memoryview(bytearray(records))
             _patch_front(records, 0, base_offset, length, leader_epoch)
             last = base_offset + last_delta
-            result = ValidationResult(records, base_offset, last, count, max_timestamp, last)
+            result = ValidationResult(records, base_offset, last, count, max_timestamp, offset_of_max_timestamp=last)
             if producer_id >= 0:
                 result.producer_batches = (RecordBatch(records),)
             return result
@@ -120,7 +120,7 @@ def _validate(records: memoryview, request: AppendRequest) -> ValidationResult:
     if first is None:
         if request.require_single_v2_batch:
             raise _invalid("Produce requests of version 3 and newer must have exactly one record batch per partition")
-        return ValidationResult(*NOTHING_APPENDED)
+        return nothing_appended()
     if not isinstance(first, RecordBatch):
         if request.require_single_v2_batch:
             raise _invalid("Produce requests of version 3 and newer must only contain record batches of magic 2")
@@ -260,11 +260,11 @@ def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest, *, sou
         assigned.last_offset,
         header.record_count,
         max_timestamp,
-        assigned.last_offset,
-        append_time,
-        source_codec,
-        header.codec,
-        (assigned,) if header.has_producer_id else (),
+        offset_of_max_timestamp=assigned.last_offset,
+        log_append_time_ms=append_time,
+        source_codec=source_codec,
+        target_codec=header.codec,
+        producer_batches=(assigned,) if header.has_producer_id else (),
     )
 
 
@@ -291,14 +291,14 @@ def _validate_replicated(records: memoryview, request: AppendRequest) -> Validat
         count += batch.last_offset - base_offset + 1
         codec = batch.codec
     if first_offset < 0:
-        return ValidationResult(*NOTHING_APPENDED)
+        return nothing_appended()
     return ValidationResult(
         records[:end],
         first_offset,
         expected - 1,
         count,
         max_timestamp,
-        offset_of_max,
+        offset_of_max_timestamp=offset_of_max,
         source_codec=codec,
         target_codec=codec,
         producer_batches=producer_batches,

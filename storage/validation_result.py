@@ -81,6 +81,7 @@ class ValidationResult:
         last_offset: int,
         record_count: int,
         max_timestamp: int,
+        *,
         offset_of_max_timestamp: int,
         log_append_time_ms: int = NO_TIMESTAMP,
         source_codec: int = 0,
@@ -101,8 +102,9 @@ class ValidationResult:
         self.epoch_starts = epoch_starts
 
 
-NOTHING_APPENDED = (b"", NO_OFFSET, NO_OFFSET, 0, NO_TIMESTAMP, NO_OFFSET)
-"""The leading fields of a ValidationResult without records."""
+def nothing_appended() -> ValidationResult:
+    """The result for records without a record in them."""
+    return ValidationResult(b"", NO_OFFSET, NO_OFFSET, 0, NO_TIMESTAMP, offset_of_max_timestamp=NO_OFFSET)
 
 
 class RecordValidationError(KafkaError):
