@@ -119,6 +119,8 @@ def checkpoints(world: World) -> None:
         world.flush()
         world.append(2, epoch=5 + step)
         world.checkpoint()
+        world.log.roll()
+        world.append(1, epoch=5 + step)
 
 
 def topics(world: World) -> None:
