@@ -1,0 +1,435 @@
+"""LogManager: directories, identity, discovery, creation, deletion, checkpoints, failure, clean and unclean stops."""
+
+import errno
+import json
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from tests.sim.disk import SimDisk
+from tests.storage.crash_world import NOW_MS, SMALL, make_manager
+
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.storage.filesystem import OsFileSystem
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_dir import RECOVERY_POINT_CHECKPOINT
+from barnabas.storage.log_manager import AllLogDirsFailedError, DuplicateLogError, LogManager
+from barnabas.storage.meta_properties import InconsistentMetaPropertiesError
+from barnabas.storage.partition_dir import marked_dir_name, parse_partition_dir
+
+A, B = TopicPartition("a", 0), TopicPartition("b.with-dash", 12)
+ID_A, ID_B = UUID(int=0xA << 64), UUID(int=0xB << 64)
+
+
+def batch(*values: bytes) -> memoryview:
+    builder = RecordBatchBuilder()
+    for value in values:
+        builder.append(None, value, (), NOW_MS)
+    return memoryview(bytearray(builder.build()))
+
+
+def values(log: Log) -> list[bytes | None]:
+    data = log.read(log.log_start_offset, 1 << 20, max_offset=None, min_one_message=True)
+    return [record.value for entry in iter_batches(bytes(data.records)) for record in entry.records()]
+
+
+def started(disk: SimDisk | OsFileSystem, *roots: str, config: LogConfig = SMALL) -> LogManager:
+    manager = make_manager(disk, roots or ("/data",), config=config)
+    manager.open_dirs()
+    manager.write_identity(1, "cluster")
+    manager.load()
+    return manager
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    return SimDisk(now_ms=lambda: NOW_MS)
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("name", "topic", "partition", "suffix"),
+    [
+        ("t-0", "t", 0, ""),
+        ("a-b-c-12", "a-b-c", 12, ""),
+        ("x.y-delete-3", "x.y-delete", 3, ""),
+        ("t-0.0123456789abcdef0123456789abcdef-delete", "t", 0, "-delete"),
+        ("a.b-7.0123456789abcdef0123456789abcdef-future", "a.b", 7, "-future"),
+        ("t-0.0123456789abcdef0123456789abcdef-stray", "t", 0, "-stray"),
+        ("__consumer_offsets-49", "__consumer_offsets", 49, ""),
+    ],
+)
+def test_folder_names_are_understood(name: str, topic: str, partition: int, suffix: str) -> None:
+    found = parse_partition_dir(name)
+    assert found is not None
+    assert (found.topic_partition, found.suffix) == (TopicPartition(topic, partition), suffix)
+
+
+@pytest.mark.parametrize("name", ["__cluster_metadata-0", "remote-log-index-cache", "t", "t-", "-0", "t-x", "t-1x", ""])
+def test_other_folder_names_are_no_partitions(name: str) -> None:
+    assert parse_partition_dir(name) is None
+
+
+def test_a_marked_name_is_never_longer_than_a_file_name_may_be() -> None:
+    name = marked_dir_name(TopicPartition("t" * 249, 123), "0" * 32, "-delete")
+    assert len(name) == 255
+    assert name.endswith(f"t-123.{'0' * 32}-delete")
+
+
+# Identity
+
+
+def test_a_fresh_directory_gets_an_identity_of_version_1(tmp_path: Path) -> None:
+    manager = started(OsFileSystem(), str(tmp_path / "new"))
+    text = (tmp_path / "new" / "meta.properties").read_text()
+    lines = dict(line.split("=", 1) for line in text.splitlines())
+    assert lines["version"] == "1"
+    assert lines["node.id"] == "1"
+    assert lines["cluster.id"] == "cluster"
+    assert len(lines["directory.id"]) == 22
+    assert manager.stored_identity() == (1, "cluster")
+    manager.shutdown()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "#\n#Sat Nov 21 12:00:00 UTC 2026\ncluster.id=cluster\nversion=0\nbroker.id=1\n",
+        "#\nnode.id=1\ndirectory.id=AAAAAAAAAAAAAAAAAAAAAQ\nversion=1\ncluster.id=cluster\n",
+    ],
+)
+def test_an_identity_that_kafka_left_is_read_and_left_alone(tmp_path: Path, content: str) -> None:
+    (tmp_path / "meta.properties").write_text(content)
+    manager = make_manager(OsFileSystem(), (str(tmp_path),))
+    manager.open_dirs()
+    assert manager.stored_identity() == (1, "cluster")
+    manager.write_identity(1, "cluster")
+    assert (tmp_path / "meta.properties").read_text() == content
+    with pytest.raises(InconsistentMetaPropertiesError, match="cluster ids"):
+        manager.write_identity(1, "another")
+    with pytest.raises(InconsistentMetaPropertiesError, match="broker ids"):
+        manager.write_identity(2, "cluster")
+    manager.close()
+
+
+def test_directories_of_two_clusters_are_refused(disk: SimDisk) -> None:
+    for root, cluster in (("/one", "x"), ("/two", "y")):
+        manager = make_manager(disk, (root,))
+        manager.open_dirs()
+        manager.write_identity(1, cluster)
+        manager.close()
+    manager = make_manager(disk, ("/one", "/two"))
+    manager.open_dirs()
+    with pytest.raises(InconsistentMetaPropertiesError, match="cluster ids: x in /one, y in /two"):
+        manager.stored_identity()
+
+
+def test_a_directory_has_one_broker_at_a_time(tmp_path: Path) -> None:
+    first = started(OsFileSystem(), str(tmp_path))
+    with pytest.raises(BlockingIOError):
+        make_manager(OsFileSystem(), (str(tmp_path),)).open_dirs()
+    first.shutdown()
+    started(OsFileSystem(), str(tmp_path)).shutdown()
+
+
+# Stop and start
+
+
+def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
+    fs, roots = OsFileSystem(), (str(tmp_path / "1"), str(tmp_path / "2"))
+    manager = started(fs, *roots)
+    for topic_partition, topic_id in ((A, ID_A), (B, ID_B)):
+        manager.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
+    manager.logs[A].append_as_leader(batch(b"1", b"2"), leader_epoch=0)
+    manager.logs[A].update_high_watermark(1)
+    manager.shutdown(broker_epoch=7)
+    for root in roots:
+        marker = json.loads((Path(root) / ".kafka_cleanshutdown").read_text())
+        assert marker == {"version": 0, "brokerEpoch": 7}
+    again = started(fs, *roots)
+    assert not (Path(roots[0]) / ".kafka_cleanshutdown").exists()
+    assert all(log_dir.was_clean_shutdown for log_dir in again.dirs)
+    assert values(again.logs[A]) == [b"1", b"2"]
+    assert again.logs[A].high_watermark == 1
+    assert again.logs[A].recovery_point == 2
+    assert again.logs[A].topic_id == ID_A
+    assert again.logs[B].topic_id == ID_B
+    assert {again.log_dir_of(A), again.log_dir_of(B)} == set(roots)
+    again.shutdown()
+
+
+def test_loading_is_cut_into_tasks_for_lanes(disk: SimDisk) -> None:
+    manager = started(disk, "/one", "/two")
+    for partition in range(300):
+        manager.get_or_create_log(TopicPartition("t", partition), is_new=True)
+    manager.shutdown()
+    again = make_manager(disk, ("/one", "/two"))
+    again.open_dirs()
+    tasks = again.loading_tasks()
+    assert len(tasks) == 6
+    assert {task.lane for task in tasks} == {"/one", "/two"}
+    for task in reversed(tasks):
+        task()
+    again.finish_loading()
+    assert len(again.logs) == 300
+
+
+def test_what_kafka_keeps_beside_partitions_is_left_alone(disk: SimDisk) -> None:
+    manager = started(disk)
+    manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    manager.shutdown()
+    for name in ("__cluster_metadata-0", "lost+found", "remote-log-index-cache", "t-0.00-future", "t-1.00-stray"):
+        disk.mkdir(f"/data/{name}")
+        disk.open(f"/data/{name}/file", create=True).close()
+    disk.open("/data/bootstrap.checkpoint", create=True).close()
+    before = {path for path in disk.tree() if "/a-0/" not in path}
+    again = started(disk)
+    assert set(again.logs) == {A}
+    again.shutdown()
+    assert {path for path in disk.tree() if "/a-0/" not in path} == before
+
+
+def test_an_unreadable_checkpoint_costs_a_recovery_and_no_data(disk: SimDisk) -> None:
+    manager = started(disk)
+    manager.get_or_create_log(A, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
+    manager.logs[A].flush()
+    manager.tick_checkpoint()
+    manager.close()
+    disk.write_atomic(f"/data/{RECOVERY_POINT_CHECKPOINT}", b"0\n5\nonly one 0 1\n")
+    assert values(started(disk).logs[A]) == [b"1"]
+
+
+def test_a_partition_in_two_directories_is_refused(disk: SimDisk) -> None:
+    for root in ("/one", "/two"):
+        manager = started(disk, root)
+        manager.get_or_create_log(A, is_new=True)
+        manager.shutdown()
+    manager = make_manager(disk, ("/one", "/two"))
+    manager.open_dirs()
+    with pytest.raises(DuplicateLogError, match="a-0 is in /one and in /two"):
+        manager.load()
+
+
+def test_a_folder_that_contradicts_itself_goes_offline_alone(disk: SimDisk) -> None:
+    manager = started(disk)
+    manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    manager.get_or_create_log(B, topic_id=ID_B, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
+    manager.shutdown()
+    disk.write_atomic("/data/a-0/partition.metadata", b"version: 0\ntopic_id: nonsense\n")
+    again = started(disk)
+    assert set(again.logs) == {B}
+    with pytest.raises(KafkaError) as raised:
+        again.get_log(A)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    again.shutdown()
+
+
+# Creation and deletion
+
+
+def test_a_log_belongs_to_one_topic_id(disk: SimDisk) -> None:
+    manager = started(disk)
+    log = manager.get_or_create_log(A, is_new=True)
+    assert manager.get_or_create_log(A) is log
+    assert manager.get_or_create_log(A, topic_id=ID_A) is log
+    assert log.topic_id == ID_A
+    with pytest.raises(KafkaError) as raised:
+        manager.get_or_create_log(A, topic_id=ID_B)
+    assert raised.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_new_logs_go_where_the_fewest_are(disk: SimDisk) -> None:
+    manager = started(disk, "/one", "/two", "/three")
+    for partition in range(7):
+        manager.get_or_create_log(TopicPartition("t", partition), is_new=True)
+    holders = [manager.log_dir_of(TopicPartition("t", partition)) for partition in range(7)]
+    assert sorted(map(holders.count, ("/one", "/two", "/three"))) == [2, 2, 3]
+
+
+def test_deletion_is_a_rename_and_the_files_go_later(disk: SimDisk) -> None:
+    now_ms = NOW_MS
+    config = SMALL.with_changes(file_delete_delay_ms=1000)
+    manager = make_manager(disk, ("/data",), config=config, now_ms=lambda: now_ms)
+    manager.open_dirs()
+    manager.load()
+    log = manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    log.append_as_leader(batch(b"1"), leader_epoch=0)
+    manager.delete_log(A)
+    assert manager.get_log(A) is None
+    (renamed,) = [name for name in disk.list_dir("/data") if name.endswith("-delete")]
+    assert renamed.startswith("a-0.")
+    assert values(log) == [b"1"], "a reader may finish"
+    manager.get_or_create_log(A, topic_id=ID_B, is_new=True)
+    now_ms += 999
+    manager.tick_deletions()
+    assert disk.exists(f"/data/{renamed}")
+    now_ms += 1
+    manager.tick_deletions()
+    assert not disk.exists(f"/data/{renamed}")
+    assert manager.logs[A].log_end_offset == 0
+
+
+def test_a_deletion_is_resumed_after_a_restart(disk: SimDisk) -> None:
+    manager = started(disk, config=SMALL.with_changes(file_delete_delay_ms=1_000_000))
+    manager.get_or_create_log(A, is_new=True)
+    manager.delete_log(A)
+    manager.close()
+    again = started(disk)
+    assert again.logs == {}
+    again.tick_deletions()
+    assert [name for name in disk.list_dir("/data") if name.endswith("-delete")] == []
+
+
+def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one(disk: SimDisk) -> None:
+    manager = started(disk)
+    log = manager.get_or_create_log(A, is_new=True)
+    log.append_as_leader(batch(*[b"x"] * 9), leader_epoch=0)
+    log.update_high_watermark(9)
+    log.flush()
+    manager.raise_log_start_offset(A, 7)
+    manager.tick_checkpoint()
+    manager.delete_log(A)
+    manager.close()
+    again = started(disk)
+    again.get_or_create_log(A, is_new=True).append_as_leader(batch(b"new"), leader_epoch=0)
+    again.logs[A].flush()
+    again.close()
+    assert values(started(disk).logs[A]) == [b"new"]
+
+
+# Timers
+
+
+def test_segments_go_by_size_and_their_files_later(disk: SimDisk) -> None:
+    manager = started(disk, config=SMALL.with_changes(retention_bytes=500, segment_bytes=200))
+    log = manager.get_or_create_log(A, is_new=True)
+    for _ in range(10):
+        log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
+    log.update_high_watermark(10)
+    manager.tick_retention()
+    assert log.log_start_offset > 0
+    assert 500 <= log.size < 900
+    assert any(path.endswith(".deleted") for path in disk.tree())
+    manager.tick_deletions()
+    assert not any(path.endswith(".deleted") for path in disk.tree())
+
+
+def test_logs_are_flushed_when_their_time_has_come(disk: SimDisk) -> None:
+    now_ms = NOW_MS
+    manager = make_manager(disk, config=SMALL.with_changes(flush_ms=100), now_ms=lambda: now_ms)
+    manager.open_dirs()
+    manager.load()
+    log = manager.get_or_create_log(A, is_new=True)
+    log.append_as_leader(batch(b"1"), leader_epoch=0)
+    now_ms += 99
+    manager.tick_flush()
+    assert log.recovery_point == 0
+    now_ms += 1
+    manager.tick_flush()
+    assert log.recovery_point == 1
+
+
+def test_a_truncation_lowers_the_recovery_point_on_disk_at_once(disk: SimDisk) -> None:
+    manager = started(disk)
+    log = manager.get_or_create_log(A, is_new=True)
+    for value in (b"1", b"2", b"3"):
+        log.append_as_leader(batch(value), leader_epoch=0)
+    log.flush()
+    manager.tick_checkpoint()
+    manager.truncate_to({A: 1})
+    assert b"a 0 1" in disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}")
+    manager.truncate_fully_and_start_at(A, 50)
+    assert b"a 0 50" in disk.read_bytes("/data/log-start-offset-checkpoint")
+    assert (log.log_start_offset, log.log_end_offset) == (50, 50)
+
+
+# Failing disks
+
+
+def test_a_failing_fsync_takes_its_directory_offline_and_no_other(disk: SimDisk) -> None:
+    manager = started(disk, "/one", "/two", config=SMALL.with_changes(flush_ms=0))
+    manager.get_or_create_log(A, is_new=True)
+    manager.get_or_create_log(B, is_new=True)
+    failing, healthy = (A, B) if manager.log_dir_of(A) == "/one" else (B, A)
+    for topic_partition in (A, B):
+        manager.logs[topic_partition].append_as_leader(batch(b"1"), leader_epoch=0)
+    disk.fail("fdatasync", errno.EIO, "/one/")
+    manager.tick_flush()
+    with pytest.raises(KafkaError) as raised:
+        manager.get_log(failing)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert manager.logs[healthy].recovery_point == 1
+    assert [log_dir.path for log_dir in manager.online_dirs] == ["/two"]
+    assert manager.log_dir_of(failing) == "/one"
+    third = TopicPartition("c", 0)
+    with pytest.raises(KafkaError):
+        manager.get_or_create_log(third)
+    manager.get_or_create_log(third, is_new=True)
+    assert manager.log_dir_of(third) == "/two"
+    manager.shutdown()
+    assert disk.exists("/two/.kafka_cleanshutdown")
+    assert not disk.exists("/one/.kafka_cleanshutdown"), "its next start is an unclean one"
+
+
+def test_the_last_directory_failing_is_the_end(disk: SimDisk) -> None:
+    manager = started(disk, "/one", "/two")
+    manager.get_or_create_log(A, is_new=True)
+    holder = manager.log_dir_of(A)
+    assert manager.fail_log_dir("/one") == ([A] if holder == "/one" else [])
+    with pytest.raises(AllLogDirsFailedError):
+        manager.fail_log_dir("/two")
+    assert manager.logs == {}
+
+
+def test_a_directory_that_cannot_be_read_at_the_start_is_offline(disk: SimDisk) -> None:
+    manager = started(disk, "/one", "/two")
+    manager.get_or_create_log(A, is_new=True)
+    manager.get_or_create_log(B, is_new=True)
+    manager.shutdown()
+    disk.fail("list_dir", errno.EIO, "/one", times=None)
+    again = started(disk, "/one", "/two")
+    assert [log_dir.path for log_dir in again.online_dirs] == ["/two"]
+    assert len(again.logs) == 1
+
+
+def test_a_full_disk_refuses_appends_and_heals(disk: SimDisk) -> None:
+    manager = started(disk)
+    log = manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    log.append_as_leader(batch(b"before"), leader_epoch=0)
+    log.flush()
+    disk.capacity = disk._used + 30
+    with pytest.raises(KafkaError) as raised:
+        log.append_as_leader(batch(b"does not fit"), leader_epoch=0)
+    assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert values(log) == [b"before"]
+    assert manager.online_dirs
+    manager.tick_checkpoint()
+    manager.tick_checkpoint_high_watermarks()
+    assert manager.online_dirs, "an older checkpoint is no reason to stop"
+    disk.capacity = None
+    log.append_as_leader(batch(b"after"), leader_epoch=0)
+    log.flush()
+    manager.tick_checkpoint()
+    assert values(log) == [b"before", b"after"]
+    manager.close()
+    assert values(started(disk).logs[A]) == [b"before", b"after"]
+
+
+def test_a_full_disk_does_not_stop_the_deletion_that_frees_it(disk: SimDisk) -> None:
+    manager = started(disk, config=SMALL.with_changes(retention_bytes=300, segment_bytes=200))
+    log = manager.get_or_create_log(A, is_new=True)
+    for _ in range(8):
+        log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
+    log.update_high_watermark(8)
+    disk.capacity = disk._used
+    free = disk.free_bytes("/data")
+    manager.tick_retention()
+    manager.tick_deletions()
+    assert disk.free_bytes("/data") > free
+    assert manager.online_dirs
+    log.append_as_leader(batch(b"fits again"), leader_epoch=0)
