@@ -1,0 +1,252 @@
+"""The `barnabas` command against a real broker: pipes, tables, JSON, exit statuses."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas import Broker
+from barnabas.clients.cli import main
+from barnabas.clients.cli.app import COMMANDS
+from barnabas.clients.cli.consume import formatter
+from barnabas.clients.fetched_records import ConsumerRecord
+from barnabas.protocol.record import TimestampType
+
+_numbers = itertools.count(1)
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker() as running:
+        yield running
+
+
+@pytest.fixture
+def run(broker: Broker, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs a command in this process; gives its status, output and errors."""
+    monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVER", broker.bootstrap)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        try:
+            status = main(list(arguments))
+        except SystemExit as end:
+            status = int(end.code or 0)
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return command
+
+
+@pytest.fixture
+def topic(broker: Broker) -> str:
+    name = f"cli{next(_numbers)}"
+    broker.create_topic(name, 2)
+    return name
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Callable[[str], str]:
+    def write(text: str) -> str:
+        path = tmp_path / "lines"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_help_lists_every_command(run: Run) -> None:
+    status, out, _ = run("--help")
+    assert status == 0
+    for command in COMMANDS:
+        assert command in out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_explains_itself(run: Run, command: str) -> None:
+    status, out, _ = run(command, "--help")
+    assert status == 0
+    assert "usage" in out.lower()
+
+
+def test_topics(run: Run) -> None:
+    assert run("topic", "create", "x", "-p", "2", "-c", "retention.ms=5")[:2] == (0, "created topic x\n")
+    status, _, err = run("topic", "create", "x")
+    assert (status, "TOPIC_ALREADY_EXISTS" in err) == (1, True)
+    assert run("topic", "create", "x", "--if-not-exists")[0] == 0
+    listed = json.loads(run("topic", "list", "--json")[1])
+    assert {"topic": "x", "partitions": 2, "replicas": 1} in listed
+    assert run("topic", "alter", "x", "-p", "3", "-d", "retention.ms")[0] == 0
+    (described,) = json.loads(run("topic", "describe", "x", "--json")[1])
+    assert len(described["partitions"]) == 3
+    assert described["configs"] == {}
+    assert run("topic", "delete", "x")[0] == 0
+    assert run("topic", "delete", "x")[0] == 1
+    assert run("topic", "delete", "x", "--if-exists")[0] == 0
+    assert run("topic", "describe", "x")[0] == 1
+
+
+def test_lines_go_in_and_out(run: Run, topic: str, lines: Callable[[str], str]) -> None:
+    path = lines("a:1\nb:2\nno key\n")
+    assert run("produce", topic, "-K", ":", "-H", "h=v", "-z", "lz4", "-l", path, "-p", "1")[0] == 0
+    assert run("consume", topic, "-e")[1] == "1\n2\nno key\n"
+    assert run("consume", topic, "-e", "-f", "%t %p %o %k|%s|%h|%K|%S\\n")[1] == (
+        f"{topic} 1 0 a|1|h=v|1|1\n{topic} 1 1 b|2|h=v|1|1\n{topic} 1 2 |no key|h=v|-1|6\n"
+    )
+
+
+def test_where_to_begin_and_to_end(run: Run, topic: str, lines: Callable[[str], str]) -> None:
+    run("produce", topic, "-l", lines("".join(f"{i}\n" for i in range(100))), "-p", "0")
+    read = lambda *options: run("consume", topic, *options)[1].split()  # noqa: E731 - the command under test, short
+    assert read("-o", "-3", "-e") == ["97", "98", "99"]
+    assert read("-o", "50", "-c", "2") == ["50", "51"]
+    assert read("-o", "end", "-e") == []
+    assert read("-o", "@0", "-c", "1") == ["0"]
+    assert read("-e", "-p", "1") == []
+    assert read("-e", "-m", "^7") == ["7", *(str(i) for i in range(70, 80))]
+    assert read("--until", "1000") == []
+    assert run("consume", topic, "-o", "soon")[0] == 2
+    assert run("consume", "missing", "-e")[0] == 1
+
+
+def test_envelopes_are_a_template_for_sending_again(run: Run, topic: str, lines: Callable[[str], str]) -> None:
+    run("produce", topic, "-K", ":", "-H", "h=ü", "-l", lines("k:v\n:\n"), "-Z", "-p", "0")
+    envelopes = run("consume", topic, "-e", "-J")[1]
+    first, second = map(json.loads, envelopes.splitlines())
+    assert (first["key"], first["payload"], first["headers"], first["offset"]) == ("k", "v", [["h", "ü"]], 0)
+    assert (second["key"], second["payload"]) == (None, None)
+    assert run("produce", topic, "-J", "-l", lines(envelopes), "-p", "1")[0] == 0
+    again = [json.loads(line) for line in run("consume", topic, "-p", "1", "-e", "-J")[1].splitlines()]
+    same = ("key", "payload", "headers", "ts", "offset")
+    assert [[e[name] for name in same] for e in again] == [[e[name] for name in same] for e in (first, second)]
+    assert run("produce", topic, "-J", "-l", lines("no json\n"))[0] == 2
+
+
+def test_offsets_and_delete_records(run: Run, topic: str, lines: Callable[[str], str]) -> None:
+    run("produce", topic, "-l", lines("1\n2\n3\n"), "-p", "0")
+    assert json.loads(run("offsets", topic, "--json")[1])[0] == {
+        "partition": 0,
+        "beginning": 0,
+        "end": 3,
+        "records": 3,
+    }
+    assert run("topic", "delete-records", topic, "--before", "2", "-p", "0")[0] == 0
+    assert run("offsets", topic, "-p", "0")[1] == "partition\tbeginning\tend\trecords\n0\t2\t3\t1\n"
+    assert json.loads(run("offsets", topic, "-o", "2030-01-01T00:00", "-p", "0", "--json")[1])[0]["offset"] is None
+
+
+def test_configs(run: Run, topic: str) -> None:
+    assert run("config", "alter", "topic", topic, "-s", "cleanup.policy=compact")[0] == 0
+    (entry,) = [e for e in json.loads(run("config", "describe", "topic", topic, "--json")[1]) if e["source"] == "topic"]
+    assert (entry["key"], entry["value"]) == ("cleanup.policy", "compact")
+    assert "log.retention.ms" in run("config", "describe", "broker", "1", "--all")[1]
+    assert run("config", "alter", "topic", topic, "-s", "retention.ms=soon")[0] == 1
+    assert run("config", "alter", "topic", topic)[0] == 2
+
+
+def test_settings_have_kafkas_names(run: Run, topic: str, lines: Callable[[str], str]) -> None:
+    path = lines("x\n")
+    assert run("produce", topic, "-l", path, "-X", "linger.ms=1", "-X", "batch.size=1000")[0] == 0
+    assert run("produce", topic, "-l", path, "-X", "no.such=1")[0] == 2
+    assert run("produce", topic, "-l", path, "-X", "batch.size=big")[0] == 2
+    assert run("produce", topic, "-l", path + "-missing")[0] == 1
+
+
+def test_nobody_listens(run: Run) -> None:
+    status, _, err = run("topic", "list", "-b", "127.0.0.1:1")
+    assert (status, err) == (1, "barnabas: cannot reach broker at 127.0.0.1:1: connection refused\n")
+
+
+def test_bench_measures_each_kind(run: Run) -> None:
+    status, out, err = run("bench", "--seconds", "0.2", "--rate", "100", "--partitions", "2", "--json")
+    assert status == 0, err
+    rows = json.loads(out)
+    assert len(rows) == 4
+    assert all(row["records/s"] > 0 and row["p99 ms"] > 0 for row in rows)
+    assert "barnabas-bench" not in run("topic", "list")[1]
+
+
+def test_dump_log_shows_what_was_produced(
+    run: Run, tmp_path: Path, lines: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "data"
+    with Broker(topics=["d"], data_dir=data) as own:
+        assert run("produce", "d", "-l", lines("shown\n"), "-b", own.bootstrap)[0] == 0
+    status, out, err = run("dump-log", str(data / "d-0"), "--print-data-log", "--json")
+    assert status == 0, err
+    rows = [json.loads(line) for line in out.splitlines()]
+    assert any(row["kind"] == "record" and "shown" in json.dumps(row) for row in rows)
+    assert run("dump-log", str(data / "d-0" / "none.log"))[0] == 1
+
+
+def test_a_format_prints_each_token() -> None:
+    record = ConsumerRecord("t", 1, 2, 3, TimestampType.CREATE_TIME, None, b"\xff\n", [("a", None)], 0)
+    assert formatter("%t/%p/%o/%T/%k/%s/%h/%%\\t")(record) == b"t/1/2/3//\xff\n/a=/%\t"
+
+
+def test_start_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
+    (tmp_path / "server.properties").write_text("broker.id=7\nlisteners=PLAINTEXT://127.0.0.1:9092\n")
+    command = [sys.executable, "-c", "import sys; from barnabas.clients.cli import main; sys.exit(main())"]
+    options = ["--data", str(tmp_path / "data"), "--port", "0", "--topic", "a:3", "--override", "num.partitions=2"]
+    process = subprocess.Popen(
+        [*command, "start", str(tmp_path / "server.properties"), *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        assert process.stdout is not None
+        listening = process.stdout.readline()
+        assert listening.startswith("listening PLAINTEXT://127.0.0.1:")
+        assert process.stdout.readline().startswith("ready broker.id=7")
+        bootstrap = listening.strip().rpartition("//")[2]
+        piped = subprocess.run(
+            [*command, "produce", "a", "-b", bootstrap], input="from a pipe\n", text=True, check=True, timeout=30
+        )
+        assert piped.returncode == 0
+        shown = subprocess.run(
+            [*command, "consume", "a", "-e", "-b", bootstrap], stdout=subprocess.PIPE, text=True, check=True, timeout=30
+        )
+        assert shown.stdout == "from a pipe\n"
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "options", [["--override", "nonsense"], ["--topic", "a:b"], ["missing.properties"], ["--override", "broker.id=x"]]
+)
+def test_start_refuses_what_it_cannot_do(run: Run, tmp_path: Path, options: list[str]) -> None:
+    status, _, err = run("start", "--data", str(tmp_path), *options)
+    assert status == 2
+    assert err.startswith("barnabas start: ")
+
+
+def test_start_loads_no_command_line_library() -> None:
+    code = "import sys, barnabas.clients.cli.start; print({'typer', 'rich', 'construct', 'asyncio'} & set(sys.modules))"
+    shown = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert shown.stdout == "set()\n"
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_the_demo_reads_back_what_it_wrote(run: Run, codec: str) -> None:
+    status, out, err = run("demo", "--json", "-z", codec)
+    assert status == 0, err
+    result = json.loads(out)
+    assert result["equal"]
+    assert result["consumed"]["records"] == 336_776
+    assert result["disk_total"]["index entries"] > 0
