@@ -13,7 +13,7 @@ from .configs.definition import ConfigValue, format_value
 from .configs.notices import notices_of
 from .configs.settings import Settings
 from .configs.validators import ConfigError
-from .listeners import ListenerConfig, parse_listeners, parse_protocol_map
+from .listeners import ListenerConfig, is_loopback, parse_listeners, parse_protocol_map
 from .properties import parse_properties
 
 _LISTENER_PREFIX = "listener.name."
@@ -72,6 +72,13 @@ class BrokerConfig(Settings):
             if prefixed in layer:
                 return key.parse(layer[prefixed])
         return self.get(name)
+
+    def connections_allowed(self, host: str) -> int | None:
+        """How many connections one address may have open; None for no limit, as this machine has none by itself."""
+        limit = self.max_connections_per_ip_overrides.get(host)
+        if limit is None and not is_loopback(host):
+            limit = self.max_connections_per_ip
+        return limit
 
     def effective_properties(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
         """Raw values that would hold with these dynamic layers over the file.

@@ -18,6 +18,18 @@ _SERVED_PROTOCOLS = ("PLAINTEXT",)
 _META_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound by this constant
 
 
+def is_loopback(host: str) -> bool:
+    """Whether an address, or the name `localhost`, is this machine itself."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
     """One listener. `host` is empty for all interfaces and `port` 0 for any free port, as written in `listeners`.
@@ -35,12 +47,7 @@ class ListenerConfig:
     @property
     def is_loopback(self) -> bool:
         """True if only processes of this machine can connect."""
-        if self.host.lower() == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
-        except ValueError:
-            return False
+        return is_loopback(self.host)
 
     def bound(self, port: int, machine_name: str) -> ListenerConfig:
         """This listener once its socket listens on `port`: nothing about its advertised address is left open."""

@@ -32,7 +32,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation("broker", "process.roles", "default", "", _NOT_ONLY_KRAFT),
     Deviation("broker", "max.connections", "default", "20000", _BOUNDED),
     Deviation("broker", "max.connections.per.ip", "default", "1000", _BOUNDED),
-    Deviation("broker", "max.connection.creation.rate", "default", "500", _BOUNDED),
     Deviation("broker", "group.max.size", "default", "1000", _BOUNDED),
     Deviation("broker", "log.segment.bytes", "validator", "[14,...]", _SMALL_SEGMENTS),
     Deviation("topic", "segment.bytes", "validator", "[14,...]", _SMALL_SEGMENTS),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .builders import CLUSTER_WIDE, HIGH, LOW, MEDIUM, boolean, class_name, integer, list_of, long, string
+from .builders import CLUSTER_WIDE, HIGH, INT_MAX, LOW, MEDIUM, boolean, class_name, integer, list_of, long, string
 from .definition import ConfigKey
 from .validators import OneOf, Range
 
@@ -22,7 +22,7 @@ NETWORK_KEYS: tuple[ConfigKey, ...] = (
         LOW,
     ),
     string("listeners", "PLAINTEXT://127.0.0.1:9092", HIGH),
-    integer("max.connection.creation.rate", 500, MEDIUM, Range(0), mode=CLUSTER_WIDE),
+    integer("max.connection.creation.rate", INT_MAX, MEDIUM, Range(0), mode=CLUSTER_WIDE),
     integer("max.connections", 20000, MEDIUM, Range(0), mode=CLUSTER_WIDE),
     integer("max.connections.per.ip", 1000, MEDIUM, Range(0), mode=CLUSTER_WIDE),
     string("max.connections.per.ip.overrides", "", MEDIUM, mode=CLUSTER_WIDE),

@@ -46,9 +46,6 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.index.interval.bytes": "An index entry is added after this many bytes of records.",
         "log.index.size.max.bytes": "Largest size of an index file; a full index rolls the segment.",
         "log.initial.task.delay.ms": "Retention, flush and checkpoint tasks begin this long after start.",
-        "log.message.downconversion.enable": (
-            "Whether records are converted to an older format for consumers that know no newer one."
-        ),
         "log.message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
         "log.message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
         "log.message.timestamp.difference.max.ms": (
@@ -67,10 +64,9 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.roll.ms": "Age at which a new segment is begun.",
         "log.segment.bytes": "Size at which a new segment is begun.",
         "log.segment.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
-        "max.connection.creation.rate": "Connections a second that are accepted; further ones wait.",
-        "max.connections": "Open connections of the whole broker; further ones wait or displace idle ones.",
-        "max.connections.per.ip": "Open connections from one address; further ones are closed at once.",
-        "max.connections.per.ip.overrides": "Other values of `max.connections.per.ip` as `host:count,...`.",
+        "max.connections": "Open connections of the whole broker; further ones are closed at once.",
+        "max.connections.per.ip": "Open connections from one other machine; further ones are closed at once.",
+        "max.connections.per.ip.overrides": "Other values of `max.connections.per.ip` as `address:count,...`.",
         "max.incremental.fetch.session.cache.slots": "Incremental fetch sessions that are kept.",
         "max.request.partition.size.limit": "Most partitions that one answer about topic partitions lists.",
         "message.max.bytes": "Largest batch of records that is accepted, as compressed by the producer.",
@@ -86,9 +82,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "producer.id.expiration.ms": "How long a producer id is remembered after its last record.",
         "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
         "socket.listen.backlog.size": "Connections that wait to be accepted.",
-        "socket.receive.buffer.bytes": "Receive buffer of each socket; -1 leaves it to the operating system.",
         "socket.request.max.bytes": "Largest request that is read; a larger one closes the connection.",
-        "socket.send.buffer.bytes": "Send buffer of each socket; -1 leaves it to the operating system.",
     }
 )
 
@@ -106,9 +100,6 @@ TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
         "flush.ms": "The log is forced to disk when a record has waited for this long.",
         "index.interval.bytes": "An index entry is added after this many bytes of records.",
         "max.message.bytes": "Largest batch of records that is accepted, as compressed by the producer.",
-        "message.downconversion.enable": (
-            "Whether records are converted to an older format for consumers that know no newer one."
-        ),
         "message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
         "message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
         "message.timestamp.difference.max.ms": (

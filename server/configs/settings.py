@@ -31,7 +31,6 @@ class Settings:
     log_index_interval_bytes: int
     log_index_size_max_bytes: int
     log_initial_task_delay_ms: int
-    log_message_downconversion_enable: bool
     log_message_timestamp_after_max_ms: int
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_type: str
@@ -43,7 +42,6 @@ class Settings:
     log_roll_ms: int
     log_segment_bytes: int
     log_segment_delete_delay_ms: int
-    max_connection_creation_rate: int
     max_connections: int
     max_connections_per_ip: int
     max_incremental_fetch_session_cache_slots: int
@@ -56,6 +54,4 @@ class Settings:
     producer_id_expiration_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     socket_listen_backlog_size: int
-    socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
-    socket_send_buffer_bytes: int

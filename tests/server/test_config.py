@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import get_type_hints
 
@@ -33,6 +34,11 @@ DERIVED = {
     "log.message.timestamp.difference.max.ms", "log.retention.hours", "log.retention.minutes", "log.roll.hours",
     "log.roll.jitter.hours", "max.connections.per.ip.overrides", "metadata.store.path", "node.id",
 }  # fmt: skip
+
+CHECKED_HERE = {"allow.insecure.listeners", "log.flush.scheduler.interval.ms"}
+"""Settings that the configuration itself acts upon, or hands on under another name."""
+READ_BY_NAME = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
+"""Settings whose attribute's name is put together when it is read."""
 
 
 def test_defaults_listen_on_loopback_and_have_nothing_to_say() -> None:
@@ -75,6 +81,21 @@ def test_sentences_are_of_known_keys_and_end_with_a_point() -> None:
 def test_a_topic_key_has_an_effect_if_its_broker_key_has() -> None:
     with_effect = {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in BROKER_SENTENCES}
     assert with_effect == TOPIC_SENTENCES.keys()
+
+
+def test_what_is_said_to_have_an_effect_is_read_somewhere() -> None:
+    root = Path(__file__).parents[2]
+    files = [path for room in ("server", "storage") for path in (root / room).rglob("*.py")]
+    rules = {"config.py", "log_config.py", "dynamic_config.py"}
+    code = "\n".join(path.read_text() for path in files if path.parent.name != "configs" and path.name not in rules)
+    read = set(re.findall(r"(?<=\.)[a-z_]+\b", code))
+    topics = {broker: topic for topic, broker in TOPIC_SYNONYMS.items()}
+    unread = []
+    for name in BROKER_SENTENCES.keys() - DERIVED - CHECKED_HERE - READ_BY_NAME:
+        attribute = topics.get(name, name).replace(".", "_")
+        if attribute not in read and BROKER_KEYS[name].attribute not in read:
+            unread.append(name)
+    assert unread == []
 
 
 @pytest.mark.parametrize(
@@ -154,6 +175,15 @@ def test_a_refusal_names_key_value_and_what_is_allowed(properties: dict[str, str
         BrokerConfig(properties)
     assert f"for configuration {key}: " in str(error.value)
     assert allowed in str(error.value)
+
+
+def test_connections_are_limited_by_address_but_not_from_this_machine() -> None:
+    config = BrokerConfig({"max.connections.per.ip": "7", "max.connections.per.ip.overrides": "10.0.0.1:9,127.0.0.2:3"})
+    limits = {
+        host: config.connections_allowed(host) for host in ("10.0.0.1", "10.0.0.2", "127.0.0.2", "127.0.0.1", "::1")
+    }
+    assert limits == {"10.0.0.1": 9, "10.0.0.2": 7, "127.0.0.2": 3, "127.0.0.1": None, "::1": None}
+    assert BrokerConfig().connections_allowed("2001:db8::1") == 1000
 
 
 def test_strict_listeners_may_be_had_on_loopback() -> None:
