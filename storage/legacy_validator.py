@@ -15,7 +15,7 @@ from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.legacy_records import V1_OVERHEAD, LegacyBatch, build_message_set, write_message_crc
 from ..protocol.record import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Record, TimestampType
 from ..protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
-from .validation_result import AppendRequest, RecordErrors, ValidationResult, nothing_appended
+from .validation_result import AppendRequest, RecordErrors, ValidationResult, nothing_appended, too_many_records
 
 _patch_offset = Struct(">q").pack_into
 _patch_v1_stamp = Struct(">Bq").pack_into
@@ -86,6 +86,8 @@ def _checked_records(records: memoryview, request: AppendRequest) -> Iterator[Re
                 errors.check_key(index, record.key)
                 errors.check_timestamp(index, record.timestamp)
                 index += 1
+                if index > request.max_record_count:
+                    raise too_many_records(request)
                 yield record
         except ProtocolError as error:
             raise _invalid(str(error)) from error

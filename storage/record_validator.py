@@ -27,12 +27,14 @@ from ..protocol.record_codec import RecordScan, scan_records
 from .legacy_validator import convert_from_v2, validate_legacy
 from .log_config import NEVER, LogConfig
 from .validation_result import (
+    MAX_RECORD_ERRORS,
     AppendRequest,
     Origin,
     RecordErrors,
     RecordValidationError,
     ValidationResult,
     nothing_appended,
+    too_many_records,
 )
 
 __all__ = ["AppendRequest", "Origin", "RecordValidationError", "ValidationResult", "validate_and_assign"]
@@ -181,9 +183,12 @@ def _check_client_batch(header: BatchHeader) -> None:
 
 def _scan(batch: RecordBatch, request: AppendRequest) -> tuple[bytes, RecordScan]:
     """The plain records of a batch and what a walk over them found. The CRC was right, so no retry can mend them."""
+    count = batch.header.record_count
+    if count > request.max_record_count:
+        raise too_many_records(request)
     try:
         plain = batch.plain_records(max_size=request.max_decompressed_size)
-        return plain, scan_records(plain, batch.header.record_count)
+        return plain, scan_records(plain, count, max_keyless=MAX_RECORD_ERRORS if request.config.compact else 0)
     except ProtocolError as error:
         raise _invalid(str(error)) from error
     except KafkaError as error:
@@ -201,9 +206,8 @@ def _check_records(batch: RecordBatch, plain: bytes, scan: RecordScan, request: 
     if header.attributes & TIMESTAMP_TYPE_MASK:
         errors.refuse_log_append_time()
         errors.raise_if_any()
-    if config.compact:
-        for index in scan.keyless:
-            errors.add_keyless(index)
+    for index in scan.keyless:
+        errors.add_keyless(index)
     if config.message_timestamp_type == "CreateTime":
         lowest = header.base_timestamp + scan.lowest_timestamp_delta
         highest = header.base_timestamp + scan.highest_timestamp_delta

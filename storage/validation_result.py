@@ -15,8 +15,9 @@ Origin: TypeAlias = Literal["client", "coordinator", "replication"]
 NO_OFFSET = -1
 _MAX_DECOMPRESSED = 64 * 1024 * 1024
 _MAX_EXPANSION = 64
+_MIN_RECORD_LIMIT = 100_000
 # A refused batch may hold millions of records; naming the first of them is enough for whoever has to find the fault.
-_MAX_RECORD_ERRORS = 1000
+MAX_RECORD_ERRORS = 1000
 
 
 class AppendRequest(NamedTuple):
@@ -36,6 +37,11 @@ class AppendRequest(NamedTuple):
         """How far compressed records of one batch may expand: a bound on memory, far above what honest data needs."""
         limit = self.config.max_message_bytes
         return max(limit, min(_MAX_DECOMPRESSED, _MAX_EXPANSION * limit))
+
+    @property
+    def max_record_count(self) -> int:
+        """How many records one compressed batch may hold: a bound on the time that checking each of them takes."""
+        return max(self.config.max_message_bytes, _MIN_RECORD_LIMIT)
 
     def target_codec(self, source_codec: int) -> int:
         """The codec that the topic's `compression.type` asks for."""
@@ -115,6 +121,12 @@ class RecordValidationError(KafkaError):
         self.record_errors = record_errors
 
 
+def too_many_records(request: AppendRequest) -> KafkaError:
+    """The refusal of a batch that packs more records than `max_record_count`."""
+    message = f"The record batch has more than {request.max_record_count} records"
+    return KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
+
+
 class RecordErrors:
     """Collects what is wrong with the records of one batch, by Kafka's rules for keys and timestamps."""
 
@@ -128,7 +140,7 @@ class RecordErrors:
 
     @property
     def is_full(self) -> bool:
-        return len(self._errors) >= _MAX_RECORD_ERRORS
+        return len(self._errors) >= MAX_RECORD_ERRORS
 
     def add(self, index: int, code: ErrorCode, message: str) -> None:
         """The first error's code becomes the answer for the batch."""

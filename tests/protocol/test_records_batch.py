@@ -97,7 +97,7 @@ def test_builder_reader_and_construct_agree(
         assert [(name.encode(), value) for name, value in record.headers] == [
             (header.key.data, header.value.data) for header in seen.headers
         ]
-    scan = scan_records(plain, len(items))
+    scan = scan_records(plain, len(items), max_keyless=100)
     deltas = [item[3] - items[0][3] for item in items]
     assert (scan.lowest_timestamp_delta, scan.highest_timestamp_delta) == (min(deltas), max(deltas))
     assert scan.keyless == [i for i, item in enumerate(items) if item[0] is None]
@@ -111,7 +111,7 @@ def test_many_records_with_offsets_and_lengths_of_every_varint_size() -> None:
     records = list(batch.records())
     assert records == batch.decode_all()
     assert [record.offset for record in records] == list(range(20_000))
-    scan = scan_records(batch.plain_records(), 20_000)
+    scan = scan_records(batch.plain_records(), 20_000, max_keyless=20_000)
     assert (scan.lowest_timestamp_delta, scan.highest_timestamp_delta) == (0, 19_999 * 37)
     assert scan.keyless == [i for i in range(20_000) if i % 5]
 
@@ -233,7 +233,8 @@ def test_scan_finds_wrong_offset_deltas_and_lengths() -> None:
         with pytest.raises(ProtocolError):
             scan_records(data, len(deltas))
     good = encode_record(0, 5, None, bytes(100))
-    assert scan_records(good, 1) == (5, 5, [0])
+    assert scan_records(good, 1, max_keyless=1) == (5, 5, [0])
+    assert scan_records(good, 1) == (5, 5, [])
     for bad in (good[:-1], good + b"\0", b"\x00" + good[1:], b"\x01" + good[1:], b"\x02\x00\x00\x00"):
         with pytest.raises(ProtocolError):
             scan_records(bad, 1)

@@ -242,6 +242,16 @@ def test_decompression_bomb() -> None:
     assert refusal(bomb.build(), LogConfig(max_message_bytes=2000)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
+def test_more_records_than_anybody_would_pack_into_one_batch() -> None:
+    builder = RecordBatchBuilder(codec=4)
+    for _ in range(100_001):
+        builder.append(None, None)
+    data = builder.build()
+    assert len(data) < 100_000
+    assert validate(data, LogConfig(max_message_bytes=200_000)).record_count == 100_001
+    assert refusal(data, LogConfig(max_message_bytes=100_000)) is ErrorCode.MESSAGE_TOO_LARGE
+
+
 @pytest.mark.parametrize("codec", [0, 2])
 def test_keyless_records_on_a_compacted_topic(codec: int) -> None:
     builder = RecordBatchBuilder(codec=codec)
