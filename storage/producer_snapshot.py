@@ -16,7 +16,12 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer, with its newest batch only; -1 stands for what there is not."""
+    """One batch of a producer's window; -1 stands for what there is not.
+
+    Kafka writes one entry a producer, with its newest batch, and so forgets after a restart that an earlier batch still
+    in flight is in the log already. Here a producer has an entry for each batch it may send again, oldest first. Kafka
+    keeps the last entry it reads for a producer id: for it such a file says what its own would say.
+    """
 
     producer_id: int
     producer_epoch: int
@@ -39,7 +44,7 @@ def snapshot_offset(name: str) -> int:
 
 
 def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
-    """Layout: i16 version 1, u32 CRC-32C of byte 6 to the end, i32 count, then 46 bytes a producer, fields in order."""
+    """Layout: i16 version 1, u32 CRC-32C of byte 6 to the end, i32 count, then 46 bytes an entry, fields in order."""
     packed = [_ENTRY.pack(*entry) for entry in entries]
     body = b"".join((_COUNT.pack(len(packed)), *packed))
     return _HEADER.pack(_VERSION, crc32c(body), len(packed)) + body[_COUNT.size :]

@@ -1,6 +1,6 @@
 """What a partition knows of its producers: sequences for idempotence, open transactions, and the snapshots of both."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -324,7 +324,7 @@ class ProducerStateManager:
         offset = self.map_end_offset
         if offset <= self.last_snapshot_offset or offset in self._snapshots:
             return None
-        data = encode_snapshot(_snapshot_entry(entry) for entry in self.producers.values())
+        data = encode_snapshot(item for entry in self.producers.values() for item in _snapshot_entries(entry))
         file = self._fs.open(self._path_of(offset), create=True)
         try:
             file.truncate(0)
@@ -391,9 +391,8 @@ class ProducerStateManager:
                 self._delete_snapshot(offset)
                 continue
             for snapshot_entry in entries:
-                entry = _producer_entry(snapshot_entry)
-                if not self.is_expired(entry, now_ms):
-                    self.producers[entry.producer_id] = entry
+                _take_snapshot_entry(self.producers, snapshot_entry)
+            self.remove_expired(now_ms)
             self._find_ongoing_transactions()
             self.last_snapshot_offset = self.map_end_offset = offset
             return
@@ -444,29 +443,33 @@ def _check_sequence(entry: ProducerStateEntry, producer_epoch: int, first_sequen
         )
 
 
-def _snapshot_entry(entry: ProducerStateEntry) -> SnapshotEntry:
-    newest = entry.batches[-1] if entry.batches else _NO_BATCH
+def _snapshot_entries(entry: ProducerStateEntry) -> Iterator[SnapshotEntry]:
+    """One entry for each batch of the window, oldest first; see `SnapshotEntry`."""
     first_offset = entry.current_txn_first_offset
-    return SnapshotEntry(
-        entry.producer_id,
-        entry.producer_epoch,
-        newest.last_sequence,
-        newest.last_offset,
-        newest.offset_delta,
-        entry.last_timestamp,
-        entry.coordinator_epoch,
-        -1 if first_offset is None else first_offset,
-    )
+    batches = entry.batches or [_NO_BATCH]
+    for batch in batches:
+        yield SnapshotEntry(
+            entry.producer_id,
+            entry.producer_epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.offset_delta,
+            entry.last_timestamp if batch is batches[-1] else batch.timestamp,
+            entry.coordinator_epoch,
+            -1 if first_offset is None else first_offset,
+        )
 
 
-def _producer_entry(snapshot: SnapshotEntry) -> ProducerStateEntry:
-    entry = ProducerStateEntry(snapshot.producer_id, snapshot.producer_epoch)
+def _take_snapshot_entry(producers: dict[int, ProducerStateEntry], snapshot: SnapshotEntry) -> None:
+    """Add what one entry of a snapshot says to the state that the entries before it made."""
+    entry = producers.get(snapshot.producer_id)
+    if entry is None or entry.producer_epoch != snapshot.producer_epoch:
+        entry = producers[snapshot.producer_id] = ProducerStateEntry(snapshot.producer_id, snapshot.producer_epoch)
     entry.coordinator_epoch = snapshot.coordinator_epoch
-    entry.last_timestamp = snapshot.timestamp
-    if snapshot.current_txn_first_offset >= 0:
-        entry.current_txn_first_offset = snapshot.current_txn_first_offset
+    first_offset = snapshot.current_txn_first_offset
+    entry.current_txn_first_offset = None if first_offset < 0 else first_offset
     if snapshot.last_offset >= 0:
-        entry.batches.append(
+        entry.add_batch(
             ProducedBatch(snapshot.last_sequence, snapshot.last_offset, snapshot.offset_delta, snapshot.timestamp)
         )
-    return entry
+    entry.last_timestamp = snapshot.timestamp
