@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.sim.disk import Mode
 from tests.sim.history import History
@@ -15,12 +17,14 @@ from tests.sim.network import NetworkFaults
 from tests.sim.world import BOOTSTRAP, WorkDelays, World
 
 from barnabas.clients.consumer import Consumer
+from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 
 TOPIC = "t"
 DRAIN_SECONDS = 120.0
+T = TypeVar("T", Producer, Consumer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +102,18 @@ class Run:
         """One producer for one partition, so that the order it sent in is the order that must be read."""
         plan, history = self.plan, self.history
         rng = random.Random(f"{plan.seed}/producer/{partition}")
-        producer = Producer(
-            BOOTSTRAP,
-            compression=plan.compression,
-            linger_ms=plan.linger_ms,
-            batch_size=plan.batch_size,
-            request_timeout_ms=5000,
-            rng=rng,
-            wall_clock_ms=self.world.now_ms,
-        )
-        number = 0
-        async with producer:
+        async with self._reached(
+            lambda: Producer(
+                BOOTSTRAP,
+                compression=plan.compression,
+                linger_ms=plan.linger_ms,
+                batch_size=plan.batch_size,
+                request_timeout_ms=5000,
+                rng=rng,
+                wall_clock_ms=self.world.now_ms,
+            )
+        ) as producer:
+            number = 0
             while not self.is_over:
                 value = b"%d/%d/" % (partition, number) + b"x" * rng.randrange(plan.value_bytes)
                 number += 1
@@ -126,7 +131,7 @@ class Run:
         """A reader that follows all partitions from the start, over every fault."""
         seen: list[tuple[int, int, bytes]] = []
         self.history.seen.append(seen)
-        async with self._consumer(1) as consumer:
+        async with self._reached(lambda: self._consumer(1)) as consumer:
             consumer.assign(self._partitions())
             while not self.is_over:
                 self._take(await consumer.getmany(timeout_ms=500), seen)
@@ -135,7 +140,7 @@ class Run:
         """Everything has healed: what a fresh reader finds from the start to the end is the log."""
         seen: list[tuple[int, int, bytes]] = []
         deadline = self.loop.time() + DRAIN_SECONDS
-        async with self._consumer(2) as consumer:
+        async with self._reached(lambda: self._consumer(2)) as consumer:
             ends = await consumer.end_offsets(self._partitions())
             consumer.assign(self._partitions())
             missing = sum(ends.values())
@@ -143,6 +148,21 @@ class Run:
                 assert self.loop.time() < deadline, f"stuck: {len(seen)} of {missing} records within {DRAIN_SECONDS} s"
                 self._take(await consumer.getmany(timeout_ms=500), seen)
         self.history.final = {(partition, offset): value for partition, offset, value in seen}
+
+    @asynccontextmanager
+    async def _reached(self, make: Callable[[], T]) -> AsyncIterator[T]:
+        """A started client; the broker may be down when it first tries."""
+        while True:
+            client = make()
+            try:
+                await client.start()
+                break
+            except BrokerUnreachableError:
+                await asyncio.sleep(0.1)
+        try:
+            yield client
+        finally:
+            await client.close()
 
     def _consumer(self, number: int) -> Consumer:
         return Consumer(BOOTSTRAP, auto_offset_reset="earliest", rng=random.Random(f"{self.plan.seed}/reader/{number}"))
