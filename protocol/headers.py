@@ -14,13 +14,16 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .apis import API_MESSAGES, ApiKey
-from .compiled_support import skip_tags
+from .compiled_support import bad_length, skip_tags, truncated
 from .errors import ProtocolError
 from .schema import Buffer
 
 _PREFIX = struct.Struct(">hhi")
 _PREFIX_AND_LENGTH = struct.Struct(">hhih")
 _CORRELATION_ID = struct.Struct(">i")
+
+_prefix_and_length_at = _PREFIX_AND_LENGTH.unpack_from
+_new_header = tuple.__new__
 
 
 class RequestHeader(NamedTuple):
@@ -66,30 +69,51 @@ def decode_request_header(buffer: Buffer, position: int, end: int) -> tuple[Requ
 
 
 def _decode_request_header(buffer: Buffer, position: int, end: int) -> tuple[RequestHeader, int]:
-    if end > len(buffer) or end - position < _PREFIX.size:
-        raise ProtocolError("request shorter than its header")
-    key, version, correlation_id = _PREFIX.unpack_from(buffer, position)
-    header_version = request_header_version(key, version)
-    start = position + _PREFIX.size
-    if header_version == 0 or (
-        key == ApiKey.API_VERSIONS and version not in API_MESSAGES[ApiKey.API_VERSIONS].versions
-    ):
-        return RequestHeader(key, version, correlation_id), start
-    length = int.from_bytes(buffer[start : start + 2], "big", signed=True)
-    start += 2
+    if end > len(buffer):
+        raise ProtocolError(f"request ends at {end} in a buffer of {len(buffer)} bytes")
+    if end - position < _PREFIX_AND_LENGTH.size:
+        return _decode_prefix(buffer, position, end)
+    key, version, correlation_id, length = _prefix_and_length_at(buffer, position)
+    readable = _readable_header_version(key, version)
+    if readable == 0:
+        return _decode_prefix(buffer, position, end)
+    start = position + _PREFIX_AND_LENGTH.size
     client_id = None
+    body = start
     if length >= 0:
-        client_id = str(buffer[start : start + length], "utf-8")
-        start += length
+        body += length
+        if body > end:
+            raise truncated(body, end)
+        client_id = str(buffer[start:body], "utf-8")
     elif length < -1:
-        raise ProtocolError(f"length {length} of client id")
-    if start > end:
-        raise ProtocolError("request header longer than its frame")
-    if header_version == 2:
-        start = skip_tags(buffer, start + 1, end, buffer[start])
-        if start > end:
-            raise ProtocolError("request header longer than its frame")
-    return RequestHeader(key, version, correlation_id, client_id), start
+        raise bad_length(length, "client id")
+    if readable == 2:
+        tags = buffer[body]
+        body += 1
+        if tags:
+            body = skip_tags(buffer, body, end, tags)
+        if body > end:
+            raise truncated(body, end)
+    # The generated constructor of a NamedTuple takes twice as long.
+    return _new_header(RequestHeader, (key, version, correlation_id, client_id)), body
+
+
+def _decode_prefix(buffer: Buffer, position: int, end: int) -> tuple[RequestHeader, int]:
+    """A header of eight bytes."""
+    if end - position < _PREFIX.size:
+        raise truncated(position + _PREFIX.size, end)
+    key, version, correlation_id = _PREFIX.unpack_from(buffer, position)
+    if _readable_header_version(key, version) != 0:
+        raise ProtocolError("request shorter than its header")
+    return RequestHeader(key, version, correlation_id), position + _PREFIX.size
+
+
+@lru_cache(maxsize=1024)
+def _readable_header_version(key: int, version: int) -> int:
+    """The header version of a request as far as it can be read: 0 for an ApiVersions of the future."""
+    if key == ApiKey.API_VERSIONS and version not in API_MESSAGES[ApiKey.API_VERSIONS].versions:
+        return 0
+    return request_header_version(key, version)
 
 
 def encode_request_header(header: RequestHeader) -> bytes:
