@@ -75,7 +75,7 @@ def demo(
     say = _silent if json else _say
     flights = _load_flights(say)
     with _folder(data) as folder:
-        result = _run(ck, flights, folder, partitions, codec, say)
+        result = _run(ck, flights, folder, partitions=partitions, codec=codec, say=say)
         disk = _on_disk(folder)
     total = {name: sum(row[name] for row in disk) for name in disk[0] if name != "partition"}
     if json:
@@ -88,7 +88,7 @@ def demo(
 
 
 def _run(
-    ck: Any, flights: list[Flight], folder: Path, partitions: int, codec: str, say: Callable[[str], None]
+    ck: Any, flights: list[Flight], folder: Path, *, partitions: int, codec: str, say: Callable[[str], None]
 ) -> dict[str, Any]:
     started = time.perf_counter()
     broker = import_module("barnabas").Broker(topics={TOPIC: partitions}, data_dir=folder)
