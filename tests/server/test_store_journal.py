@@ -6,7 +6,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from barnabas.server.embedded_store import EmbeddedStore
@@ -14,8 +14,9 @@ from barnabas.server.metadata_store import Check, Create, Delete, Operation, Set
 
 PATHS = st.sampled_from(["/a", "/b", "/a/x", "/a/y", "/b/x", "/a/x/1", "/a/x/2"])
 VERSIONS = st.sampled_from([-1, -1, 0, 1])
+SELDOM = st.sampled_from([False, False, False, True])
 OPERATIONS = st.one_of(
-    st.builds(Create, PATHS, st.binary(max_size=3), st.booleans(), st.booleans()),
+    st.builds(Create, PATHS, st.binary(max_size=3), SELDOM, SELDOM),
     st.builds(SetData, PATHS, st.binary(max_size=3), VERSIONS),
     st.builds(Delete, PATHS, VERSIONS),
     st.builds(Check, PATHS, VERSIONS),
@@ -63,6 +64,8 @@ async def play(path: str, writes: list[list[Operation]]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(OPERATIONS, min_size=1, max_size=4), max_size=12))
+@example([[Create("/a"), Create("/a/x")], [Delete("/a/x")], [Delete("/a")]])
+@example([[Create("/a", b"1"), Create("/b", ephemeral=True)], [SetData("/a", b"2", 0)]])
 def test_reopened_journal_holds_what_was_seen(writes: list[list[Operation]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         asyncio.run(play(str(Path(directory) / "metadata.sqlite"), writes))
