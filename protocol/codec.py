@@ -16,7 +16,7 @@ from .compiler import Decoder, Encoder, decoder, encoder
 from .errors import ProtocolError
 from .hot_codecs import produce_request_decoder
 from .messages.produce import ProduceRequest
-from .schema import Buffer, versions_of
+from .schema import Buffer, carries_records, versions_of
 
 # How many structs and strings one message may become. A request comes from anybody; a response from a broker
 # that was chosen, and lists whole clusters.
@@ -56,8 +56,12 @@ def encode_response(message: object, version: int) -> list[Buffer]:
     Raises `ProtocolError` if the version cannot carry the values.
     """
     pieces = _pieces(message, version)
-    if len(pieces) == 1:
-        return pieces
+    cls: Any = type(message)
+    return _gathered(pieces) if carries_records(cls) else [b"".join(pieces)]
+
+
+def _gathered(pieces: list[Buffer]) -> list[Buffer]:
+    """The pieces with every run of small ones joined."""
     buffers: list[Buffer] = []
     start = 0
     for index, piece in enumerate(pieces):

@@ -18,7 +18,18 @@ from functools import cache
 from typing import Any
 
 from . import compiled_support as support
-from .schema import Field, Primitive, boolean, bytes_, fields_of, flexible_of, record_bytes, string, uuid
+from .schema import (
+    Field,
+    Primitive,
+    boolean,
+    bytes_,
+    carries_records,
+    fields_of,
+    flexible_of,
+    record_bytes,
+    string,
+    uuid,
+)
 
 Decoder = Callable[[Any, int, int, int], tuple[Any, int]]
 Encoder = Callable[[Any, Callable[[Any], None]], None]
@@ -112,7 +123,7 @@ class DecoderSource(Source):
         """The compiled decoder of `cls`."""
 
         def body() -> None:
-            if any(_holds_records(cls)):
+            if carries_records(cls):
                 self.line("view = memoryview(buf)")
             self.struct(cls, "o0")
             self.flush()
@@ -508,13 +519,3 @@ class EncoderSource(Source):
             self.line("data = b''.join(parts)")
             self.line(f"out(uvarint({field.tag})); out(uvarint(len(data))); out(data)")
             self.indent -= 1
-
-
-def _holds_records(cls: type) -> list[bool]:
-    found = []
-    for field in fields_of(cls):
-        if not isinstance(field.element, Primitive):
-            found.extend(_holds_records(field.element))
-        elif field.element is record_bytes:
-            found.append(True)
-    return found

@@ -12,7 +12,7 @@ derives codecs from `fields_of(cls)`, and `constructs` a second, independent set
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, TypeVar, cast, dataclass_transform, overload
 from uuid import UUID
 
@@ -224,6 +224,15 @@ def versions_of(cls: type) -> Versions:
 def flexible_of(cls: type) -> Versions:
     """The versions of a top-level message that have compact lengths and tagged fields."""
     return parse_versions(cast(type[Message], cls).__flexible__)
+
+
+@cache
+def carries_records(cls: type) -> bool:
+    """Whether record batches stand anywhere in a message."""
+    return any(
+        carries_records(cast(type, field.element)) if is_struct(field.element) else field.element is record_bytes
+        for field in fields_of(cls)
+    )
 
 
 def is_struct(element: Element) -> bool:
