@@ -32,6 +32,9 @@ class ConfigDescriber:
 
     def __init__(self, broker: BrokerState, *, with_synonyms: bool, with_documentation: bool) -> None:
         self._broker = broker
+        self._topic_defaults = broker.config.topic_defaults()
+        self._layers = _layers(broker.config)
+        self._chains: dict[str, _Synonyms] = {}
         self._with_synonyms = with_synonyms
         self._with_documentation = with_documentation
 
@@ -65,11 +68,10 @@ class ConfigDescriber:
         if topic not in self._broker.metadata:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
         own = self._broker.dynamic_config.topic_config(topic)
-        defaults = self._broker.config.topic_defaults()
         for name, key in TOPIC_KEYS.items():
             if key.internal and name not in own:
                 continue
-            raw = own.get(name, defaults.get(name))
+            raw = own.get(name, self._topic_defaults.get(name))
             value = key.format(key.default if raw is None else key.parse(raw))
             broker_name = TOPIC_SYNONYMS.get(name)
             chain = self._broker_synonyms(broker_name) if broker_name is not None else []
@@ -176,12 +178,16 @@ class ConfigDescriber:
 
         As in Kafka the chain begins with the key itself: what stands before it under other names is left out.
         """
-        config = self._broker.config
+        if name not in self._chains:
+            self._chains[name] = self._find_synonyms(name)
+        return self._chains[name].copy()
+
+    def _find_synonyms(self, name: str) -> _Synonyms:
         key = broker_key(name)
         hidden = key is None or key.sensitive
         chain = [
             DescribeConfigsSynonym(name=synonym, value=None if hidden else layer[synonym], source=source)
-            for source, layer in _layers(config)
+            for source, layer in self._layers
             for synonym in synonyms(name)
             if synonym in layer
         ]

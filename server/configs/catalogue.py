@@ -49,11 +49,14 @@ _SAME_SETTING: tuple[tuple[tuple[str, int], ...], ...] = (
 # Name of a group -> its members in the order in which they win; the group has the name of its first member.
 UNIT_CHAINS = MappingProxyType({chain[0][0]: chain for chain in _SAME_SETTING})
 
+# Each of them stands for the others, but a scheduler's interval only stands in for the flush interval.
+_STAND_IN_ONLY = "log.flush.scheduler.interval.ms"
 BROKER_SYNONYMS = MappingProxyType(
     {
         name: tuple(member for member, _ in chain)
         for chain in _SAME_SETTING
-        for name, _ in (chain[:1] if chain[0][0] == "log.flush.interval.ms" else chain)
+        for name, _ in chain
+        if name != _STAND_IN_ONLY
     }
 )
 

@@ -9,14 +9,7 @@ from .validators import OneOf, Range
 COORDINATOR_KEYS: tuple[ConfigKey, ...] = (
     integer("add.partitions.to.txn.retry.backoff.max.ms", 100, HIGH, Range(0)),
     integer("add.partitions.to.txn.retry.backoff.ms", 20, HIGH, Range(1)),
-    list_of(
-        "group.consumer.assignors",
-        (
-            "uniform",
-            "range",
-        ),
-        MEDIUM,
-    ),
+    list_of("group.consumer.assignors", ("uniform", "range"), MEDIUM),
     integer("group.consumer.heartbeat.interval.ms", 5000, MEDIUM, Range(1)),
     integer("group.consumer.max.heartbeat.interval.ms", 15000, MEDIUM, Range(1)),
     integer("group.consumer.max.session.timeout.ms", 60000, MEDIUM, Range(1)),
@@ -35,11 +28,7 @@ COORDINATOR_KEYS: tuple[ConfigKey, ...] = (
     boolean("group.coordinator.new.enable", False, MEDIUM, internal=True),
     list_of(
         "group.coordinator.rebalance.protocols",
-        (
-            "classic",
-            "consumer",
-            "streams",
-        ),
+        ("classic", "consumer", "streams"),
         MEDIUM,
         OneOf("consumer", "classic", "share", "streams"),
     ),

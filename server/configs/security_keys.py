@@ -96,10 +96,7 @@ SECURITY_KEYS: tuple[ConfigKey, ...] = (
     string("ssl.client.auth", "none", MEDIUM, OneOf("required", "requested", "none"), mode=PER_BROKER),
     list_of(
         "ssl.enabled.protocols",
-        (
-            "TLSv1.2",
-            "TLSv1.3",
-        ),
+        ("TLSv1.2", "TLSv1.3"),
         MEDIUM,
         mode=PER_BROKER,
     ),
