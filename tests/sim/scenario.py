@@ -17,7 +17,6 @@ from tests.sim.network import NetworkFaults
 from tests.sim.world import BOOTSTRAP, WorkDelays, World
 
 from barnabas.clients.consumer import Consumer
-from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
@@ -157,7 +156,9 @@ class Run:
             try:
                 await client.start()
                 break
-            except BrokerUnreachableError:
+            except KafkaError as error:
+                if not error.code.retriable:
+                    raise
                 await asyncio.sleep(0.1)
         try:
             yield client

@@ -1,0 +1,162 @@
+"""Whole brokers under seeded faults: nothing acknowledged is lost, doubled or reordered; and the harness proves itself.
+
+A failing seed names the command that replays it: `python -m tests.sim --seed N`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.sim.scenario import Outcome, play
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.server.replication.partition import Partition
+from barnabas.storage.flush_task import FlushTask
+from barnabas.storage.log import Log
+from barnabas.storage.producer_state import ProducerStateManager
+
+FEW = range(8)
+MANY = range(1000, 1150)
+
+
+def explain(outcome: Outcome) -> str:
+    plan = outcome.plan
+    command = f"python -m tests.sim --seed {plan.seed} --durability {plan.settings['acks.all.durability']}"
+    return "\n".join([*outcome.violations[:10], f"replay: {command}"])
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
+    outcome = play(seed)
+    assert not outcome.violations, explain(outcome)
+    assert outcome.acknowledged > 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_page_cache_survives_everything_but_power_loss(seed: int) -> None:
+    outcome = play(seed, durability="page-cache")
+    assert not outcome.violations, explain(outcome)
+
+
+def test_a_seed_replays_exactly() -> None:
+    first, again, other = play(5), play(5), play(6)
+    assert first.digest == again.digest
+    assert first.digest != other.digest
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(MANY.start, MANY.stop, 10))
+def test_nothing_acknowledged_is_lost_in_many_worlds(first: int) -> None:
+    for seed in range(first, first + 10):
+        outcome = play(seed)
+        assert not outcome.violations, explain(outcome)
+
+
+# -- the harness proves itself: each planted bug is found within a bounded number of seeds ---------------------------
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def acknowledge_before_the_disk(patch: pytest.MonkeyPatch) -> None:
+    def has_reached(self: Partition, required_offset: int) -> ErrorCode | None:
+        return ErrorCode.NONE if self.log.log_end_offset >= required_offset else None
+
+    patch.setattr(Partition, "has_reached", has_reached)
+
+
+def show_readers_what_is_not_on_disk(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Partition, "read_bound", lambda self, *, read_committed: self.log.log_end_offset)
+
+
+def flush_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FlushTask, "run", lambda self: None)
+
+
+def forget_the_window_of_batches(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerStateManager, "check", lambda self, header, *, is_client: None)
+
+
+def forget_producers_at_restart(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerStateManager, "_load_from_snapshot", lambda self, start, now: None)
+
+
+def acknowledge_before_the_append(patch: pytest.MonkeyPatch) -> None:
+    original = Log.append_as_leader
+    count = 0
+
+    def append(self: Log, records: memoryview, **arguments: object) -> object:
+        nonlocal count
+        count += 1
+        info = original(self, records, **arguments)  # type: ignore[arg-type]
+        if count % 50 == 0 and info.last_offset >= 0:
+            self.truncate_to(info.first_offset)
+        return info
+
+    patch.setattr(Log, "append_as_leader", append)
+
+
+def give_offsets_twice(patch: pytest.MonkeyPatch) -> None:
+    original = Log.append_as_leader
+    count = 0
+
+    def append(self: Log, records: memoryview, **arguments: object) -> object:
+        nonlocal count
+        count += 1
+        if count % 40 == 0:
+            self.log_end_offset += 1
+        return original(self, records, **arguments)  # type: ignore[arg-type]
+
+    patch.setattr(Log, "append_as_leader", append)
+
+
+def answer_duplicates_with_new_offsets(patch: pytest.MonkeyPatch) -> None:
+    original = Log._duplicate_info
+
+    def info(self: Log, batch: object) -> object:
+        return original(self, batch)._replace(first_offset=self.log_end_offset)  # type: ignore[arg-type]
+
+    patch.setattr(Log, "_duplicate_info", info)
+
+
+def count_a_flush_for_what_came_after_it_began(patch: pytest.MonkeyPatch) -> None:
+    original = Log.complete_flush
+
+    def complete(self: Log, task: FlushTask) -> int:
+        task.up_to_offset = self.log_end_offset
+        return original(self, task)
+
+    patch.setattr(Log, "complete_flush", complete)
+
+
+def sync_files_but_not_their_names(patch: pytest.MonkeyPatch) -> None:
+    original = FlushTask.__init__
+
+    def init(self: FlushTask, *arguments: object, **named: object) -> None:
+        named["sync_directory"] = False
+        original(self, *arguments, **named)  # type: ignore[arg-type]
+
+    patch.setattr(FlushTask, "__init__", init)
+
+
+MUTANTS: dict[Plant, range] = {
+    acknowledge_before_the_disk: range(40),
+    show_readers_what_is_not_on_disk: range(40),
+    flush_nothing: range(20),
+    forget_the_window_of_batches: range(20),
+    forget_producers_at_restart: range(40),
+    acknowledge_before_the_append: range(10),
+    give_offsets_twice: range(10),
+    answer_duplicates_with_new_offsets: range(40),
+    count_a_flush_for_what_came_after_it_began: range(60),
+    sync_files_but_not_their_names: range(60),
+}
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    assert any(play(seed).violations for seed in MUTANTS[plant]), "no seed found it"
