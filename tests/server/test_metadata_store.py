@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from barnabas.server.embedded_store import IN_MEMORY, EmbeddedStore
+from barnabas.server.embedded_store import IN_MEMORY, EmbeddedStore, Journal
 from barnabas.server.metadata_store import (
     BadVersionError,
     Check,
@@ -46,6 +46,13 @@ class LaterWork:
 
     def close(self) -> None:
         raise NotImplementedError
+
+
+class SmallJournal(Journal):
+    """A journal on a disk that can be full."""
+
+    def limit_size(self, pages: int) -> None:
+        self._connection.execute(f"PRAGMA max_page_count={pages}")
 
 
 def now_ms() -> int:
@@ -345,3 +352,22 @@ async def test_sessions_share_a_tree_and_end_apart() -> None:
     await first.close()
     assert events == [WatchEvent(EventType.DELETED, "/controller")]
     await second.create("/controller", b"2", ephemeral=True)
+
+
+async def test_full_disk_refuses_writes_until_there_is_space_again(tmp_path: Path) -> None:
+    path = str(tmp_path / "metadata.sqlite")
+    journal = SmallJournal(path, durable=True)
+    store = EmbeddedStore(journal.load(now_ms), journal)
+    await store.create("/a", b"kept")
+    journal.limit_size(6)
+    with pytest.raises(StoreUnavailableError, match="full"):
+        await store.multi([SetData("/a", b"lost"), Create("/big", bytes(100_000))])
+    assert (await store.get("/a"))[0] == b"kept"
+    assert await store.exists("/big") is None
+    journal.limit_size(1_000_000)
+    await store.create("/big", bytes(100_000))
+    await store.close()
+    reopened = EmbeddedStore.open(path, now_ms=now_ms)
+    assert await reopened.children("/") == ["a", "big"]
+    assert (await reopened.get("/a"))[0] == b"kept"
+    await reopened.close()
