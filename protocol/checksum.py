@@ -2,6 +2,29 @@
 
 from __future__ import annotations
 
-from crc32c import crc32c
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
 
-__all__ = ["crc32c"]
+
+def _load() -> Callable[..., int]:
+    """The function out of the wheel's extension module, without the package around it.
+
+    The package looks up its own version when it is imported, through modules that take as long to load as the rest of
+    a broker. Where the wheel looks different, the package is imported as usual.
+    """
+    package = find_spec("crc32c")
+    locations = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("crc32c._crc32c", locations)
+    if spec is None or spec.loader is None:
+        from crc32c import crc32c as packaged
+
+        return packaged
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    function: Callable[..., int] = module.crc32c
+    return function
+
+
+crc32c = _load()
+"""`crc32c(data, value=0)`: the checksum of `data`, continued from `value`, the checksum of what stands before it."""
