@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -248,12 +249,13 @@ class BrokerServer:
         delay_ms = config.log_initial_task_delay_ms
         every("retention", lambda: config.log_retention_check_interval_ms, self._retention, delay_ms=delay_ms)
         every("deletion", lambda: DELETION_CHECK_MS, lambda: self._on_lanes(logs.deletion_tasks()))
-        for name, interval_ms in (
+        checkpoints: tuple[tuple[str, Callable[[], int]], ...] = (
             (RECOVERY_POINT_CHECKPOINT, lambda: config.log_flush_offset_checkpoint_interval_ms),
             (LOG_START_OFFSET_CHECKPOINT, lambda: config.log_flush_start_offset_checkpoint_interval_ms),
             (HIGH_WATERMARK_CHECKPOINT, lambda: config.replica_high_watermark_checkpoint_interval_ms),
-        ):
-            every(name, interval_ms, lambda name=name: self._on_lanes(logs.checkpoint_tasks(name)))  # type: ignore[misc]
+        )
+        for name, interval_ms in checkpoints:
+            every(name, interval_ms, partial(self._checkpoint, name))
         every(
             "producer id expiration",
             lambda: config.producer_id_expiration_check_interval_ms,
@@ -267,6 +269,12 @@ class BrokerServer:
                 await self._ports.work.run(task.lane, task)
             except LogDirFailedError as error:
                 self.state.replica_manager.log_dir_failed(error.path, error.cause)
+
+    def _checkpoint(self, name: str) -> None:
+        try:
+            self.state.log_manager.write_checkpoint(name)
+        except AllLogDirsFailedError:
+            self.failed.set()
 
     def _retention(self) -> None:
         try:

@@ -74,7 +74,7 @@ def _append(
     if topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
     records = data.records
-    if not records:
+    if not isinstance(records, memoryview) or not records:
         if ctx.api_version < 3:
             return PartitionProduceResponse(index=data.index, base_offset=-1)
         raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests with version 3 and above carry exactly one batch")

@@ -81,12 +81,12 @@ class Connection(asyncio.BufferedProtocol):
     # -- what the loop calls ---------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
-        peer = transport.get_extra_info("peername")
+        self._transport = stream = cast(asyncio.Transport, transport)
+        stream.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        peer = stream.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
         if not self._server.admit(self):
-            transport.abort()
+            stream.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None

@@ -64,7 +64,7 @@ class SocketServer:
             # The factory needs the bound port, which is known only after binding: hence the one-element cell.
             cell: list[ListenerConfig] = [listener]
             server = await self.loop.create_server(
-                lambda cell=cell: self._connection(cell[0]),  # type: ignore[misc]
+                lambda cell=cell: self._connection(cell[0]),
                 listener.host or None,
                 listener.port,
                 backlog=self._config.socket_listen_backlog_size,

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from ...storage.log import FetchData, Log, LogAppendInfo
-    from ..replication.replica_manager import ReplicaManager
+    from ...storage.record_validator import Origin
+    from .replica_manager import ReplicaManager
 
 NO_LEADER_EPOCH = -1
 LATEST_TIMESTAMP = -1
@@ -83,7 +84,7 @@ class Partition:
     # -- appending -------------------------------------------------------------------------------------------------
 
     def append_records_to_leader(
-        self, records: memoryview, acks: int, *, api_version: int, origin: str = "client"
+        self, records: memoryview, acks: int, *, api_version: int, origin: Origin = "client"
     ) -> LogAppendInfo:
         """Append what a producer sent, and let waiting operations see it.
 
