@@ -35,13 +35,15 @@ class LogDir:
     rename, so a crash leaves the old or the new one. An unreadable checkpoint counts as empty: recovery then
     starts at 0, which costs time and no data.
 
-    `offsets` is what the checkpoint files hold, per file. After an I/O error `failure` is set, for good.
+    `offsets` is what the checkpoint files hold, per file; `partition_count` is kept by the log manager. After an I/O
+    error `failure` is set, for good.
     """
 
     def __init__(self, path: str, fs: FileSystem) -> None:
         self.path = path
         self.failure: LogDirFailedError | None = None
         self.was_clean_shutdown = False
+        self.partition_count = 0
         self.meta_properties: MetaProperties | None = None
         self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
         self._fs = fs

@@ -162,13 +162,14 @@ class LogManager:
     def _load_logs(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         for partition_dir in partition_dirs:
             path = f"{log_dir.path}/{partition_dir.name}"
-            if self._is_abandoned(path):
+            if not log_dir.was_clean_shutdown and self._is_abandoned(path):
                 log_dir.remove_tree(path)
                 continue
             topic_partition = partition_dir.topic_partition
             other = self._dir_of.setdefault(topic_partition, log_dir)
             if other is not log_dir:
                 raise DuplicateLogError(f"{topic_partition} is in {other.path} and in {log_dir.path}")
+            log_dir.partition_count += 1
             try:
                 self.logs[topic_partition] = self._open_log(log_dir, topic_partition)
             except StorageError as error:
@@ -243,10 +244,7 @@ class LogManager:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could take {topic_partition}")
 
     def _dirs_by_load(self) -> list[LogDir]:
-        load = {id(log_dir): 0 for log_dir in self.dirs}
-        for log_dir in self._dir_of.values():
-            load[id(log_dir)] += 1
-        return sorted(self.online_dirs, key=lambda log_dir: load[id(log_dir)])
+        return sorted(self.online_dirs, key=lambda log_dir: log_dir.partition_count)
 
     def _create_log(
         self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig | None
@@ -268,6 +266,7 @@ class LogManager:
         self._fs.fsync_dir(log_dir.path)
         self.logs[topic_partition] = log
         self._dir_of[topic_partition] = log_dir
+        log_dir.partition_count += 1
         return log
 
     def update_config(self, topic: str, config: LogConfig) -> None:
@@ -298,6 +297,7 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
         del self.logs[topic_partition]
         del self._dir_of[topic_partition]
+        log_dir.partition_count -= 1
         due_ms = self._now_ms() + log.config.file_delete_delay_ms
         self._deletions.append(_Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
 
