@@ -1,5 +1,6 @@
-"""Apache Kafka's message definitions, read from the jars of its client, as one tree of fields per version."""
+"""Apache Kafka's message definitions, read from the jars of its client, and the JSON it prints messages as."""
 
+import base64
 import json
 import re
 import zipfile
@@ -10,7 +11,7 @@ from uuid import UUID
 
 from tests.java import jars
 
-from barnabas.protocol.schema import Primitive, Versions, fields_of, flexible_of, parse_versions
+from barnabas.protocol.schema import Primitive, Versions, fields_of, flexible_of, parse_versions, record_bytes
 
 # The newest knows every new version, the oldest every old one.
 RELEASES = ("4.3.0", "4.1.1", "3.9.1")
@@ -143,3 +144,40 @@ def _kafka_default(field: dict[str, Any], kind: str) -> Any:
     if kind == "bool":
         return str(text).lower() == "true"
     return text if kind == "string" else int(str(text), 0)
+
+
+def assert_same_values(cls: type, message: Any, theirs: dict[str, Any], version: int, where: str) -> None:
+    """Kafka's JSON of a message names the fields of that version, except tagged ones that have their default."""
+    seen = {snake_case(name): value for name, value in theirs.items()}
+    for field in fields_of(cls):
+        if version not in field.versions:
+            continue
+        value = getattr(message, field.name)
+        label = f"{where} {cls.__name__}.{field.name}"
+        if field.element is record_bytes:
+            # Printed as what is left of a consumed buffer; the bytes themselves are compared elsewhere.
+            assert (seen.pop(field.name, None) is None) == (value is None), label
+        elif field.name not in seen:
+            assert field.tag is not None, label
+            assert value == field.default(), label
+        else:
+            assert_same_value(field.element, value, seen.pop(field.name), version, label)
+    assert seen == {}, where
+
+
+def assert_same_value(element: Any, value: Any, theirs: Any, version: int, label: str) -> None:
+    if value is None or theirs is None:
+        assert value is theirs, label
+    elif isinstance(value, list):
+        assert isinstance(theirs, list), label
+        assert len(theirs) == len(value), label
+        for ours, other in zip(value, theirs, strict=True):
+            assert_same_value(element, ours, other, version, label)
+    elif not isinstance(element, Primitive):
+        assert_same_values(element, value, theirs, version, label)
+    elif element.name == "uuid":
+        assert UUID(bytes=base64.urlsafe_b64decode(theirs + "==")) == value, label
+    elif element.name == "bytes":
+        assert base64.b64decode(theirs) == value, label
+    else:
+        assert theirs == value, label

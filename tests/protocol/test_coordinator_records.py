@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from tests.java import compile_java, jars, run_java
+from tests.protocol.kafka_definitions import assert_same_values
 from tests.protocol.random_messages import random_message
-from tests.protocol.test_kafka_definitions import assert_same_values
 
 from barnabas.protocol import consumer_protocol, coordinator_records
 from barnabas.protocol.codec import decode_versioned, encode_versioned, peek_version

@@ -1,16 +1,15 @@
 """Our messages against Apache Kafka: its definitions, and its own serialisers as judges of our bytes."""
 
-import base64
 import json
 import random
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
 from tests.java import compile_java, run_java
 from tests.protocol.kafka_definitions import (
     RELEASES,
+    assert_same_values,
     client_classpath,
     covered_versions,
     definition_for,
@@ -26,7 +25,6 @@ from barnabas.protocol import codec
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import request_header_version, response_header_version
-from barnabas.protocol.schema import Primitive, fields_of, record_bytes
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(600)]
 
@@ -117,43 +115,6 @@ def judge(release: str, seeds: range) -> None:
         assert left == "0", where
         assert again == data.hex(), where
         assert_same_values(type(message), message, json.loads(text), version, where)
-
-
-def assert_same_values(cls: type, message: Any, theirs: dict[str, Any], version: int, where: str) -> None:
-    """Kafka's JSON of a message names the fields of that version, except tagged ones that have their default."""
-    seen = {snake_case(name): value for name, value in theirs.items()}
-    for field in fields_of(cls):
-        if version not in field.versions:
-            continue
-        value = getattr(message, field.name)
-        label = f"{where} {cls.__name__}.{field.name}"
-        if field.element is record_bytes:
-            # Printed as what is left of a consumed buffer; the bytes themselves are compared elsewhere.
-            assert (seen.pop(field.name, None) is None) == (value is None), label
-        elif field.name not in seen:
-            assert field.tag is not None, label
-            assert value == field.default(), label
-        else:
-            assert_same_value(field.element, value, seen.pop(field.name), version, label)
-    assert seen == {}, where
-
-
-def assert_same_value(element: Any, value: Any, theirs: Any, version: int, label: str) -> None:
-    if value is None or theirs is None:
-        assert value is theirs, label
-    elif isinstance(value, list):
-        assert isinstance(theirs, list), label
-        assert len(theirs) == len(value), label
-        for ours, other in zip(value, theirs, strict=True):
-            assert_same_value(element, ours, other, version, label)
-    elif not isinstance(element, Primitive):
-        assert_same_values(element, value, theirs, version, label)
-    elif element.name == "uuid":
-        assert UUID(bytes=base64.urlsafe_b64decode(theirs + "==")) == value, label
-    elif element.name == "bytes":
-        assert base64.b64decode(theirs) == value, label
-    else:
-        assert theirs == value, label
 
 
 def test_header_versions_are_those_of_kafka() -> None:
