@@ -127,7 +127,7 @@ def _validate(records: memoryview, request: AppendRequest) -> ValidationResult:
         if request.require_single_v2_batch:
             raise _invalid("Produce requests of version 3 and newer must only contain record batches of magic 2")
         return validate_legacy(records, request)
-    if next(iter_batches(records, first.size), None) is not None:
+    if first.size < len(records) and next(iter_batches(records, first.size), None) is not None:
         raise _invalid("Only one record batch is allowed per partition")
     if first.view.readonly:
         first = RecordBatch(memoryview(bytearray(first.view)))
@@ -146,7 +146,7 @@ def _validate_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult
     if request.origin == "client":
         _check_client_batch(header)
     plain, scan = _scan(batch, request)
-    _check_records(batch, plain, scan, request)
+    _check_records(batch, scan, request)
     if request.target_magic < 2:
         return convert_from_v2(batch, request)
     target_codec = request.target_codec(header.codec)
@@ -197,26 +197,27 @@ def _scan(batch: RecordBatch, request: AppendRequest) -> tuple[bytes, RecordScan
         raise _invalid(error.message) from error
 
 
-def _check_records(batch: RecordBatch, plain: bytes, scan: RecordScan, request: AppendRequest) -> None:
+def _check_records(batch: RecordBatch, scan: RecordScan, request: AppendRequest) -> None:
     """Keys on compacted topics, timestamps within limits; RecordValidationError names those that are neither."""
     if request.origin != "client":
         return
-    errors = RecordErrors(request)
     config, header = request.config, batch.header
-    if header.attributes & TIMESTAMP_TYPE_MASK:
+    is_create_time = not header.attributes & TIMESTAMP_TYPE_MASK
+    earliest = request.now_ms - config.message_timestamp_before_max_ms
+    latest = request.now_ms + config.message_timestamp_after_max_ms
+    within_limits = config.message_timestamp_type != "CreateTime" or (
+        earliest <= header.base_timestamp + scan.lowest_timestamp_delta
+        and header.base_timestamp + scan.highest_timestamp_delta <= latest
+    )
+    if is_create_time and within_limits and not scan.keyless:
+        return
+    errors = RecordErrors(request)
+    if not is_create_time:
         errors.refuse_log_append_time()
-        errors.raise_if_any()
     for index in scan.keyless:
         errors.add_keyless(index)
-    if config.message_timestamp_type == "CreateTime":
-        lowest = header.base_timestamp + scan.lowest_timestamp_delta
-        highest = header.base_timestamp + scan.highest_timestamp_delta
-        within = (
-            lowest >= request.now_ms - config.message_timestamp_before_max_ms
-            and highest <= request.now_ms + config.message_timestamp_after_max_ms
-        )
-        if not within:
-            _check_each_timestamp(batch, request, errors)
+    if is_create_time and not within_limits:
+        _check_each_timestamp(batch, request, errors)
     errors.raise_if_any()
 
 
@@ -257,18 +258,18 @@ def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest, *, sou
         _patch_max_timestamp(view, MAX_TIMESTAMP_POSITION, max_timestamp)
         write_crc(view)
     _patch_front(view, 0, request.base_offset, header.length, request.leader_epoch)
-    assigned = RecordBatch(view)
+    last_offset = request.base_offset + header.last_offset_delta
     return ValidationResult(
         view,
         request.base_offset,
-        assigned.last_offset,
+        last_offset,
         header.record_count,
         max_timestamp,
-        offset_of_max_timestamp=assigned.last_offset,
+        offset_of_max_timestamp=last_offset,
         log_append_time_ms=append_time,
         source_codec=source_codec,
         target_codec=header.codec,
-        producer_batches=(assigned,) if header.has_producer_id else (),
+        producer_batches=(RecordBatch(view),) if header.has_producer_id else (),
     )
 
 
