@@ -1,0 +1,179 @@
+"""Producer state through a log: idempotence, transactions, snapshots."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.sim.disk import SimDisk
+from tests.storage.logs import NOW_MS, Clock, append, batch, marker, open_log
+
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.storage.errors import CorruptSnapshotError
+from barnabas.storage.log import Log, LogAppendInfo
+from barnabas.storage.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
+
+MAX_SEQUENCE = 2**31 - 1
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    found = SimDisk()
+    found.make_dirs("/logs")
+    return found
+
+
+def opened(disk: SimDisk, **options: Any) -> Log:
+    return open_log("/logs/topic-0", fs=disk, **options)
+
+
+def produce(log: Log, sequence: int, count: int = 1, *, epoch: int = 0, **fields: Any) -> LogAppendInfo:
+    records = batch(count, producer_id=9, producer_epoch=epoch, base_sequence=sequence, **fields)
+    return log.append_as_leader(records, leader_epoch=0)
+
+
+def refused(log: Log, sequence: int, count: int = 1, **fields: Any) -> ErrorCode:
+    end = log.log_end_offset
+    with pytest.raises(KafkaError) as caught:
+        produce(log, sequence, count, **fields)
+    assert log.log_end_offset == end, "a refused batch is not written"
+    return caught.value.code
+
+
+def test_a_window_of_five_batches_answers_repetitions_with_their_offsets(disk: SimDisk) -> None:
+    log = opened(disk)
+    first = [produce(log, sequence, 2).first_offset for sequence in range(0, 14, 2)]
+    for sequence in range(4, 14, 2):
+        again = produce(log, sequence, 2)
+        assert (again.duplicate, again.first_offset, again.last_offset, again.bytes) == (
+            True,
+            first[sequence // 2],
+            first[sequence // 2] + 1,
+            0,
+        )
+    assert log.log_end_offset == 14
+    assert refused(log, 2, 2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_sequences_have_no_gaps_and_wrap(disk: SimDisk) -> None:
+    log = opened(disk)
+    produce(log, MAX_SEQUENCE - 1)
+    assert refused(log, 0) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    produce(log, MAX_SEQUENCE, 3)
+    assert produce(log, MAX_SEQUENCE, 3).duplicate
+    assert refused(log, 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert not produce(log, 2).duplicate
+
+
+def test_epochs_fence_and_start_at_zero(disk: SimDisk) -> None:
+    log = opened(disk)
+    produce(log, 17, epoch=3)
+    assert refused(log, 5, epoch=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    produce(log, 0, epoch=4)
+    assert refused(log, 18, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_silent_producers_expire(disk: SimDisk) -> None:
+    clock = Clock()
+    log = opened(disk, clock=clock)
+    produce(log, 0)
+    clock.advance(86_399_999)
+    assert log.expire_producers() == 0
+    clock.advance(1)
+    assert log.expire_producers() == 1
+    assert not produce(log, 44, timestamp=clock.now_ms).duplicate
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_the_newest_batch_is_known_after_a_restart(disk: SimDisk, clean: bool) -> None:
+    log = opened(disk, segment_bytes=400)
+    for sequence in range(10):
+        produce(log, sequence)
+    if clean:
+        log.close()
+    else:
+        log.close_handles()
+    log = opened(disk, clean=clean, recovery_point=log.recovery_point, segment_bytes=400)
+    assert produce(log, 9).duplicate
+    assert produce(log, 9).first_offset == 9
+    assert not produce(log, 10).duplicate
+
+
+def test_truncation_takes_producer_state_back(disk: SimDisk) -> None:
+    log = opened(disk, segment_bytes=300)
+    for sequence in range(10):
+        produce(log, sequence)
+    log.truncate_to(4)
+    assert refused(log, 10) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert produce(log, 4).first_offset == 4
+
+
+def transactional(log: Log, producer_id: int, sequence: int = 0, count: int = 2) -> int:
+    records = batch(count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
+    return log.append_as_leader(records, leader_epoch=0).first_offset
+
+
+def end(log: Log, producer_id: int, *, commit: bool, coordinator_epoch: int = 0) -> None:
+    records = marker(producer_id, commit=commit, coordinator_epoch=coordinator_epoch)
+    log.append_as_leader(records, leader_epoch=0, origin="coordinator")
+
+
+@pytest.mark.parametrize("reopen", [None, True, False])
+def test_open_transactions_hold_the_last_stable_offset(disk: SimDisk, reopen: bool | None) -> None:
+    log = opened(disk)
+    append(log)
+    transactional(log, 1)
+    transactional(log, 2)
+    end(log, 1, commit=False)
+    append(log)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == 3, "the transaction of producer 2 is open"
+    end(log, 2, commit=True)
+    assert log.last_stable_offset == 3, "its marker is above the high watermark"
+    if reopen is not None:
+        if reopen:
+            log.close()
+        else:
+            log.close_handles()
+        log = opened(disk, clean=reopen)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_end_offset == 8
+    found = log.read(0, 10_000, read_committed=True)
+    assert [tuple(aborted) for aborted in found.aborted_transactions or []] == [(1, 1, 5, 3)]
+    assert log.read(6, 10_000, read_committed=True).aborted_transactions == []
+    assert log.read(0, 10_000).aborted_transactions is None
+
+
+def test_records_outside_the_open_transaction_are_refused(disk: SimDisk) -> None:
+    log = opened(disk)
+    transactional(log, 9)
+    assert refused(log, 2) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_markers_of_old_coordinators_are_fenced(disk: SimDisk) -> None:
+    log = opened(disk)
+    transactional(log, 9)
+    end(log, 9, commit=True, coordinator_epoch=5)
+    with pytest.raises(KafkaError) as caught:
+        end(log, 9, commit=True, coordinator_epoch=4)
+    assert caught.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_corrupt_snapshot_gives_way_to_a_longer_replay(disk: SimDisk) -> None:
+    log = opened(disk, segment_bytes=300)
+    for sequence in range(10):
+        produce(log, sequence)
+    log.close()
+    newest = log.producer_state.snapshot_offsets[-1]
+    disk.overwrite(f"/logs/topic-0/{newest:020d}.snapshot", 12, b"\xff\xff")
+    assert produce(opened(disk, segment_bytes=300), 9).duplicate
+
+
+def test_snapshot_layout() -> None:
+    entry = SnapshotEntry(7, 2, 11, 100, 3, NOW_MS, 5, -1)
+    data = encode_snapshot([entry, entry._replace(producer_id=8)])
+    assert (data[:2], data[6:10], len(data)) == (b"\x00\x01", b"\x00\x00\x00\x02", 10 + 2 * 46)
+    assert [found.producer_id for found in decode_snapshot(data)] == [7, 8]
+    for bad in (data[:-1], data[:12] + b"\x01" + data[13:], b"", b"\x00\x02" + data[2:]):
+        with pytest.raises(CorruptSnapshotError):
+            decode_snapshot(bad)
