@@ -40,8 +40,13 @@ SERVED: dict[ApiKey, tuple[str, int, int]] = {
     ApiKey.ALTER_CONFIGS: ("alter_configs", 0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: ("describe_log_dirs", 0, 4),
     ApiKey.CREATE_PARTITIONS: ("create_partitions", 0, 3),
+    ApiKey.ELECT_LEADERS: ("elect_leaders", 0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ("incremental_alter_configs", 0, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("alter_partition_reassignments", 0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ("list_partition_reassignments", 0, 0),
     ApiKey.DESCRIBE_CLUSTER: ("describe_cluster", 0, 2),
+    ApiKey.DESCRIBE_PRODUCERS: ("describe_producers", 0, 0),
+    ApiKey.LIST_CONFIG_RESOURCES: ("list_config_resources", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("describe_topic_partitions", 0, 0),
 }
 """API key -> module in `handlers`, lowest and highest version served. Every version in between works in full."""

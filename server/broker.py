@@ -33,6 +33,7 @@ from .topic_store import TopicStore
 from .znodes import BrokerEndpoint, BrokerRegistration
 
 if TYPE_CHECKING:
+    from ..protocol.topic_partition import TopicPartition
     from .config import BrokerConfig
     from .listeners import ListenerConfig
     from .metadata_store import MetadataStore
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.broker")
 
+FLUSH_CHECK_MS = 1000
+"""How often logs are looked at whose `flush.ms` may have passed."""
 DELETION_CHECK_MS = 1000
 """How often folders of deleted topics whose delay is over are removed."""
 
@@ -61,6 +64,7 @@ class BrokerServer:
         self._loop = loop
         self._open_store = open_store or self._embedded_store
         self._scheduler = Scheduler(loop)
+        self._telling: set[asyncio.Task[None]] = set()
         self._stops: list[Callable[[], Awaitable[object]]] = []
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
@@ -114,25 +118,8 @@ class BrokerServer:
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(topic_store, broker_id)
         await self._load_logs(log_manager)
-        metadata = MetadataCache(cluster_id)
-        replica_manager = ReplicaManager(
-            log_manager=log_manager,
-            metadata=metadata,
-            topic_log_config=dynamic_config.topic_log_config,
-            ports=ports,
-            loop=self._loop,
-            acks_all_on_disk=config.acks_all_durability == "disk",
-            on_all_failed=self.failed.set,
-        )
-        dynamic_config.on_topic_change(replica_manager.topic_config_changed)
-        controller = Controller(
-            broker_id=broker_id,
-            topic_store=topic_store,
-            metadata=metadata,
-            channel=LocalReplicaChannel(broker_id, replica_manager),
-            config=config,
-            topic_configs=dynamic_config,
-            chance=ports.random,
+        metadata, replica_manager, controller = self._topic_parts(
+            broker_id, cluster_id, log_manager, topic_store, dynamic_config
         )
         self._state = BrokerState(
             broker_id=broker_id,
@@ -151,6 +138,38 @@ class BrokerServer:
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
         )
         await self._serve(self._state)
+
+    def _topic_parts(
+        self,
+        broker_id: int,
+        cluster_id: str,
+        log_manager: LogManager,
+        topic_store: TopicStore,
+        dynamic_config: DynamicConfig,
+    ) -> tuple[MetadataCache, ReplicaManager, Controller]:
+        """The parts that know topics: what is believed of them, their replicas here, and who decides about them."""
+        metadata = MetadataCache(cluster_id)
+        replica_manager = ReplicaManager(
+            log_manager=log_manager,
+            metadata=metadata,
+            topic_log_config=dynamic_config.topic_log_config,
+            ports=self._ports,
+            loop=self._loop,
+            acks_all_on_disk=self.config.acks_all_durability == "disk",
+            on_partitions_lost=self._partitions_lost,
+            on_all_failed=self.failed.set,
+        )
+        dynamic_config.on_topic_change(replica_manager.topic_config_changed)
+        controller = Controller(
+            broker_id=broker_id,
+            topic_store=topic_store,
+            metadata=metadata,
+            channel=LocalReplicaChannel(broker_id, replica_manager),
+            config=self.config,
+            topic_configs=dynamic_config,
+            chance=self._ports.random,
+        )
+        return metadata, replica_manager, controller
 
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
@@ -172,7 +191,7 @@ class BrokerServer:
         found = {
             topic_partition: FoundReplica(log.topic_id, log.leader_epochs.latest_epoch)
             for topic_partition, log in state.log_manager.logs.items()
-        }
+        } | dict.fromkeys(state.log_manager.offline, FoundReplica())
         await state.controller.start(found)
         await sockets.start()
         self._schedule(state)
@@ -248,6 +267,7 @@ class BrokerServer:
         config, logs, every = self.config, state.log_manager, self._scheduler.every
         delay_ms = config.log_initial_task_delay_ms
         every("retention", lambda: config.log_retention_check_interval_ms, self._retention, delay_ms=delay_ms)
+        every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)
         every("deletion", lambda: DELETION_CHECK_MS, lambda: self._on_lanes(logs.deletion_tasks()))
         checkpoints: tuple[tuple[str, Callable[[], int]], ...] = (
             (RECOVERY_POINT_CHECKPOINT, lambda: config.log_flush_offset_checkpoint_interval_ms),
@@ -269,6 +289,16 @@ class BrokerServer:
                 await self._ports.work.run(task.lane, task)
             except LogDirFailedError as error:
                 self.state.replica_manager.log_dir_failed(error.path, error.cause)
+
+    def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        """A log directory failed: let the controller say so to everybody."""
+        told = self._loop.create_task(self.state.controller.replicas_failed(self.state.broker_id, partitions))
+        self._telling.add(told)
+        told.add_done_callback(self._telling.discard)
+
+    def _flush_by_age(self) -> None:
+        """Make durable what has been in the page cache for `flush.ms`."""
+        self.state.replica_manager.flush_overdue(self._ports.now_ms())
 
     def _checkpoint(self, name: str) -> None:
         try:

@@ -24,6 +24,7 @@ PORTS = {
     "server/__main__.py": "the process: signals, environment",
     "server/embedded.py": "a thread of its own for the caller, and a temporary folder",
     "server/pytest_plugin.py": "a test's fixtures",
+    "clients/host.py": "a client's clock and randomness",
 }
 """Where a room may touch the world, and what for. The command line (`clients/cli`) is a program, not the engine."""
 PASSED_IN = {"random.Random"}

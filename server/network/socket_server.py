@@ -109,8 +109,8 @@ class SocketServer:
         if self._closing or len(self._connections) >= config.max_connections:
             logger.warning("refused a connection from %s: max.connections=%d", host, config.max_connections)
             return False
-        if self._by_host[host] >= config.max_connections_per_ip:
-            limit = config.max_connections_per_ip
+        limit = config.connections_allowed(host)
+        if limit is not None and self._by_host[host] >= limit:
             logger.warning("refused a connection from %s: max.connections.per.ip=%d", host, limit)
             return False
         self._connections[connection] = None

@@ -37,12 +37,14 @@ class ReplicaManager:
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         acks_all_on_disk: bool,
+        on_partitions_lost: Callable[[list[TopicPartition]], None],
         on_all_failed: Callable[[], None],
     ) -> None:
         self.log_manager = log_manager
         self.acks_all_on_disk = acks_all_on_disk
         self.produce_purgatory = Purgatory("Produce", loop)
         self.fetch_purgatory = Purgatory("Fetch", loop)
+        self._on_partitions_lost = on_partitions_lost
         self._on_all_failed = on_all_failed
         self._metadata = metadata
         self._topic_log_config = topic_log_config
@@ -134,6 +136,13 @@ class ReplicaManager:
             self._flushing.add(directory)
             self._loop.call_soon(self._flush, directory)
 
+    def flush_overdue(self, now_ms: int) -> None:
+        """Flush the logs that have waited for `flush.ms`."""
+        for partition in self._partitions.values():
+            log = partition.log
+            if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
+                self.request_flush(partition)
+
     def _flush(self, directory: str) -> None:
         """Start one round on the directory's lane."""
         partitions = list(self._to_flush.pop(directory, ()))
@@ -186,10 +195,12 @@ class ReplicaManager:
             self.log_manager.fail_log_dir(directory, error if isinstance(error, OSError) else None)
         except AllLogDirsFailedError:
             self._on_all_failed()
-        for partition in self.partitions:
-            if partition.log.directory == directory and not partition.is_offline:
-                partition.is_offline = True
-                self._changed(partition)
+        lost = [p for p in self.partitions if p.log.directory == directory and not p.is_offline]
+        for partition in lost:
+            partition.is_offline = True
+            self._changed(partition)
+        if lost:
+            self._on_partitions_lost([partition.topic_partition for partition in lost])
 
     def checked_io(self, partition: Partition, error: LogDirFailedError | OSError) -> KafkaError:
         """An I/O error met while serving `partition`: fail its directory and say what to answer."""
