@@ -99,7 +99,7 @@ def random_records(rng: random.Random, base_offset: int, *, with_headers: bool, 
             base_offset + i,
             1_700_000_000_000 + rng.randrange(-50_000, 50_000) if with_timestamps else -1,
             some_bytes(30),
-            some_bytes(rng.choice([100, 300, 70_000])),
+            some_bytes(rng.choice([100] * 40 + [70_000])),
             tuple((f"höader{i}", some_bytes(50)) for i in range(rng.choice([0, 0, 1, 3]))) if with_headers else (),
         )
         for i in range(count)
