@@ -33,6 +33,7 @@ from ..protocol.topic_partition import TopicPartition
 from .client import Client
 from .cluster import BrokerNode, TopicInfo
 from .connection import ConnectionOptions
+from .errors import code_of
 from .host import new_random
 from .offsets import OffsetAndTimestamp, OffsetLookup, by_leader_of
 
@@ -331,7 +332,7 @@ class Admin:
                     TopicPartition(t.name, p.partition_index): p.partition_size for t in r.topics for p in t.partitions
                 }
                 log_dirs.append(
-                    LogDir(broker_id, r.log_dir, ErrorCode(r.error_code), r.total_bytes, r.usable_bytes, sizes)
+                    LogDir(broker_id, r.log_dir, code_of(r.error_code), r.total_bytes, r.usable_bytes, sizes)
                 )
         return log_dirs
 
@@ -400,9 +401,9 @@ def _by_id(brokers: Iterable[BrokerNode]) -> list[BrokerNode]:
 
 
 def _outcome(code: int, message: str | None) -> Outcome:
-    return None if code == ErrorCode.NONE else KafkaError(ErrorCode(code), message or "")
+    return None if code == ErrorCode.NONE else KafkaError(code_of(code), message or "")
 
 
 def _raise(code: int, message: str | None) -> None:
     if code != ErrorCode.NONE:
-        raise KafkaError(ErrorCode(code), message or "")
+        raise KafkaError(code_of(code), message or "")

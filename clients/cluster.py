@@ -14,6 +14,7 @@ from ..protocol.errors import ErrorCode
 from ..protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
+from .errors import code_of
 
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
@@ -114,7 +115,7 @@ class Cluster:
 
     def _update_topic(self, name: str, update: MetadataResponseTopic) -> None:
         known = self.topics.get(name)
-        error = ErrorCode(update.error_code)
+        error = code_of(update.error_code)
         if error is not ErrorCode.NONE and not update.partitions:
             if known is None or not error.retriable or error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._forget(name)
@@ -130,7 +131,7 @@ class Cluster:
                 tuple(p.replica_nodes),
                 tuple(p.isr_nodes),
                 tuple(p.offline_replicas),
-                ErrorCode(p.error_code),
+                code_of(p.error_code),
             )
             before = known.partitions.get(info.index) if known is not None and same else None
             stale = before is not None and UNKNOWN_EPOCH < info.leader_epoch < before.leader_epoch

@@ -21,7 +21,7 @@ from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ..protocol.negotiation import negotiate
-from .errors import BrokerUnreachableError, ConnectionLostError, RequestTimeoutError, UnsupportedVersionError
+from .errors import BrokerUnreachableError, ConnectionLostError, RequestTimeoutError, UnsupportedVersionError, code_of
 from .receive_buffer import ReceiveBuffer
 
 log = logging.getLogger(__name__)
@@ -284,7 +284,7 @@ class Connection(asyncio.BufferedProtocol):
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
             response = await self._ask_versions(request, 0)
         if response.error_code != ErrorCode.NONE:
-            raise KafkaError(ErrorCode(response.error_code), f"broker {self.address} refused to tell its versions")
+            raise KafkaError(code_of(response.error_code), f"broker {self.address} refused to tell its versions")
         self.api_versions = {k.api_key: VersionRange(k.min_version, k.max_version) for k in response.api_keys}
 
     async def _ask_versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:

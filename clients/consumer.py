@@ -96,6 +96,7 @@ class Consumer:
         """Reach the cluster. Raises BrokerUnreachableError."""
         await self._client.start()
         self._task = asyncio.get_running_loop().create_task(self._fetcher.run())
+        self._task.add_done_callback(lambda task: self._fetcher.data_ready.set())
         return self
 
     async def close(self) -> None:
@@ -274,9 +275,12 @@ class Consumer:
         return records
 
     async def _changed(self) -> None:
-        if self._task is None or self._task.done():
-            raise KafkaError(ErrorCode.NETWORK_EXCEPTION, "the consumer is not running")
-        await self._fetcher.data_ready.wait()
+        if self._task is not None and not self._task.done():
+            await self._fetcher.data_ready.wait()
+        if self._task is None or self._task.cancelled():
+            raise RuntimeError("the consumer is not running")
+        if self._task.done():
+            self._task.result()
 
     def _reset(self, partitions: Sequence[TopicPartition], reset_to: int) -> None:
         for partition in partitions or list(self._assignment.states):

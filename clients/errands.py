@@ -13,14 +13,17 @@ log = logging.getLogger(__name__)
 
 
 class Errands:
-    """Owns the tasks it starts. After each, `finished` is called; a KafkaError is logged, others reach the loop."""
+    """Owns the tasks it starts. After each, `finished` is called; a KafkaError is logged, others are kept."""
 
     def __init__(self, finished: Callable[[], None]) -> None:
         self._finished = finished
         self._tasks: dict[Hashable, asyncio.Task[None]] = {}
+        self._failure: BaseException | None = None
 
-    def __contains__(self, name: Hashable) -> bool:
-        return name in self._tasks
+    def raise_failure(self) -> None:
+        """Raise what an errand raised that is no KafkaError: a mistake in this program, not a matter of retries."""
+        if self._failure is not None:
+            raise self._failure
 
     def run(self, name: Hashable, errand: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Start the errand unless one of that name is under way; returns whether it did."""
@@ -40,9 +43,9 @@ class Errands:
 
     def _done(self, name: Hashable, task: asyncio.Task[None]) -> None:
         del self._tasks[name]
-        self._finished()
         error = None if task.cancelled() else task.exception()
         if isinstance(error, KafkaError):
             log.info("%s", error)
         elif error is not None:
-            raise error
+            self._failure = error
+        self._finished()

@@ -17,6 +17,14 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 
 
+def code_of(number: int) -> ErrorCode:
+    """The error code of that number; one that a newer broker made up counts as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class BrokerUnreachableError(KafkaError):
     """No connection to any of the addresses tried; the message names them."""
 

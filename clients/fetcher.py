@@ -19,7 +19,7 @@ from .client import Client
 from .cluster import BrokerNode
 from .connection import Connection
 from .errands import Errands
-from .errors import LogTruncatedError, NoOffsetError
+from .errors import LogTruncatedError, NoOffsetError, code_of
 from .fetch_session import FetchSession, FetchTarget
 from .fetched_records import FetchedRecords
 from .offsets import EpochEnd, OffsetLookup, by_leader_of
@@ -80,6 +80,7 @@ class Fetcher:
             finally:
                 if timer is not None:
                     timer.cancel()
+            self._errands.raise_failure()
 
     async def close(self) -> None:
         """Stop what runs beside `run`."""
@@ -194,7 +195,7 @@ class Fetcher:
             session.reset()
             self._put_off(states, error)
             return
-        code = ErrorCode(response.error_code)
+        code = code_of(response.error_code)
         session.answered(code, response.session_id)
         if code is not ErrorCode.NONE:
             log.debug("broker %d: %s; fetching in full again", node, code.name)
@@ -242,7 +243,7 @@ class Fetcher:
         return response
 
     def _take_in(self, state: PartitionState, data: PartitionData, node: int) -> None:
-        error = ErrorCode(data.error_code)
+        error = code_of(data.error_code)
         leader = data.current_leader
         if leader.leader_id >= 0:
             self._client.cluster.update_leader(state.partition, leader.leader_id, leader.leader_epoch)

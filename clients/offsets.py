@@ -21,6 +21,7 @@ from ..protocol.messages.offset_for_leader_epoch import (
 )
 from ..protocol.topic_partition import TopicPartition
 from .client import Client
+from .errors import code_of
 
 LATEST = -1
 EARLIEST = -2
@@ -112,7 +113,7 @@ class OffsetLookup:
                 if answer.error_code == ErrorCode.NONE:
                     found[tp] = _offset_of(answer)
                 else:
-                    failure = KafkaError(ErrorCode(answer.error_code), f"offsets of {tp}")
+                    failure = KafkaError(code_of(answer.error_code), f"offsets of {tp}")
         return failure
 
     async def end_of_epochs(
@@ -137,7 +138,7 @@ class OffsetLookup:
         return {
             TopicPartition(topic_answer.topic, answer.partition): EpochEnd(answer.leader_epoch, answer.end_offset)
             if answer.error_code == ErrorCode.NONE
-            else KafkaError(ErrorCode(answer.error_code), "leader epoch")
+            else KafkaError(code_of(answer.error_code), "leader epoch")
             for topic_answer in response.topics
             for answer in topic_answer.partitions
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
@@ -19,6 +20,8 @@ from .errors import BufferFullError
 from .host import new_random, now_ms
 from .partitioner import DefaultPartitioner, Partitioner
 from .sender import Sender, SenderSettings
+
+log = logging.getLogger(__name__)
 
 Acks = Literal["all", -1, 0, 1]
 _ACKS = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
@@ -101,6 +104,7 @@ class Producer:
         await self._client.start()
         await self._sender.start()
         self._task = asyncio.get_running_loop().create_task(self._sender.run())
+        self._task.add_done_callback(self._sender_ended)
         return self
 
     async def close(self, timeout_ms: int | None = None) -> None:
@@ -151,7 +155,7 @@ class Producer:
         Waits only for the topic's metadata and, while `buffer_memory` is full, for room. Raises KafkaError: no such
         topic or partition, a record beyond `max_request_size`, BufferFullError after `max_block_ms`.
         """
-        if self._closed or self._task is None:
+        if self._closed or self._task is None or self._task.done():
             raise RuntimeError("the producer is not running")
         info = self._client.cluster.topics.get(topic)
         if info is None or not info.partitions:
@@ -233,6 +237,14 @@ class Producer:
 
     def _wake(self) -> None:
         self._sender.wake()
+
+    def _sender_ended(self, task: asyncio.Task[None]) -> None:
+        """Only a mistake in this program ends the sender before `close`: nobody may wait for it any more."""
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("the producer stops", exc_info=error)
+            reason = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer stopped: {error!r}")
+            self._sender.abandon(self._accumulator.incomplete, reason)
 
 
 def _acks(acks: Acks) -> int:

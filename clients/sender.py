@@ -27,7 +27,7 @@ from .client import Client
 from .cluster import BrokerNode
 from .connection import Connection
 from .errands import Errands
-from .errors import DeliveryTimeoutError, UnsupportedVersionError
+from .errors import DeliveryTimeoutError, UnsupportedVersionError, code_of
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +92,7 @@ class Sender:
             finally:
                 if timer is not None:
                     timer.cancel()
+            self._errands.raise_failure()
 
     async def close(self) -> None:
         """Stop what runs beside `run`."""
@@ -233,7 +234,7 @@ class Sender:
                 self._acknowledge(batch, answer)
             else:
                 record_errors = {e.batch_index: e.batch_index_error_message or "" for e in answer.record_errors}
-                error = KafkaError(ErrorCode(answer.error_code), answer.error_message or f"partition {batch.partition}")
+                error = KafkaError(code_of(answer.error_code), answer.error_message or f"partition {batch.partition}")
                 self._on_error(batch, error, record_errors)
 
     def _learn_leaders(self, response: ProduceResponse) -> None:
@@ -331,7 +332,7 @@ class Sender:
             response = await self._client.ask(None, request)
             assert isinstance(response, InitProducerIdResponse)
             if response.error_code != ErrorCode.NONE:
-                raise KafkaError(ErrorCode(response.error_code), "no producer id")
+                raise KafkaError(code_of(response.error_code), "no producer id")
             return response
 
         try:

@@ -22,6 +22,7 @@ from ...protocol.record_batch import RecordBatchBuilder, iter_batches
 from ...protocol.topic_partition import TopicPartition
 from ..client import Client
 from ..connection import Connection
+from ..errors import code_of
 from ..host import now_ms
 from ..offsets import LATEST, OffsetLookup, by_leader_of
 
@@ -158,7 +159,7 @@ def check_produce_response(frame: memoryview) -> None:
     for topic in response.responses:
         for partition in topic.partition_responses:
             if partition.error_code != ErrorCode.NONE:
-                raise KafkaError(ErrorCode(partition.error_code), partition.error_message or f"topic {topic.name}")
+                raise KafkaError(code_of(partition.error_code), partition.error_message or f"topic {topic.name}")
 
 
 async def produce(client: Client, workload: Workload, progress: Progress) -> Measured:
@@ -273,7 +274,7 @@ async def _fetch_from(
         measured.requests += 1
         for data in response.responses[0].partitions:
             if data.error_code != ErrorCode.NONE:
-                raise KafkaError(ErrorCode(data.error_code), f"{topic}-{data.partition_index}")
+                raise KafkaError(code_of(data.error_code), f"{topic}-{data.partition_index}")
             for batch in iter_batches(data.records or b""):
                 measured.records += batch.last_offset - batch.base_offset + 1
                 offsets[TopicPartition(topic, data.partition_index)] = batch.last_offset + 1

@@ -23,6 +23,7 @@ from ..admin import (
     raise_first,
 )
 from ..cluster import TopicInfo
+from ..errors import UnsupportedVersionError
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_json, print_rows, run
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
@@ -99,7 +100,10 @@ def describe(
                 if topic.error is not ErrorCode.NONE:
                     raise KafkaError(topic.error, f"topic {topic.name!r}")
             resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
-            entries = await admin.describe_configs(resources) if resources else {}
+            try:
+                entries = await admin.describe_configs(resources) if resources else {}
+            except UnsupportedVersionError:
+                entries = {}  # brokers before 0.11 tell no settings; the partitions are worth showing all the same
             return topics, {
                 resource.name: {e.name: e.value for e in own if e.source is ConfigSource.TOPIC}
                 for resource, own in entries.items()
