@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test verify lint bench crash fuzz simulate clean
+.PHONY: demo test verify lint bench compat crash fuzz simulate clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -27,6 +27,22 @@ test: $(STAMP) lint
 
 verify: $(STAMP)
 	$(BIN)/pytest -m verify
+
+# The long shows, each bounded in time.
+simulate: $(STAMP)
+	$(BIN)/python -m tests.sim --seeds 100000 --first $${FIRST:-0} --minutes $${MINUTES:-30}
+
+crash: $(STAMP)
+	BARNABAS_KILL_ROUNDS=$${ROUNDS:-200} $(BIN)/pytest -m verify tests/crash tests/storage/test_crash_points.py
+
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.hostile --frames 1000000 --minutes $${MINUTES:-20}
+
+bench: $(STAMP)
+	$(BIN)/python -m tests.bench --markdown build/performance.md
+
+compat: $(STAMP)
+	BARNABAS_WRITE_REPORT=1 $(BIN)/pytest tests/compat
 
 clean:
 	rm -rf $(VENV) .cache build dist
