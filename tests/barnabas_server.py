@@ -23,20 +23,23 @@ def start_command() -> list[str]:
 
 
 class BarnabasServer:
-    """One broker process with its own folder; `stop` and `kill` leave the folder, `start` opens it again."""
+    """One broker process with its own folder; `stop` and `kill` leave the folder, `start` opens it again.
+
+    `settings` is a server.properties to start with as it is, `port` the one that it names.
+    """
 
     def __init__(
         self,
         folder: Path,
         *,
         properties: Mapping[str, str] | None = None,
-        log_dir: Path | None = None,
-        node: Mapping[str, str] | None = None,
+        settings: Path | None = None,
+        port: int | None = None,
     ) -> None:
         self.folder = folder
-        self.log_dir = log_dir or folder / "data"
-        self.port = free_port()
-        self._node = dict(node or {"broker.id": "1"})
+        self.log_dir = folder / "data"
+        self.port = port or free_port()
+        self._settings = settings
         self._properties = dict(properties or {})
         self._process: ServerProcess | None = None
 
@@ -61,22 +64,20 @@ class BarnabasServer:
     def start(self, timeout_s: float = 60) -> None:
         """Start the broker and return once it answers clients."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
-        settings = {
-            **self._node,
-            "listeners": listener,
-            "advertised.listeners": listener,
-            "log.dirs": str(self.log_dir),
-            **self._properties,
-        }
-        properties_path = self.folder / "server.properties"
-        properties_path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        self._process = ServerProcess([*start_command(), str(properties_path)], self.folder / "server.log")
+        settings = self._settings or self._write_settings()
+        self._process = ServerProcess([*start_command(), str(settings)], self.folder / "server.log")
         self._process.wait_ready(
             lambda: broker_answers("127.0.0.1", self.port),
             timeout_s=timeout_s,
             what=f"barnabas answers on {self.bootstrap}",
         )
+
+    def _write_settings(self) -> Path:
+        listener = f"PLAINTEXT://127.0.0.1:{self.port}"
+        own = {"broker.id": "1", "listeners": listener, "advertised.listeners": listener, "log.dirs": str(self.log_dir)}
+        path = self.folder / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in {**own, **self._properties}.items()))
+        return path
 
     def log_tail(self) -> str:
         """The last part of what the broker printed."""

@@ -270,6 +270,11 @@ class KafkaServer:
         if result.returncode != 0:
             raise RuntimeError(f"kafka-storage format failed:\n{result.stdout}{result.stderr}")
 
+    def log_tail(self) -> str:
+        """The last part of what the broker printed."""
+        path = self.folder / "server.log"
+        return path.read_bytes()[-20_000:].decode(errors="replace") if path.exists() else ""
+
     def stop(self, timeout_s: float = 60) -> None:
         """Clean shutdown (SIGTERM)."""
         if self._process is not None:

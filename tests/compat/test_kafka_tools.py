@@ -1,0 +1,117 @@
+"""Kafka 4.1.1's command-line tools against the broker."""
+
+import json
+import re
+import socket
+import struct
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.compat.report import ClientReport
+from tests.java import require_java
+from tests.kafka import NEWEST, KafkaTools
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
+
+JOIN_GROUP = 11
+
+
+@pytest.fixture(scope="module")
+def tools() -> KafkaTools:
+    require_java()
+    return KafkaTools()
+
+
+def served_apis(bootstrap: str) -> set[int]:
+    """The API keys of the broker's ApiVersions answer."""
+    host, port = bootstrap.split(":")
+    body = struct.pack(">hhih", 18, 0, 1, -1)
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        connection.sendall(struct.pack(">i", len(body)) + body)
+        answer = connection.makefile("rb")
+        frame = answer.read(struct.unpack(">i", answer.read(4))[0])
+    count = struct.unpack_from(">i", frame, 6)[0]
+    return {struct.unpack_from(">h", frame, 10 + 6 * index)[0] for index in range(count)}
+
+
+def test_tools(broker: str, compat: Callable[[str, str], ClientReport], tools: KafkaTools, tmp_path: Path) -> None:
+    at = ("--bootstrap-server", broker)
+    topic = f"tools-{uuid.uuid4().hex[:8]}"
+    of_topic = ("--topic", topic)
+    with compat("Kafka's command-line tools", NEWEST) as client:
+        with client.feature("create"):
+            tools.output(
+                "kafka-topics", *at, "--create", *of_topic, "--partitions", "2", "--config", "retention.ms=1000000"
+            )
+            tools.output("kafka-topics", *at, "--alter", *of_topic, "--partitions", "3")
+            described = tools.output("kafka-topics", *at, "--describe", *of_topic)
+            assert re.search(
+                r"PartitionCount: 3\s+ReplicationFactor: 1\s+Configs: .*retention.ms=1000000", described
+            ), described
+            assert topic in tools.output("kafka-topics", *at, "--list").split()
+        with client.feature("configs"):
+            entity = ("--entity-type", "topics", "--entity-name", topic)
+            tools.output("kafka-configs", *at, "--alter", *entity, "--add-config", "max.message.bytes=2000000")
+            assert "max.message.bytes=2000000" in tools.output("kafka-configs", *at, "--describe", *entity)
+            everything = tools.output("kafka-configs", *at, "--describe", "--all", *entity)
+            assert "cleanup.policy=delete" in everything and "segment.bytes=1073741824" in everything
+        with client.feature("headers"):
+            options = ("--property", "parse.key=true", "--property", "parse.headers=true")
+            lines = "".join(f"h:{n}\tkey\tvalue {n}\n" for n in range(20))
+            tools.output("kafka-console-producer", *at, "--topic", topic, *options, stdin=lines)
+        with client.feature("offsets"):
+            offsets = tools.output("kafka-get-offsets", *at, *of_topic)
+            numbers = [int(line.rsplit(":", 1)[1]) for line in offsets.split()]
+            assert len(numbers) == 3 and sum(numbers) == 20, offsets
+            partition = str(numbers.index(20))
+            print_all = ("--property", "print.key=true", "--property", "print.headers=true")
+            at_start = (
+                "--partition",
+                partition,
+                "--offset",
+                "earliest",
+                "--max-messages",
+                "20",
+                "--timeout-ms",
+                "20000",
+            )
+            text = tools.output("kafka-console-consumer", *at, *of_topic, *at_start, *print_all)
+            assert text.splitlines() == [f"h:{n}\tkey\tvalue {n}" for n in range(20)]
+            earliest = tools.output("kafka-get-offsets", *at, *of_topic, "--time", "earliest")
+            assert [line.rsplit(":", 1)[1] for line in earliest.split()] == ["0", "0", "0"]
+        with client.feature("timestamps"):
+            newest = tools.output("kafka-get-offsets", *at, *of_topic, "--time", "max-timestamp")
+            assert f"{topic}:{partition}:" in newest, newest
+        with client.feature("delete-records"):
+            asked = tmp_path / "delete.json"
+            wanted = {"topic": topic, "partition": int(partition), "offset": 5}
+            asked.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+            answer = tools.output("kafka-delete-records", *at, "--offset-json-file", str(asked))
+            assert f"partition: {topic}-{partition}\tlow_watermark: 5" in answer, answer
+        with client.feature("partitions"):
+            answer = tools.output("kafka-log-dirs", *at, "--describe", "--topic-list", topic)
+            described = json.loads(answer.splitlines()[-1])
+            replicas = described["brokers"][0]["logDirs"][0]["partitions"]
+            assert {each["partition"] for each in replicas} == {f"{topic}-{index}" for index in range(3)}
+            assert sum(each["size"] for each in replicas) > 0
+        for codec in ("none", "zstd"):
+            with client.feature(codec):
+                props = ["bootstrap.servers=" + broker, "compression.type=" + codec, "acks=all"]
+                load = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
+                answer = tools.output("kafka-producer-perf-test", *of_topic, *load, "--producer-props", *props)
+                assert answer.splitlines()[-1].startswith("20000 records sent"), answer
+
+
+def test_consumer_perf_test(broker: str, tools: KafkaTools) -> None:
+    """It reads as a member of a group, so the broker has to have groups."""
+    if JOIN_GROUP not in served_apis(broker):
+        pytest.skip("kafka-consumer-perf-test is a group member and this broker does not serve groups")
+    topic = f"tools-{uuid.uuid4().hex[:8]}"
+    load = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
+    tools.output("kafka-producer-perf-test", "--topic", topic, *load, "--producer-props", f"bootstrap.servers={broker}")
+    answer = tools.output(
+        "kafka-consumer-perf-test", "--bootstrap-server", broker, "--topic", topic, "--messages", "20000"
+    )
+    assert re.search(r", 20\d{3}, ", answer), answer
