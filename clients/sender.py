@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -64,6 +65,8 @@ class Sender:
         self._idempotent = bool(settings.idempotent)
         self._identity: ProducerIdentity | None = None
         self._errands = Errands(self.wake)
+        self._answers: deque[tuple[list[ProducerBatch], asyncio.Future[ProduceResponse | None]]] = deque()
+        """Requests that were answered, or failed, for `run` to take in: at most `max_in_flight` for each broker."""
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -85,6 +88,8 @@ class Sender:
         loop = asyncio.get_running_loop()
         while True:
             self._wake.clear()
+            while self._answers:
+                self._take_in(*self._answers.popleft())
             next_at = self._step(loop.time())
             timer = loop.call_at(next_at, self._wake.set) if next_at < inf else None
             try:
@@ -208,7 +213,10 @@ class Sender:
         future.add_done_callback(partial(self._on_response, batches))
 
     def _on_response(self, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse | None]) -> None:
+        self._answers.append((batches, future))
         self._wake.set()
+
+    def _take_in(self, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse | None]) -> None:
         error = None if future.cancelled() else future.exception()
         if isinstance(error, KafkaError):
             for batch in batches:

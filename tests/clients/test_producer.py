@@ -35,7 +35,7 @@ def values(cluster: ScriptedCluster, topic: str = "t", partition: int = 0) -> li
     return [record.value for record in cluster.records(topic, partition)]
 
 
-def refusal(request: Any, code: ErrorCode, **fields: Any) -> ProduceResponse:
+def refusal(request: Any, code: int, **fields: Any) -> ProduceResponse:
     """A response that refuses all partitions of a request."""
     return ProduceResponse(
         responses=[
@@ -341,5 +341,33 @@ def test_close_with_a_timeout_fails_the_rest() -> None:
         await p.close(timeout_ms=500)
         with pytest.raises(KafkaError, match="closed"):
             await future
+
+    play(story)
+
+
+def test_an_error_code_from_the_future_is_an_error() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.before = lambda node, key, request: refusal(request, 9999) if key is ApiKey.PRODUCE else None
+        async with producer(cluster) as p:
+            with pytest.raises(KafkaError, match="UNKNOWN_SERVER_ERROR"):
+                await p.send_and_wait("t", b"x")
+
+    play(story)
+
+
+def test_a_mistake_of_ours_ends_the_producer_and_leaves_nobody_waiting() -> None:
+    class NoChance(random.Random):
+        def uniform(self, a: float, b: float) -> float:
+            raise ZeroDivisionError("planted")
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.before = lambda node, key, request: (
+            refusal(request, ErrorCode.NOT_ENOUGH_REPLICAS) if key is ApiKey.PRODUCE else None
+        )
+        async with Producer(cluster.bootstrap, rng=NoChance()) as p:
+            with pytest.raises(KafkaError, match="planted"):
+                await p.send_and_wait("t", b"x")
+            with pytest.raises(RuntimeError, match="not running"):
+                await p.send("t", b"y")
 
     play(story)
