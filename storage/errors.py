@@ -1,7 +1,12 @@
 """Failures of the storage room that are not answers on the wire."""
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from ..protocol.errors import ErrorCode, KafkaError
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
 class StorageError(Exception):
@@ -43,3 +48,10 @@ def failing_dir(directory: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise LogDirFailedError(directory, error) from error
+
+
+def write_failure(directory: str, error: OSError) -> Exception:
+    """What a failed append means: KAFKA_STORAGE_ERROR on a full disk, which may pass, else `LogDirFailedError`."""
+    if error.errno in _NO_SPACE:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left in {directory}: {error}")
+    return LogDirFailedError(directory, error)

@@ -1,42 +1,32 @@
 """The log of one partition: appends, reads, rolls, truncates, flushes and forgets. Owns the offset invariants."""
 
-import errno
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import RecordBatch, iter_batches
-from ..protocol.topic_partition import TopicPartition
-from .errors import LogDirFailedError, failing_dir
+from .errors import LogDirFailedError, failing_dir, write_failure
 from .filesystem import FileSystem, parent_of
 from .flush_task import FlushTask
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import EpochEndOffset, LeaderEpochCache
-from .log_append import check_producers, duplicate_info
+from .log_append import append_info, check_producers, duplicate_info
 from .log_config import NEVER, LogConfig
-from .log_loader import Chance, LoadedLog, LogLoader, rebuild_producer_state, roll_jitter_ms
+from .log_loader import Chance, LoadedLog, LogLoader, create_segment, rebuild_producer_state
 from .log_offsets import aborted_transactions, offsets_before
 from .log_reader import LogReader
 from .log_retention import deletable_segments
 from .log_segment import LogSegment
 from .log_segments import LogSegments
-from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata
-from .partition_metadata import read_partition_metadata, write_partition_metadata
-from .producer_state import ProducerStateManager
+from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata, topic_partition_of
+from .partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
+from .producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from .record_validator import Origin, validate_and_assign
 from .time_index import TimestampOffset
 from .unsynced_files import UnsyncedFiles
 
 __all__ = ["FetchData", "FlushTask", "Log", "LogAppendInfo", "LogOffsetMetadata"]
-
-DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-
-
-def _topic_partition_of(path: str) -> TopicPartition:
-    topic, _, partition = path.rpartition("/")[2].rpartition("-")
-    return TopicPartition(topic, int(partition))
 
 
 class Log:
@@ -49,32 +39,6 @@ class Log:
     Errors: `KafkaError` where the caller is to be told; KAFKA_STORAGE_ERROR for a full disk, after which the log is as
     before and usable; `LogDirFailedError` for any other I/O error, after which nothing in the directory is.
     """
-
-    __slots__ = (
-        "_active",
-        "_before_deletion",
-        "_config",
-        "_first_unstable_offset",
-        "_fs",
-        "_now_ms",
-        "_reader",
-        "_rng",
-        "_roll_timestamp",
-        "_segment_bytes",
-        "_segments",
-        "_target_magic",
-        "_unsynced",
-        "directory",
-        "high_watermark",
-        "last_flush_ms",
-        "leader_epochs",
-        "log_end_offset",
-        "log_start_offset",
-        "path",
-        "producer_state",
-        "topic_id",
-        "topic_partition",
-    )
 
     def __init__(
         self,
@@ -91,7 +55,7 @@ class Log:
         """For `open`. `before_deletion` is called when the log start rose, before any file goes because of it."""
         self.path = path
         self.directory = parent_of(path)
-        self.topic_partition = _topic_partition_of(path)
+        self.topic_partition = topic_partition_of(path)
         self.topic_id = topic_id
         self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
         self.producer_state: ProducerStateManager = loaded.producer_state
@@ -134,11 +98,9 @@ class Log:
         """
         if not fs.is_dir(path):
             fs.mkdir(path)
-        loader = LogLoader(path, config, fs, now_ms, rng, producer_id_expiration_ms)
-        loaded = loader.load(
+        loaded = LogLoader(path, config, fs, now_ms, rng, producer_id_expiration_ms).load(
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_shutdown=clean_shutdown
         )
-        stored_id = read_partition_metadata(fs, path)
         log = cls(
             path,
             loaded,
@@ -146,7 +108,7 @@ class Log:
             fs=fs,
             now_ms=now_ms,
             rng=rng,
-            topic_id=stored_id,
+            topic_id=read_partition_metadata(fs, path),
             before_deletion=before_deletion,
         )
         if topic_id is not None:
@@ -196,14 +158,10 @@ class Log:
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Note the topic id durably, if none is. Raises `KafkaError` INCONSISTENT_TOPIC_ID if another one is."""
+        check_topic_id(self.topic_partition, self.topic_id, topic_id)
         if self.topic_id is None:
             write_partition_metadata(self._fs, self.path, topic_id)
             self.topic_id = topic_id
-        elif self.topic_id != topic_id:
-            raise KafkaError(
-                ErrorCode.INCONSISTENT_TOPIC_ID,
-                f"{self.topic_partition} belongs to topic id {self.topic_id}, not {topic_id}",
-            )
 
     # -- appending -------------------------------------------------------------------------------------------------
 
@@ -230,7 +188,7 @@ class Log:
         )
         last_offset = result.last_offset
         if last_offset < 0:
-            return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
+            return append_info(result, self.log_start_offset)
         data, max_timestamp, producers = result.records, result.max_timestamp, result.producer_batches
         if producers and (duplicate := check_producers(self.producer_state, producers, origin)) is not None:
             return duplicate_info(duplicate, self.log_start_offset, self._config)
@@ -249,7 +207,7 @@ class Log:
             else:
                 segment.append_batches(data, iter_batches(data))
         except OSError as error:
-            self._raise_storage_error(error)
+            raise write_failure(self.directory, error) from error
         if segment.records.size == size:
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
@@ -283,12 +241,12 @@ class Log:
         )
         first_offset, last_offset, data = result.first_offset, result.last_offset, result.records
         if last_offset < 0:
-            return LogAppendInfo(-1, -1, -1, -1, self.log_start_offset, 0, 0)
+            return append_info(result, self.log_start_offset)
         segment = self._segment_for(len(data), result.max_timestamp, first_offset, last_offset)
         try:
             segment.append_batches(data, iter_batches(data))
         except OSError as error:
-            self._raise_storage_error(error)
+            raise write_failure(self.directory, error) from error
         if segment.size == len(data):
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
@@ -297,24 +255,14 @@ class Log:
         if not result.epoch_starts:
             self.leader_epochs.clear()
         self._take_in(segment, result.producer_batches)
-        return LogAppendInfo(
-            first_offset,
-            last_offset,
-            result.max_timestamp,
-            result.log_append_time_ms,
-            self.log_start_offset,
-            result.record_count,
-            len(data),
-        )
+        return append_info(result, self.log_start_offset)
 
     def _segment_for(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
         """The segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
         segment = self._active
         if size > self._segment_bytes:
-            raise KafkaError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size} bytes exceed the segment size of {self._segment_bytes} of {self.topic_partition}",
-            )
+            message = f"{size} bytes exceed the segment size of {self._segment_bytes} of {self.topic_partition}"
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         if segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms()):
             return self.roll(first_offset)
         return segment
@@ -328,12 +276,6 @@ class Log:
                 segment.transaction_index.append(aborted)
         if producers.has_transactions:
             self._refresh_first_unstable_offset()
-
-    def _raise_storage_error(self, error: OSError) -> NoReturn:
-        if error.errno in _NO_SPACE:
-            message = f"no space left for {self.topic_partition}: {error}"
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-        raise LogDirFailedError(self.directory, error) from error
 
     # -- rolling ---------------------------------------------------------------------------------------------------
 
@@ -352,30 +294,20 @@ class Log:
             self._take_snapshot()
             segment = self._create_segment(base_offset)
         except OSError as error:
-            self._raise_storage_error(error)
+            raise write_failure(self.directory, error) from error
         self._unsynced.rolled.append(active)
         self._activate(segment)
         return segment
 
     def maybe_roll(self, size: int = 0, max_timestamp: int = -1) -> bool:
         """Roll if a batch of `size` bytes with this timestamp would not fit the active segment; whether it did."""
-        now_ms = self._now_ms()
-        if self._active.should_roll(self._config, size, max_timestamp, self.log_end_offset, now_ms):
-            active = self._active
-            return self.roll() is not active
-        return False
+        active = self._active
+        due = active.should_roll(self._config, size, max_timestamp, self.log_end_offset, self._now_ms())
+        return due and self.roll() is not active
 
     def _create_segment(self, base_offset: int) -> LogSegment:
-        segment = LogSegment.create(
-            self.path,
-            base_offset,
-            config=self._config,
-            fs=self._fs,
-            created_ms=self._now_ms(),
-            roll_jitter_ms=roll_jitter_ms(self._config, self._rng),
-        )
         self._unsynced.names = True
-        return segment
+        return create_segment(self.path, base_offset, self._config, self._fs, now_ms=self._now_ms(), rng=self._rng)
 
     def _activate(self, segment: LogSegment) -> None:
         self._segments.add(segment)
@@ -427,10 +359,8 @@ class Log:
             raise LogDirFailedError(self.directory, error) from error
 
     def _raise_out_of_range(self, offset: int) -> NoReturn:
-        raise KafkaError(
-            ErrorCode.OFFSET_OUT_OF_RANGE,
-            f"offset {offset} of {self.topic_partition} is not within {self.log_start_offset} to {self.log_end_offset}",
-        )
+        message = f"offset {offset} of {self.topic_partition} is not in {self.log_start_offset}..{self.log_end_offset}"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
 
     def convert_to_offset_metadata(self, offset: int) -> LogOffsetMetadata:
         """Where `offset` lies. Raises OFFSET_OUT_OF_RANGE, `LogDirFailedError`."""
@@ -489,10 +419,8 @@ class Log:
         Raises OFFSET_OUT_OF_RANGE above the high watermark.
         """
         if offset > self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
-                f"start {offset} of {self.topic_partition} would be above the high watermark {self.high_watermark}",
-            )
+            message = f"start {offset} of {self.topic_partition} is above the high watermark {self.high_watermark}"
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
         if offset <= self.log_start_offset:
             return False
         self.log_start_offset = offset

@@ -7,6 +7,7 @@ from .log_config import LogConfig
 from .log_values import LogAppendInfo
 from .producer_state import ProducedBatch, ProducerStateManager, end_marker_of
 from .record_validator import Origin
+from .validation_result import ValidationResult
 
 
 def check_producers(
@@ -40,4 +41,17 @@ def duplicate_info(batch: ProducedBatch, log_start_offset: int, config: LogConfi
         record_count=batch.offset_delta + 1,
         bytes=0,
         duplicate=True,
+    )
+
+
+def append_info(result: ValidationResult, log_start_offset: int) -> LogAppendInfo:
+    """The answer to an append."""
+    return LogAppendInfo(
+        result.first_offset,
+        result.last_offset,
+        result.max_timestamp,
+        result.log_append_time_ms,
+        log_start_offset,
+        result.record_count,
+        len(result.records),
     )

@@ -83,14 +83,7 @@ class LogLoader:
         return LoadedLog(segments, epochs, producers, log_start_offset, log_end_offset)
 
     def _create_segment(self, base_offset: int) -> LogSegment:
-        return LogSegment.create(
-            self.path,
-            base_offset,
-            config=self.config,
-            fs=self.fs,
-            created_ms=self.now_ms(),
-            roll_jitter_ms=roll_jitter_ms(self.config, self.rng),
-        )
+        return create_segment(self.path, base_offset, self.config, self.fs, now_ms=self.now_ms(), rng=self.rng)
 
     # -- interrupted work ------------------------------------------------------------------------------------------
 
@@ -246,6 +239,15 @@ def rebuild_producer_state(
             replay.take_in(batch)
     producers.map_end_offset = end_offset
     _close(producers.take_snapshot())
+
+
+def create_segment(
+    path: str, base_offset: int, config: LogConfig, fs: FileSystem, *, now_ms: int, rng: Chance
+) -> LogSegment:
+    """A new segment of the log at `path`. Raises OSError."""
+    return LogSegment.create(
+        path, base_offset, config=config, fs=fs, created_ms=now_ms, roll_jitter_ms=roll_jitter_ms(config, rng)
+    )
 
 
 def roll_jitter_ms(config: LogConfig, rng: Chance) -> int:

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from ..protocol.topic_partition import TopicPartition
 from .transaction_index import AbortedTransaction
 
 UNKNOWN_POSITION = -1
@@ -41,3 +42,9 @@ class FetchData(NamedTuple):
     """The offset asked for, and where `records` starts."""
     aborted_transactions: list[AbortedTransaction] | None = None
     """For read-committed readers: those that overlap `records`. None for others."""
+
+
+def topic_partition_of(path: str) -> TopicPartition:
+    """The partition whose directory `path` is: the last `-` of the name separates topic and number."""
+    topic, _, partition = path.rpartition("/")[2].rpartition("-")
+    return TopicPartition(topic, int(partition))

@@ -4,6 +4,8 @@ import base64
 import binascii
 from uuid import UUID
 
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.topic_partition import TopicPartition
 from .errors import CorruptCheckpointError
 from .filesystem import FileSystem
 
@@ -42,3 +44,10 @@ def write_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> 
     """Note the topic id, durably. Raises OSError."""
     text = f"version: {_VERSION}\ntopic_id: {topic_id_text(topic_id)}\n"
     fs.write_atomic(f"{directory}/{FILE_NAME}", text.encode())
+
+
+def check_topic_id(topic_partition: TopicPartition, stored: UUID | None, given: UUID) -> None:
+    """Raises `KafkaError` INCONSISTENT_TOPIC_ID if another id than the given one is stored."""
+    if stored is not None and stored != given:
+        message = f"{topic_partition} belongs to topic id {stored}, not {given}"
+        raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, message)
