@@ -99,6 +99,9 @@ class Connection(asyncio.BufferedProtocol):
             raise BrokerUnreachableError(f"cannot reach broker at {connection.address}: {reason}") from error
         try:
             await connection._negotiate()
+        except ProtocolError as error:
+            connection.close()
+            raise ConnectionLostError(f"broker {connection.address} sent no legal response: {error}") from error
         except BaseException:
             connection.close()
             raise
@@ -234,24 +237,20 @@ class Connection(asyncio.BufferedProtocol):
         return future
 
     def _on_frame(self, frame: memoryview) -> None:
+        """Hand the response to the oldest request. That stays in flight until its response is known to be sound."""
         if not self._in_flight:
             raise ProtocolError("a response that nobody asked for")
-        expected = self._in_flight.popleft()
-        correlation_id, position = decode_response_header(expected.api_key, expected.version, frame, 0, len(frame))
+        expected = self._in_flight[0]
+        key, version = expected.api_key, expected.version
+        correlation_id, position = decode_response_header(key, version, frame, 0, len(frame))
         if correlation_id != expected.correlation_id:
-            self._in_flight.appendleft(expected)
             raise ProtocolError(f"correlation id {correlation_id} where {expected.correlation_id} is due")
-        if expected.future.done():
-            return
-        if not expected.decoded:
-            expected.future.set_result(frame)
-            return
-        try:
-            response = decode_response(expected.api_key, expected.version, frame, position, len(frame))
-        except ProtocolError:
-            self._in_flight.appendleft(expected)
-            raise
-        expected.future.set_result(response)
+        awaited = not expected.future.done()
+        decoded = expected.decoded and awaited
+        response = decode_response(key, version, frame, position, len(frame)) if decoded else frame
+        self._in_flight.popleft()
+        if awaited:
+            expected.future.set_result(response)
 
     def _watch(self, deadline: float) -> None:
         """See to it that the timer fires no later than `deadline`; one timer serves all requests."""

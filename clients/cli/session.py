@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,8 +59,8 @@ def _finish(work: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.Abstrac
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
     except BrokenPipeError:
-        # The reader of our output has seen enough, as `head` does; Python must not complain at exit either.
-        sys.stderr.close()
+        # The reader of our output has seen enough, as `head` does; what Python still holds must not complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
 
 
