@@ -228,8 +228,7 @@ class Log:
     def append_as_follower(self, records: memoryview) -> LogAppendInfo:
         """Append what the leader has, offsets and epochs as they are; a batch cut off at the end is left out.
 
-        Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets that do not continue the log, and as
-        `append_as_leader`.
+        Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets out of order, and as `append_as_leader`.
         """
         result = validate_and_assign(
             records,
@@ -510,6 +509,7 @@ class Log:
         self._segments.remove_files(removed)
 
     def _after_truncation(self, offset: int) -> None:
+        self.producer_state.map_end_offset = self.log_end_offset
         self.log_end_offset = offset
         self.log_start_offset = min(self.log_start_offset, offset)
         self._unsynced.truncated_to(offset)
@@ -523,8 +523,7 @@ class Log:
             end_offset=offset,
             now_ms=self._now_ms(),
         )
-        if self.high_watermark > offset:
-            self.high_watermark = offset
+        self.high_watermark = min(self.high_watermark, offset)
         self._refresh_first_unstable_offset()
 
     # -- retention -------------------------------------------------------------------------------------------------

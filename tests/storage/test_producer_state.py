@@ -108,6 +108,16 @@ def test_truncation_takes_producer_state_back(disk: SimDisk) -> None:
     assert produce(log, 4).first_offset == 4
 
 
+def test_truncation_to_a_snapshot_takes_producer_state_back(disk: SimDisk) -> None:
+    log = opened(disk)
+    produce(log, 0)
+    log.close()
+    log = opened(disk)
+    produce(log, 1)
+    log.truncate_to(1)
+    assert not produce(log, 1).duplicate
+
+
 def transactional(log: Log, producer_id: int, sequence: int = 0, count: int = 2) -> int:
     records = batch(count, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
     return log.append_as_leader(records, leader_epoch=0).first_offset
