@@ -147,31 +147,40 @@ class LogManager:
                 self.fail_log_dir(log_dir.path, error)
                 continue
             live = [d for d in found if not d.suffix]
+            self._claim(log_dir, live)
             for start in range(0, len(live), LOGS_PER_LOADING_TASK):
                 chunk = live[start : start + LOGS_PER_LOADING_TASK]
                 tasks.append(LaneTask(log_dir.path, partial(self._load_logs, log_dir, chunk)))
             self._resume_deletions(log_dir, [d for d in found if d.is_deleted])
         return tasks
 
+    def _claim(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
+        """Notes where partitions are before they are opened, so that a failing disk takes all of its own offline."""
+        for partition_dir in partition_dirs:
+            other = self._dir_of.setdefault(partition_dir.topic_partition, log_dir)
+            if other is not log_dir:
+                name = partition_dir.topic_partition
+                raise DuplicateLogError(f"{name} is in {other.path} and in {log_dir.path}")
+
     def finish_loading(self) -> None:
-        """Closes the logs of directories that failed while others were loading."""
+        """Counts what was found, and closes the logs of directories that failed while others were loading."""
         for log_dir in self.dirs:
+            log_dir.partition_count = sum(1 for holder in self._dir_of.values() if holder is log_dir)
             if log_dir.failure is not None:
                 self._take_offline(log_dir, log_dir.failure)
 
     def _load_logs(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         for partition_dir in partition_dirs:
             path = f"{log_dir.path}/{partition_dir.name}"
+            topic_partition = partition_dir.topic_partition
             if not log_dir.was_clean_shutdown and self._is_abandoned(path):
+                del self._dir_of[topic_partition]
                 log_dir.remove_tree(path)
                 continue
-            topic_partition = partition_dir.topic_partition
-            other = self._dir_of.setdefault(topic_partition, log_dir)
-            if other is not log_dir:
-                raise DuplicateLogError(f"{topic_partition} is in {other.path} and in {log_dir.path}")
-            log_dir.partition_count += 1
             try:
                 self.logs[topic_partition] = self._open_log(log_dir, topic_partition)
+            except LogDirFailedError:
+                raise
             except StorageError as error:
                 _logger.error("%s is not served: %s", path, error)
                 self.offline[topic_partition] = error

@@ -433,3 +433,16 @@ def test_a_full_disk_does_not_stop_the_deletion_that_frees_it(disk: SimDisk) -> 
     assert disk.free_bytes("/data") > free
     assert manager.online_dirs
     log.append_as_leader(batch(b"fits again"), leader_epoch=0)
+
+
+def test_a_disk_that_fails_while_loading_takes_all_its_partitions_offline(disk: SimDisk) -> None:
+    manager = started(disk, "/one", "/two")
+    partitions = [TopicPartition("t", index) for index in range(20)]
+    for topic_partition in partitions:
+        manager.get_or_create_log(topic_partition, is_new=True)
+    lost = {topic_partition for topic_partition in partitions if manager.log_dir_of(topic_partition) == "/one"}
+    manager.shutdown()
+    disk.fail("list_dir", errno.EIO, "/one/", skip=3, times=None)
+    again = started(disk, "/one", "/two")
+    assert set(again.offline) == lost
+    assert set(again.logs) == set(partitions) - lost
