@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, cast
 
+from .. import __version__
 from ..protocol.apis import API_MESSAGES, ApiKey
 from ..protocol.codec import decode_response, encode_request
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -50,11 +51,11 @@ class ConnectionOptions:
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
     max_response_bytes: int = 256 * 1024 * 1024
-    software_version: str = "0"
+    software_version: str = __version__
 
 
 class _InFlight(NamedTuple):
-    """A request whose response is awaited; `version` None asks for the undecoded frame."""
+    """A request whose response is awaited; without `decoded` the frame is wanted as it came."""
 
     correlation_id: int
     api_key: int

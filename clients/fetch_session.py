@@ -6,7 +6,7 @@ to be forgotten. Session epoch 0 opens a session, 1, 2, … continue it, and aft
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -38,10 +38,6 @@ class FetchSession:
         self._epoch = _FULL_FETCH
         self._sent: dict[TopicPartition, FetchTarget] = {}
         self._uses_topic_ids = False
-
-    @property
-    def is_open(self) -> bool:
-        return self._session_id != NO_SESSION and self._epoch != _FULL_FETCH
 
     def fill(
         self, request: FetchRequest, wanted: Mapping[TopicPartition, FetchTarget], *, uses_topic_ids: bool
@@ -105,8 +101,3 @@ def _forgotten(targets: Mapping[TopicPartition, FetchTarget]) -> list[ForgottenT
         topic = topics.setdefault((tp.topic, target.topic_id), ForgottenTopic(topic=tp.topic, topic_id=target.topic_id))
         topic.partitions.append(tp.partition)
     return list(topics.values())
-
-
-def partitions_of(topics: Iterable[FetchTopic]) -> list[TopicPartition]:
-    """The partitions a request lists."""
-    return [TopicPartition(topic.topic, p.partition) for topic in topics for p in topic.partitions]
