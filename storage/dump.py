@@ -56,6 +56,8 @@ class DumpEntry:
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return "null"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes):
