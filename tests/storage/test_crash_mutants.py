@@ -19,7 +19,7 @@ from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.flush_task import FlushTask
 from barnabas.storage.leader_epochs import LeaderEpochCache
 from barnabas.storage.log import Log
-from barnabas.storage.log_dir import RECOVERY_POINT_CHECKPOINT, LogDir
+from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from barnabas.storage.log_loader import LogLoader
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_segment import LogSegment
@@ -125,7 +125,7 @@ def log_start_not_checkpointed(patch: Patch) -> None:
     write = LogManager._write_checkpoint
 
     def write_others(manager: LogManager, log_dir: LogDir, name: str) -> None:
-        if name != log_manager.LOG_START_OFFSET_CHECKPOINT:
+        if name != LOG_START_OFFSET_CHECKPOINT:
             write(manager, log_dir, name)
 
     patch.setattr(LogManager, "_write_checkpoint", write_others)
@@ -159,7 +159,7 @@ def new_folder_not_made_durable(patch: Patch) -> None:
     create = LogManager._create_log
 
     def create_without_sync(manager: LogManager, log_dir: LogDir, *arguments: Any) -> Log:
-        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, log_dir.path)  # type: ignore[assignment]
+        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, log_dir.path)
         try:
             return create(manager, log_dir, *arguments)
         finally:
@@ -198,7 +198,7 @@ def rename_of_a_deleted_folder_not_synced(patch: Patch) -> None:
     delete = LogManager.delete_log
 
     def delete_without_sync(manager: LogManager, topic_partition: TopicPartition) -> None:
-        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, manager._dir_of[topic_partition].path)  # type: ignore[assignment]
+        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, manager._dir_of[topic_partition].path)
         try:
             delete(manager, topic_partition)
         finally:

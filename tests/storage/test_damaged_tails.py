@@ -1,7 +1,6 @@
 """Logs whose tail was torn, zeroed or flipped are cut at the first damaged batch, never before and never behind it."""
 
 import random
-from collections.abc import Callable
 
 import pytest
 from tests.sim.disk import SimDisk
@@ -120,13 +119,12 @@ def test_damaged_helpers_are_made_again_from_the_log(suffix: str, damage: str) -
     assert paths
     for path in paths:
         size = len(disk.tree()[path])
-        spoil: dict[str, Callable[[], None]] = {
-            "cut": lambda path=path, size=size: disk.cut(path, max(0, size - 3)),
-            "zeros": lambda path=path, size=size: disk.overwrite(path, 0, bytes(size)),
-            "noise": lambda path=path, size=size: disk.overwrite(path, 0, random.Random(1).randbytes(size + 5)),
-            "gone": lambda path=path: disk.unlink(path),
-        }
-        spoil[damage]()
+        if damage == "cut":
+            disk.cut(path, max(0, size - 3))
+        elif damage == "gone":
+            disk.unlink(path)
+        else:
+            disk.overwrite(path, 0, bytes(size) if damage == "zeros" else random.Random(1).randbytes(size + 5))
     disk.make_everything_durable()
     disk.crash()
     check_cut(disk.survivor(0, "kill"), original, bounds, BATCHES)
