@@ -22,7 +22,7 @@ from .errands import Errands
 from .errors import LogTruncatedError, NoOffsetError, code_of
 from .fetch_session import FetchSession, FetchTarget
 from .fetched_records import FetchedRecords
-from .offsets import EpochEnd, OffsetLookup, by_leader_of
+from .offsets import EpochEnd, OffsetLookup
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Fetcher:
         self._client.maybe_refresh()
         cluster = self._client.cluster
         next_at = inf
-        resets: list[PartitionState] = []
+        resets: dict[int, list[PartitionState]] = {}
         checks: dict[int, list[PartitionState]] = {}
         fetches: dict[int, list[PartitionState]] = {}
         for state in self._assignment.states.values():
@@ -103,7 +103,7 @@ class Fetcher:
             elif leader is None:
                 self._client.refresh_soon()
             elif state.reset_to is not None:
-                resets.append(state)
+                resets.setdefault(leader, []).append(state)
             elif state.position is None:
                 state.fail(NoOffsetError(state.partition, f"no position for {state.partition}; seek to one"))
                 self.data_ready.set()
@@ -111,8 +111,8 @@ class Fetcher:
                 checks.setdefault(leader, []).append(state)
             elif not state.is_paused:
                 fetches.setdefault(self._source_of(state, leader, now), []).append(state)
-        if resets:
-            self._errands.run("reset", partial(self._reset, resets))
+        for leader, states in resets.items():
+            self._errands.run(("reset", leader), partial(self._reset, states))
         for leader, states in checks.items():
             self._errands.run(("check", leader), partial(self._check, leader, states))
         for node, states in fetches.items():
@@ -132,7 +132,6 @@ class Fetcher:
         """Look up where to begin."""
         wanted = {state.partition: state.reset_to for state in states if state.reset_to is not None}
         try:
-            by_leader_of(self._client, wanted)
             found = await self._lookup.find(wanted, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError as error:
             self._put_off(states, error)
