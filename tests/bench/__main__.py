@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.catalogue import BENCHES, Bench
+from tests.bench.plot import growth_plot
 from tests.bench.report import BenchResult, markdown, print_result, write_json
 from tests.bench.runner import run_bench
 
@@ -31,6 +32,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="given to both brokers")
     parser.add_argument("--json", type=Path, help="write every figure of every round here")
     parser.add_argument("--markdown", type=Path, help="write the tables here")
+    parser.add_argument("--plot", type=Path, help="write the growth benches as an SVG plot here")
     return parser.parse_args(arguments)
 
 
@@ -68,6 +70,11 @@ def main() -> None:
                 results.append(result)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    for path in (options.json, options.markdown, options.plot):
+        if path:
+            path.parent.mkdir(parents=True, exist_ok=True)
+    if options.plot:
+        options.plot.write_text(growth_plot(results))
     if options.json:
         write_json(options.json, results, {"seconds": options.seconds, "rounds": options.rounds})
     if options.markdown:

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from tests.bench import load
+from tests.bench import load, single
 from tests.bench.process import CpuMeter, resident_mb
 from tests.bench.targets import Target
 
@@ -40,13 +41,14 @@ class Bench:
     properties: Mapping[str, str] = field(default_factory=dict)
     started: bool = True
     rounds: int | None = None
+    warmup: int | None = None
 
 
 THROUGHPUT = {"mb_per_s": "higher", "cpu_s_per_gb": "lower"}
 
 
 def produce_bench(
-    name: str, about: str, *, size: int, partitions: int = 1, codec: str = "none", acks: int = 1, **other: object
+    name: str, about: str, *, size: int, partitions: int = 1, codec: str = "none", acks: int = 1, **other: Any
 ) -> Bench:
     """A bench that fills a fresh topic through librdkafka for as long as a round takes."""
 
@@ -68,8 +70,8 @@ def produce_bench(
         run.target.delete_topic(topic)
         return figures
 
-    options: dict[str, object] = {"partitions": partitions, **other}
-    return Bench(name, about, THROUGHPUT, measure, **options)  # type: ignore[arg-type]
+    options: dict[str, Any] = {"partitions": partitions, **other}
+    return Bench(name, about, THROUGHPUT, measure, **options)
 
 
 FETCH_BYTES_PER_SECOND = 500_000_000
@@ -118,15 +120,87 @@ def measure_latency(run: Run) -> Figures:
 
 
 def measure_start(run: Run) -> Figures:
-    """From the call that starts an empty server to the first acknowledged record; then its memory at rest."""
+    """From the call that starts an empty server to the first acknowledged record; then its memory."""
     begin = time.perf_counter()
     run.target.start()
-    run.target.create_topic("first")
-    figures = load.run("latency", bootstrap=run.target.bootstrap, topic="first", seconds=0.02, rate=100)
-    elapsed = time.perf_counter() - begin
-    del figures
-    return {"first_ack_s": elapsed, "idle_mb": resident_mb(run.target.pid)}
+    single.first_acknowledgement(run.target.bootstrap, "first")
+    return {"first_ack_s": time.perf_counter() - begin, "idle_mb": resident_mb(run.target.pid)}
 
+
+def measure_metadata(run: Run) -> Figures:
+    topic = run.topic("wide")
+    run.target.create_topic(topic, 1000)
+    meter = CpuMeter(run.target.pid)
+    figures = load.run("metadata", bootstrap=run.target.bootstrap, topic=topic, seconds=run.seconds)
+    figures["cpu_ms_per_request"] = meter.spent() * 1000 / figures["requests"]
+    run.target.delete_topic(topic)
+    return figures
+
+
+def measure_connections(run: Run) -> Figures:
+    topic = run.topic("connections")
+    run.target.create_topic(topic)
+    made: Figures = {}
+    for count in STEPS:
+        figures = load.run(
+            "connections", bootstrap=run.target.bootstrap, topic=topic, seconds=run.seconds, connections=count
+        )
+        made[f"requests_per_s_{count}"] = figures["requests_per_s"]
+    run.target.delete_topic(topic)
+    return made
+
+
+def growth(run: Run, name: str, create: Callable[[int, int], None]) -> Figures:
+    """Server time of a single-record request after each step of growth; `create(before, count)` makes it grow."""
+    probe = run.topic(f"{name}-probe")
+    run.target.create_topic(probe)
+    made: Figures = {}
+    before = 0
+    for count in STEPS:
+        create(before, count)
+        before = count
+        meter = CpuMeter(run.target.pid)
+        figures = load.run("single", bootstrap=run.target.bootstrap, topic=probe, seconds=run.seconds)
+        made[f"cpu_us_{count}"] = meter.spent() * 1e6 / figures["requests"]
+    return made
+
+
+def measure_topics(run: Run) -> Figures:
+    def create(before: int, count: int) -> None:
+        for number in range(before, count):
+            run.target.create_topic(f"growth-{run.number}-{number}")
+
+    return growth(run, "topics", create)
+
+
+def measure_partitions(run: Run) -> Figures:
+    def create(before: int, count: int) -> None:
+        if count > before:
+            run.target.create_topic(f"growth-{run.number}-of-{count}", count - before)
+
+    return growth(run, "partitions", create)
+
+
+def measure_start_again(run: Run) -> Figures:
+    """Start with 10 000 partitions on disk: after a clean stop, and after kill -9."""
+    run.target.start()
+    for number in range(10):
+        run.target.create_topic(f"many-{number}", 1000)
+    single.first_acknowledgement(run.target.bootstrap, "many-0")
+    made: Figures = {}
+    for name, end in (("clean", run.target.stop), ("killed", run.target.kill)):
+        end()
+        begin = time.perf_counter()
+        run.target.start()
+        single.first_acknowledgement(run.target.bootstrap, "many-0")
+        made[f"start_after_{name}_s"] = time.perf_counter() - begin
+    made["resident_mb"] = resident_mb(run.target.pid)
+    return made
+
+
+STEPS = (1, 10, 100, 1000)
+WIDE: dict[str, Any] = {"size": 1000, "partitions": 32, "targets": BROKERS}
+GROWTH = {f"cpu_us_{count}": "lower" for count in STEPS}
 
 BENCHES = {
     bench.name: bench
@@ -151,6 +225,81 @@ BENCHES = {
             "1000 single-record produce requests a second, acks 1",
             {"p50_ms": "lower", "p99_ms": "lower", "p999_ms": "lower"},
             measure_latency,
+        ),
+        produce_bench(
+            "produce-32-zstd",
+            "1 KB text records, 32 partitions, zstd",
+            size=1000,
+            partitions=32,
+            codec="zstd",
+            targets=BROKERS,
+        ),
+        produce_bench(
+            "produce-32-lz4",
+            "1 KB text records, 32 partitions, lz4",
+            size=1000,
+            partitions=32,
+            codec="lz4",
+            targets=BROKERS,
+        ),
+        produce_bench(
+            "acks-all-disk", "1 KB records, acks -1 answered once on disk", size=1000, acks=-1, targets=("ours",)
+        ),
+        produce_bench(
+            "acks-all-page-cache",
+            "1 KB records, acks -1 answered from the page cache, as Kafka does",
+            size=1000,
+            acks=-1,
+            targets=BROKERS,
+            properties={"acks.all.durability": "page-cache"},
+        ),
+        Bench(
+            "start",
+            "an empty folder: call to first acknowledged record, and memory then",
+            {"first_ack_s": "lower", "idle_mb": "lower"},
+            measure_start,
+            properties={"auto.create.topics.enable": "true"},
+            started=False,
+        ),
+        Bench(
+            "connections",
+            "single-record requests a second over 1, 10, 100 and 1000 connections",
+            {f"requests_per_s_{count}": "higher" for count in STEPS},
+            measure_connections,
+        ),
+        Bench(
+            "metadata-1000",
+            "metadata of one topic with 1000 partitions, one request after the other",
+            {"p50_ms": "lower", "cpu_ms_per_request": "lower"},
+            measure_metadata,
+            partitions=1000,
+        ),
+        Bench(
+            "growth-topics",
+            "server time of a single-record request with 1, 10, 100, 1000 topics",
+            GROWTH,
+            measure_topics,
+            targets=BROKERS,
+            rounds=1,
+            warmup=0,
+        ),
+        Bench(
+            "growth-partitions",
+            "server time of a single-record request with 1, 10, 100, 1000 partitions",
+            GROWTH,
+            measure_partitions,
+            targets=BROKERS,
+            rounds=1,
+            warmup=0,
+        ),
+        Bench(
+            "start-10000",
+            "start with 10 000 partitions after a clean stop and after kill -9",
+            {"start_after_clean_s": "lower", "start_after_killed_s": "lower", "resident_mb": "lower"},
+            measure_start_again,
+            targets=BROKERS,
+            started=False,
+            rounds=1,
         ),
     )
 }

@@ -61,6 +61,8 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "consume": consume,
     "single": single.requests_per_second,
     "latency": single.latencies,
+    "connections": single.many_connections,
+    "metadata": single.metadata,
 }
 
 

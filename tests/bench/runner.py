@@ -22,7 +22,14 @@ def run_bench(
     result = BenchResult(bench)
     chosen = [name for name in names if name in bench.targets]
     if bench.started:
-        _run_side_by_side(result, chosen, folder, seconds, (warmup, bench.rounds or rounds), properties or {})
+        _run_side_by_side(
+            result,
+            chosen,
+            folder,
+            seconds,
+            (bench.warmup if bench.warmup is not None else warmup, bench.rounds or rounds),
+            properties or {},
+        )
     else:
         _run_fresh(result, chosen, folder, seconds, bench.rounds or rounds, properties or {})
     return result

@@ -5,9 +5,11 @@ one size, so counting and checking them costs next to nothing and the server is 
 """
 
 import select
+import selectors
 import socket
 import struct
 import time
+from contextlib import ExitStack
 
 import crc32c
 
@@ -134,3 +136,81 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000) -
         "p999_ms": steady[int(len(steady) * 0.999)],
         "max_ms": steady[-1],
     }
+
+
+def many_connections(bootstrap: str, topic: str, *, seconds: float, connections: int) -> dict[str, float]:
+    """As many requests a second as go over `connections` connections, 64 (or one each) under way in all."""
+    each = max(1, IN_FLIGHT // connections)
+    request = produce_request(topic, 0, one_record_batch(b"x" * 100, int(time.time() * 1000)), 7)
+    blob = memoryview(request * each)
+    with ExitStack() as stack, selectors.DefaultSelector() as selector:
+        for _ in range(connections):
+            selector.register(stack.enter_context(connect(bootstrap)), selectors.EVENT_READ, Answers(topic))
+        for key in selector.get_map().values():
+            key.fileobj.sendall(blob)  # type: ignore[union-attr]
+        done = 0
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            for key, _ in selector.select(1):
+                connection, answers = key.fileobj, key.data
+                assert isinstance(connection, socket.socket)
+                data = connection.recv(1 << 16)
+                if not data:
+                    raise RuntimeError("the server closed a connection")
+                count = answers.take(data)
+                done += count
+                connection.sendall(blob[: count * len(request)])
+        elapsed = time.perf_counter() - begin
+    return {"requests": done, "seconds": elapsed, "requests_per_s": done / elapsed}
+
+
+def metadata_request(topic: str) -> bytes:
+    """A whole Metadata v1 frame that names one topic."""
+    name = topic.encode()
+    body = struct.pack(">hhih", 3, 1, 7, len(CLIENT_ID)) + CLIENT_ID + struct.pack(">ih", 1, len(name)) + name
+    return struct.pack(">i", len(body)) + body
+
+
+def read_frame(connection: socket.socket) -> bytes:
+    """One whole answer without its length."""
+    data = b""
+    while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+        more = connection.recv(1 << 18)
+        if not more:
+            raise ConnectionError("the server closed the connection")
+        data += more
+    return data[4:]
+
+
+def metadata(bootstrap: str, topic: str, *, seconds: float) -> dict[str, float]:
+    """One Metadata request after the other for one topic: milliseconds each."""
+    request = metadata_request(topic)
+    spent = []
+    with connect(bootstrap) as connection:
+        begin = time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            asked = time.perf_counter()
+            connection.sendall(request)
+            size = len(read_frame(connection))
+            spent.append((time.perf_counter() - asked) * 1000)
+    spent.sort()
+    return {"requests": len(spent), "answer_bytes": size, "p50_ms": spent[len(spent) // 2]}
+
+
+def first_acknowledgement(bootstrap: str, topic: str, *, timeout_s: float = 60) -> None:
+    """Return as soon as one record sent to a topic that makes itself is acknowledged."""
+    deadline = time.monotonic() + timeout_s
+    error_at = response_layout(topic)[1] - 4
+    while time.monotonic() < deadline:
+        try:
+            with connect(bootstrap) as connection:
+                while time.monotonic() < deadline:
+                    connection.sendall(metadata_request(topic))
+                    read_frame(connection)
+                    batch = one_record_batch(b"x" * 100, int(time.time() * 1000))
+                    connection.sendall(produce_request(topic, 0, batch, 7))
+                    if struct.unpack_from(">h", read_frame(connection), error_at)[0] == 0:
+                        return
+        except OSError:
+            time.sleep(0.002)
+    raise TimeoutError(f"no record was acknowledged within {timeout_s} s")

@@ -1,19 +1,16 @@
 """The broker that foreign clients are tried against, and the table of what works.
 
 `BARNABAS_COMPAT_TARGET=host:port` tries another server, for instance Apache Kafka, which proves the tests.
-`BARNABAS_COMPAT_TABLE=docs/compatibility.md` rewrites the table there between its two marker lines.
+`BARNABAS_WRITE_REPORT=1` rewrites the table in docs/compatibility.md and README.md, between their marker lines.
 """
 
 import json
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from tests.barnabas_server import BarnabasServer
-from tests.compat.report import PROPERTY, ClientReport, table
-
-BEGIN, END = "<!-- compatibility table: begin -->", "<!-- compatibility table: end -->"
+from tests.compat.report import PAGES, PROPERTY, ClientReport, replace_table, table
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +33,7 @@ def compat(request: pytest.FixtureRequest) -> Callable[[str, str], ClientReport]
 class TableWriter:
     """Gathers the reports of all test processes and writes the table when the run is over."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self) -> None:
         self.entries: dict[tuple[str, str], dict[str, object]] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -47,15 +43,10 @@ class TableWriter:
                 self.entries[entry["client"], entry["version"]] = entry
 
     def pytest_sessionfinish(self) -> None:
-        if not self.entries:
-            return
-        text = self.path.read_text() if self.path.exists() else f"{BEGIN}\n{END}\n"
-        before, rest = text.split(BEGIN, 1)
-        after = rest.split(END, 1)[1]
-        self.path.write_text(f"{before}{BEGIN}\n{table(self.entries.values())}{END}{after}")
+        for page in PAGES if self.entries else ():
+            page.write_text(replace_table(page.read_text(), table(self.entries.values())))
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    path = os.environ.get("BARNABAS_COMPAT_TABLE")
-    if path and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(TableWriter(Path(path)), "compatibility-table")
+    if os.environ.get("BARNABAS_WRITE_REPORT") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(TableWriter(), "compatibility-table")

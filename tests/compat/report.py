@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 import pytest
+from tests.tools import CHECKOUT
 
 # Feature -> column of the table. Features that share a column are all shown in its cell.
 COLUMNS = {
@@ -30,6 +31,9 @@ COLUMNS = {
 }
 
 PROPERTY = "compat"
+
+PAGES = (CHECKOUT / "docs" / "compatibility.md", CHECKOUT / "README.md")
+BEGIN, END = "<!-- compatibility -->", "<!-- /compatibility -->"
 
 
 class ClientReport:
@@ -100,3 +104,14 @@ def _cell(column: str, results: dict[str, str]) -> str:
     if column == "codecs":
         return ", ".join(f"~~{name}~~" if name in failed else name for name in tried)
     return "**fails**" if failed else "✓"
+
+
+def replace_table(page: str, new_table: str) -> str:
+    """`page` with `new_table` between its marker lines."""
+    before, rest = page.split(BEGIN, 1)
+    return f"{before}{BEGIN}\n{new_table}{END}{rest.split(END, 1)[1]}"
+
+
+def table_of(page: str) -> str:
+    """The table between the marker lines of `page`."""
+    return page.split(BEGIN, 1)[1].split(END, 1)[0].strip()
