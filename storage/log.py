@@ -17,7 +17,7 @@ from .log_loader import Chance, LoadedLog, LogLoader, create_segment, rebuild_pr
 from .log_offsets import aborted_transactions, offsets_before
 from .log_reader import LogReader
 from .log_retention import deletable_segments
-from .log_segment import LogSegment
+from .log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from .log_segments import LogSegments
 from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata, topic_partition_of
 from .partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
@@ -263,7 +263,8 @@ class Log:
             message = f"{size} bytes exceed the segment size of {self._segment_bytes} of {self.topic_partition}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         if segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms()):
-            return self.roll(first_offset)
+            # Segments follow each other without a hole, by which recovery knows that none is missing.
+            return self.roll(first_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else 0)
         return segment
 
     def _take_in(self, segment: LogSegment, batches: Sequence[RecordBatch]) -> None:
@@ -316,10 +317,8 @@ class Log:
     def _refresh_roll_timestamp(self) -> None:
         """Find the timestamp above which a batch rolls the active segment; below any, if only the clock can tell."""
         first = self._active.load_first_timestamp()
-        if first is None:
-            self._roll_timestamp = NEVER
-        elif first < 0:
-            self._roll_timestamp = -2
+        if first is None or first < 0:
+            self._roll_timestamp = NEVER if first is None else -2
         else:
             self._roll_timestamp = first + self._config.segment_ms - self._active.roll_jitter_ms
 

@@ -179,6 +179,10 @@ class LogLoader:
             now_ms=self.now_ms(),
         )
         for number, segment in enumerate(unflushed):
+            if number and self._is_behind_a_hole(segment, unflushed[number - 1]):
+                _logger.warning("%s: dropped what follows a hole before offset %d", self.path, segment.base_offset)
+                segments.remove_files(unflushed[number:])
+                break
             producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
             _close(producers.take_snapshot())
             cut = segment.recover(_Replay(segment, epochs, producers).take_in)
@@ -190,6 +194,13 @@ class LogLoader:
             if cut:
                 break
         self.fs.fsync_dir(self.path)
+
+    def _is_behind_a_hole(self, segment: LogSegment, before: LogSegment) -> bool:
+        """Whether the end of the segment before was lost, although nothing in it is bad.
+
+        Unsynced data may reach the disk in any order. Compaction leaves holes that mean nothing.
+        """
+        return not self.config.compact and segment.base_offset != before.next_offset()
 
 
 @dataclass(slots=True)

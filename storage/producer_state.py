@@ -160,14 +160,19 @@ class ProducerStateManager:
         if entry is None:
             return None
         epoch = header.producer_epoch
-        if is_client and (duplicate := entry.find_duplicate(header)) is not None:
+        is_next = (
+            epoch == entry.producer_epoch
+            and bool(entry.batches)
+            and header.base_sequence == (entry.batches[-1].last_sequence + 1) & _MAX_SEQUENCE
+        )
+        if is_client and not is_next and (duplicate := entry.find_duplicate(header)) is not None:
             return duplicate
         if epoch < entry.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
                 f"epoch {epoch} of producer {header.producer_id} is older than {entry.producer_epoch}",
             )
-        if is_client:
+        if is_client and not is_next:
             _check_sequence(entry, epoch, header.base_sequence)
         if entry.current_txn_first_offset is not None and not header.is_transactional:
             raise KafkaError(
