@@ -40,12 +40,14 @@ class LogSegments:
         del self._by_base_offset[segment.base_offset]
 
     def remove_files(self, removed: list[LogSegment]) -> None:
-        """Take segments out of the log and unlink their files: they do not come back. Raises OSError."""
-        for segment in removed:
+        """Take segments out of the log and unlink their files: they do not come back. Raises OSError.
+
+        Newest first, each durably before the next: whenever a crash comes, what is left has no hole.
+        """
+        for segment in reversed(removed):
             self.remove(segment)
             for path in segment.existing_paths():
                 self._fs.unlink(path)
-        if removed:
             self._fs.fsync_dir(self._directory)
 
     def rename_to_deleted(self, removed: list[LogSegment], other_paths: list[str]) -> list[str]:
