@@ -193,6 +193,7 @@ class LogLoader:
             segment.flush()
             if cut:
                 break
+        epochs.flush()
         self.fs.fsync_dir(self.path)
 
     def _is_behind_a_hole(self, segment: LogSegment, before: LogSegment) -> bool:
