@@ -143,9 +143,16 @@ class KafkaApis:
             connection.skip()
             return
         key, version = context.api_key, context.api_version
-        if key == ApiKey.API_VERSIONS and version > SERVED[ApiKey.API_VERSIONS][2]:
+        if key == ApiKey.API_VERSIONS and not 0 <= version <= SERVED[ApiKey.API_VERSIONS][2]:
             version = 0
-        parts = encode_response(response, version)
+        try:
+            parts = encode_response(response, version)
+        except ProtocolError:
+            # The broker's own fault, not the client's: its request was understood.
+            self.failures += 1
+            logger.exception("API key %d version %d: the response cannot be encoded", key, version)
+            context.close()
+            return
         size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
         if response_header_version(key, version):
             parts.insert(0, _flexible_head(size + 5, context.correlation_id, 0))

@@ -23,10 +23,15 @@ METADATA_VERSION = 12
 
 
 def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """Fills one page. Raises KafkaError INVALID_REQUEST for a cursor that points nowhere."""
+    """Fills one page; a cursor that points nowhere is INVALID_REQUEST for every topic asked for."""
     limit = max(1, min(request.response_partition_limit, ctx.broker.config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
-    for name in _names(ctx, request):
+    try:
+        names = _names(ctx, request)
+    except KafkaError as error:
+        topics = [_refused(topic.name, error.code) for topic in request.topics]
+        return DescribeTopicPartitionsResponse(topics=topics)
+    for name in names:
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
@@ -88,3 +93,7 @@ def _partition(partition: MetadataResponsePartition) -> DescribeTopicPartitionsR
 def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+
+
+def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)

@@ -38,6 +38,7 @@ SINCE_VERSION = {
     EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
 }
 """The first version that knows each special timestamp."""
+SINCE_LEADER_EPOCH = 4
 CONSUMER_REPLICA_ID = -1
 
 
@@ -76,6 +77,8 @@ def _offset(
             answer.old_style_offsets = _old_style(partition, wanted, bound)
         else:
             _search(ctx.api_version, partition, wanted.timestamp, bound, answer)
+        if ctx.api_version < SINCE_LEADER_EPOCH:
+            answer.leader_epoch = -1
     except LogDirFailedError as error:
         raise replica_manager.checked_io(partition, error) from error
     return answer
