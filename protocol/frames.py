@@ -1,9 +1,10 @@
 """Length-prefixed frames out of a byte stream, without I/O and without trusting the declared length.
 
 The owner of the socket reads into the `memoryview` that `buffer()` returns and then calls `received(count)`, which
-yields the position of every complete frame. While no frame is pending the bytes land in a `scratch` buffer that many
-streams may share, because nothing of it is needed once the frames in it were handled. A partial frame moves to a
-private buffer, which grows with the bytes that have arrived, never by the length that the peer announced.
+yields the position of every complete frame. While no frame is pending the bytes land in a buffer that many streams
+share, because nothing of it is needed once the frames in it were handled. A partial frame needs a private buffer: a
+small one is copied into one that grows with the bytes that have arrived, never by the length that the peer announced;
+for a large one the stream keeps the shared buffer, and the others share another, so that no byte of it is moved.
 """
 
 from __future__ import annotations
@@ -19,14 +20,27 @@ _FIRST_PRIVATE_SIZE = 4096
 
 
 class BufferPool:
-    """A few spare receive buffers of one size, so that streams of large frames do not allocate one for every frame."""
+    """Receive buffers of one size: the one that streams share, and a few spare ones for large frames."""
 
-    __slots__ = ("_free", "_most", "size")
+    __slots__ = ("_free", "_most", "_shared", "shared_view", "size", "window")
 
     def __init__(self, size: int, most: int) -> None:
         self.size = size
         self._free: list[bytearray] = []
         self._most = most
+        self._share(bytearray(size))
+
+    def _share(self, buffer: bytearray) -> None:
+        self._shared = buffer
+        self.shared_view = memoryview(buffer)
+        self.window = self.shared_view[: self.size // 4]
+        """What one read takes at most while no frame is pending: it bounds how long one client is served in one go."""
+
+    def take_shared(self) -> bytearray:
+        """The shared buffer, for the stream whose bytes lie in it; another one is shared from now on."""
+        buffer = self._shared
+        self._share(self.take())
+        return buffer
 
     def take(self) -> bytearray:
         return self._free.pop() if self._free else bytearray(self.size)
@@ -43,13 +57,12 @@ class FrameReader:
     The frame at `(start, end)` of `self.data` (a writable memoryview) is valid until `settle()` or `buffer()`.
     """
 
-    __slots__ = ("_end", "_pool", "_private", "_scratch", "_start", "data", "max_other_size", "max_size")
+    __slots__ = ("_end", "_pool", "_private", "_start", "data", "max_other_size", "max_size")
 
-    def __init__(self, scratch: bytearray, pool: BufferPool, *, max_size: int, max_other_size: int) -> None:
+    def __init__(self, pool: BufferPool, *, max_size: int, max_other_size: int) -> None:
         self.max_size = max_size
         self.max_other_size = max_other_size
-        self.data = memoryview(scratch)
-        self._scratch = scratch
+        self.data = pool.shared_view
         self._pool = pool
         self._private: bytearray | None = None
         self._start = 0
@@ -62,8 +75,16 @@ class FrameReader:
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        if self._private is not None and self._end == len(self._private):
-            self._grow()
+        if self._private is None:
+            self.data = self._pool.shared_view
+            return self._pool.window
+        pending = self._end - self._start
+        if self._end == len(self._private):
+            self._move(pending)
+        missing = self._wanted(pending) - pending
+        if missing > self._pool.size // 16:
+            # Just the rest of a large frame: what came of the next one would have to be moved away from behind it.
+            return self.data[self._end : self._end + missing]
         return self.data[self._end :]
 
     def received(self, count: int) -> None:
@@ -88,13 +109,13 @@ class FrameReader:
     def settle(self) -> None:
         """Keep what is left of the stream and let go of the buffer that held what was handled."""
         pending = self._end - self._start
-        if self._private is None:
-            if pending:
-                self._move(pending)
-            else:
+        if not pending:
+            if self._private is None:
                 self._start = self._end = 0
-        elif not pending:
-            self._release()
+            else:
+                self._release()
+        elif self._private is None:
+            self._keep(pending)
         elif self._start:
             private = self._private
             if self._start >= pending:
@@ -113,35 +134,30 @@ class FrameReader:
             return 0
         return LENGTH_SIZE + min(max(0, int(_length_at(self.data, self._start)[0])), self.max_size)
 
+    def _is_for_pool(self, pending: int) -> bool:
+        """Whether a pooled buffer suits what is pending: part of a large frame, and enough of it to believe in it."""
+        size = self._pool.size
+        return _FIRST_PRIVATE_SIZE <= pending < size and self._wanted(pending) > size // 16
+
+    def _keep(self, pending: int) -> None:
+        """Have what is pending in the shared buffer in a private one."""
+        if self._is_for_pool(pending) and self._start + min(self._wanted(pending), self._pool.size) <= self._pool.size:
+            self._private = self._pool.take_shared()
+        else:
+            self._move(pending)
+
     def _move(self, pending: int) -> None:
-        """From the shared scratch into a private buffer."""
-        private = self._room(pending)
-        private[:pending] = self.data[self._start : self._end]
-        self._install(private, pending)
-
-    def _grow(self) -> None:
-        """The private buffer is full: a larger one."""
-        pending = self._end - self._start
-        private = self._room(pending)
-        private[:pending] = self.data[self._start : self._end]
+        """Into another buffer, with room for more than is pending: for at most twice as much, or one of the pool's."""
+        room = self._pool.take() if self._is_for_pool(pending) else bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending))
+        room[:pending] = self.data[self._start : self._end]
         self._release()
-        self._install(private, pending)
-
-    def _room(self, pending: int) -> bytearray:
-        """A buffer with room for more than `pending` bytes, and for at most twice as many or one of the pool's."""
-        pooled = self._pool.size
-        if _FIRST_PRIVATE_SIZE <= pending < pooled and self._wanted(pending) > pooled // 16:
-            return self._pool.take()
-        return bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending))
-
-    def _install(self, private: bytearray, pending: int) -> None:
-        self._private = private
-        self.data = memoryview(private)
+        self._private = room
+        self.data = memoryview(room)
         self._start, self._end = 0, pending
 
     def _release(self) -> None:
         if self._private is not None:
             self._pool.give(self._private)
             self._private = None
-        self.data = memoryview(self._scratch)
+        self.data = self._pool.shared_view
         self._start = self._end = 0

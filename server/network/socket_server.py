@@ -17,10 +17,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.network")
 
-SCRATCH_BYTES = 1 << 18
-"""What one read takes from a socket at most while no frame is pending; also bounds how long one client is served."""
-POOLED_BYTES = 1 << 20
-POOLED_BUFFERS = 16
+RECEIVE_BYTES = (1 << 20) + (1 << 14)
+"""A receive buffer: room for a batch of the default `max.message.bytes` and the request around it."""
+SPARE_BUFFERS = 16
 SMALL_FRAME_BYTES = 8 << 20
 """No request but Produce has a reason to be larger."""
 FRAME_SECONDS = 30.0
@@ -46,8 +45,7 @@ class SocketServer:
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
-        self._scratch = bytearray(SCRATCH_BYTES)
-        self._pool = BufferPool(POOLED_BYTES, POOLED_BUFFERS)
+        self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS)
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
 
@@ -133,7 +131,6 @@ class SocketServer:
 
     def _connection(self, listener: ListenerConfig) -> Connection:
         reader = FrameReader(
-            self._scratch,
             self._pool,
             max_size=self._config.socket_request_max_bytes,
             max_other_size=min(SMALL_FRAME_BYTES, self._config.socket_request_max_bytes),

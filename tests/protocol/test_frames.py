@@ -14,8 +14,8 @@ from barnabas.protocol.frames import BufferPool, FrameReader
 MAX = 5000
 
 
-def reader(scratch_size: int = 512, pool_size: int = 2048) -> FrameReader:
-    return FrameReader(bytearray(scratch_size), BufferPool(pool_size, 2), max_size=MAX, max_other_size=MAX // 2)
+def reader(pool_size: int = 2048) -> FrameReader:
+    return FrameReader(BufferPool(pool_size, 2), max_size=MAX, max_other_size=MAX // 2)
 
 
 def feed(frames: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
@@ -37,19 +37,20 @@ def feed(frames: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
 
 @given(
     bodies=st.lists(st.integers(0, MAX - 2).map(lambda n: b"\0\0" + bytes([n % 251]) * n), max_size=12),
-    cuts=st.lists(st.integers(1, 3000), min_size=1, max_size=8),
+    cuts=st.lists(st.integers(1, 3000) | st.integers(4000, 20_000), min_size=1, max_size=8),
+    pool_size=st.sampled_from([2048, 4100, 5010, 9000, 40_000]),
 )
-def test_frames_do_not_depend_on_how_the_stream_is_cut(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_do_not_depend_on_how_the_stream_is_cut(bodies: list[bytes], cuts: list[int], pool_size: int) -> None:
     stream = b"".join(struct.pack(">i", len(body)) + body for body in bodies)
-    frames = reader()
+    frames = reader(pool_size)
     assert feed(frames, stream, cuts) == bodies
     assert frames.pending == 0
 
 
-def test_streams_that_share_a_scratch_buffer_do_not_mix() -> None:
-    scratch, pool = bytearray(256), BufferPool(1024, 2)
-    first = FrameReader(scratch, pool, max_size=MAX, max_other_size=MAX)
-    second = FrameReader(scratch, pool, max_size=MAX, max_other_size=MAX)
+def test_streams_that_share_a_buffer_do_not_mix() -> None:
+    pool = BufferPool(1024, 2)
+    first = FrameReader(pool, max_size=MAX, max_other_size=MAX)
+    second = FrameReader(pool, max_size=MAX, max_other_size=MAX)
     whole = struct.pack(">i", 6) + b"abcdef"
     assert feed(first, whole[:7], [100]) == []
     assert feed(second, whole.upper(), [100]) == [b"ABCDEF"]
@@ -70,15 +71,55 @@ def test_only_produce_may_be_large() -> None:
 
 
 def test_memory_follows_the_bytes_that_came_not_the_length_announced() -> None:
-    frames = FrameReader(bytearray(512), BufferPool(2048, 2), max_size=1 << 30, max_other_size=1 << 30)
+    frames = FrameReader(BufferPool(2048, 2), max_size=1 << 30, max_other_size=1 << 30)
     feed(frames, struct.pack(">i", 1 << 30) + bytes(3000), [700])
     assert len(frames.data) <= 4 * 3000
 
 
+def announce(pool: BufferPool) -> FrameReader:
+    """A reader that has received 5006 of 9004 bytes, in one piece."""
+    frames = FrameReader(pool, max_size=1 << 20, max_other_size=1 << 20)
+    assert feed(frames, struct.pack(">i", 9000) + b"\0\0" + bytes(5000), [9000]) == []
+    return frames
+
+
 def test_a_closed_reader_gives_its_buffer_back() -> None:
-    pool = BufferPool(8192, 2)
-    frames = FrameReader(bytearray(8192), pool, max_size=1 << 20, max_other_size=1 << 20)
-    feed(frames, struct.pack(">i", 9000) + b"\0\0" + bytes(5000), [9000])
+    pool = BufferPool(32_768, 2)
+    frames = announce(pool)
     pooled = frames.data.obj
     frames.close()
     assert pool.take() is pooled
+
+
+def test_a_large_frame_stays_where_it_began_to_arrive() -> None:
+    pool = BufferPool(32_768, 2)
+    shared = pool.shared_view.obj
+    frames = announce(pool)
+    assert frames.data.obj is shared
+    assert pool.shared_view.obj is not shared
+    assert len(frames.buffer()) == 9004 - 5006, "only the rest of the frame is to be read behind it"
+    assert feed(frames, bytes(3998), [9000]) == [bytes(9000)]
+    assert pool.take() is shared
+
+
+def test_a_large_frame_that_does_not_fit_where_it_began_is_moved_once() -> None:
+    pool = BufferPool(32_768, 2)
+    frames = FrameReader(pool, max_size=1 << 20, max_other_size=1 << 20)
+    small = struct.pack(">i", 2000) + bytes(2000)
+    large = struct.pack(">i", 31_000) + bytes(31_000)
+    assert feed(frames, small + large[:5000], [9000]) == [bytes(2000)]
+    moved = frames.data.obj
+    assert pool.shared_view.obj is not moved
+    assert feed(frames, large[5000:], [7000]) == [bytes(31_000)]
+    assert pool.take() is moved
+
+
+def test_two_streams_of_large_frames_do_not_mix() -> None:
+    pool = BufferPool(32_768, 2)
+    readers = [FrameReader(pool, max_size=1 << 20, max_other_size=1 << 20) for _ in range(3)]
+    streams = [3 * (struct.pack(">i", 20_000) + bytes([number]) * 20_000) for number in range(3)]
+    found: list[list[bytes]] = [[], [], []]
+    for start in range(0, len(streams[0]), 5000):
+        for number, frames in enumerate(readers):
+            found[number] += feed(frames, streams[number][start : start + 5000], [8000])
+    assert found == [3 * [bytes([number]) * 20_000] for number in range(3)]
