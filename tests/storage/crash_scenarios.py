@@ -84,8 +84,10 @@ def truncate(world: World) -> None:
     end = world.log.log_end_offset
     world.append(4, epoch=5, producer_id=11)
     world.truncate_to(end)
-    world.append(2, epoch=6, producer_id=14)
+    for _ in range(4):
+        world.append(4, epoch=6, producer_id=14)
     world.flush()
+    world.checkpoint()
     world.truncate_to(8)
     world.append(2, epoch=7)
     world.flush()

@@ -148,7 +148,6 @@ def truncation_keeps_the_recovery_point(patch: Patch) -> None:
             manager.logs[topic_partition].truncate_to(offset)
 
     patch.setattr(LogManager, "truncate_to", truncate)
-    patch.setattr(LogManager, "tick_checkpoint", _nothing)
 
 
 def old_offsets_for_a_new_log(patch: Patch) -> None:
