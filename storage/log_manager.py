@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from random import Random
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -22,6 +22,9 @@ from .log_dir import (
 )
 from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
 from .partition_dir import DELETE_SUFFIX, PartitionDir, marked_dir_name
+
+if TYPE_CHECKING:
+    from random import Random
 
 LOGS_PER_LOADING_TASK = 64
 
@@ -79,7 +82,7 @@ class LogManager:
         fs: FileSystem,
         config_for: Callable[[str], LogConfig],
         now_ms: Callable[[], int],
-        rng: Random,
+        rng: "Random",
     ) -> None:
         assert log_dirs, "a broker needs at least one log directory"
         self.dirs = [LogDir(path.rstrip("/") or "/", fs) for path in dict.fromkeys(log_dirs)]
@@ -91,6 +94,8 @@ class LogManager:
         self._rng = rng
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._deletions: list[_Deletion] = []
+        self.on_dir_failure: Callable[[LogDirFailedError, list[TopicPartition]], None] | None = None
+        """Told of each directory that fails, with the partitions it held."""
 
     # Start
 
@@ -466,6 +471,8 @@ class LogManager:
             if log is not None:
                 log.close_handles()
             self.offline[topic_partition] = failure
+        if self.on_dir_failure is not None:
+            self.on_dir_failure(failure, held)
         return held
 
     def shutdown(self, broker_epoch: int = -1) -> None:

@@ -188,5 +188,5 @@ class Partition:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}; the high watermark is {self.log.high_watermark}"
             )
-        self.log.maybe_increment_log_start_offset(target)
+        self._manager.log_manager.raise_log_start_offset(self.topic_partition, target)
         return self.log.log_start_offset

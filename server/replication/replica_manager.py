@@ -41,6 +41,7 @@ class ReplicaManager:
         on_all_failed: Callable[[], None],
     ) -> None:
         self.log_manager = log_manager
+        log_manager.on_dir_failure = self._dir_failed
         self.acks_all_on_disk = acks_all_on_disk
         self.produce_purgatory = Purgatory("Produce", loop)
         self.fetch_purgatory = Purgatory("Fetch", loop)
@@ -189,18 +190,22 @@ class ReplicaManager:
         self._changed(partition)
 
     def log_dir_failed(self, directory: str, error: BaseException) -> None:
-        """Take a directory and all its partitions offline, for good."""
-        logger.error("log directory %s failed: %s; its partitions are offline until a restart", directory, error)
+        """A log directory cannot be written or read any more: have it taken offline, for good."""
         try:
             self.log_manager.fail_log_dir(directory, error if isinstance(error, OSError) else None)
         except AllLogDirsFailedError:
             self._on_all_failed()
-        lost = [p for p in self.partitions if p.log.directory == directory and not p.is_offline]
-        for partition in lost:
-            partition.is_offline = True
-            self._changed(partition)
+
+    def _dir_failed(self, failure: LogDirFailedError, lost: list[TopicPartition]) -> None:
+        """A log directory is offline, whoever found out: its partitions are too, and nobody waits for them."""
+        logger.error("%s; its partitions are offline until a restart", failure)
+        for topic_partition in lost:
+            partition = self._partitions.get(topic_partition)
+            if partition is not None and not partition.is_offline:
+                partition.is_offline = True
+                self._changed(partition)
         if lost:
-            self._on_partitions_lost([partition.topic_partition for partition in lost])
+            self._on_partitions_lost(lost)
 
     def checked_io(self, partition: Partition, error: LogDirFailedError | OSError) -> KafkaError:
         """An I/O error met while serving `partition`: fail its directory and say what to answer."""
