@@ -1,1 +1,1 @@
-"""The storage engine: partitions as logs of segments, in Kafka's own files. Synchronous; all disk access through `filesystem`."""
+"""The storage engine: a partition as a log of segments, in Kafka's own files. Synchronous; the disk is a port."""

@@ -35,7 +35,7 @@ DERIVED = {
     "log.roll.jitter.hours", "max.connections.per.ip.overrides", "metadata.store.path", "node.id",
 }  # fmt: skip
 
-CHECKED_HERE = {"allow.insecure.listeners", "log.flush.scheduler.interval.ms"}
+CHECKED_HERE = {"allow.insecure.listeners", "log.flush.scheduler.interval.ms", "max.connections.per.ip"}
 """Settings that the configuration itself acts upon, or hands on under another name."""
 READ_BY_NAME = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
 """Settings whose attribute's name is put together when it is read."""

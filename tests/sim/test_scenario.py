@@ -12,9 +12,11 @@ from tests.sim.scenario import Outcome, play
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.replication.partition import Partition
+from barnabas.storage import log
 from barnabas.storage.flush_task import FlushTask
-from barnabas.storage.log import Log
-from barnabas.storage.producer_state import ProducerStateManager
+from barnabas.storage.log import Log, LogAppendInfo
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.producer_state import ProducedBatch, ProducerStateManager
 
 FEW = range(8)
 MANY = range(1000, 1150)
@@ -79,7 +81,13 @@ def forget_the_window_of_batches(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_producers_at_restart(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ProducerStateManager, "_load_from_snapshot", lambda self, start, now: None)
+    original = ProducerStateManager._load_from_snapshot
+
+    def load(self: ProducerStateManager, log_start_offset: int, now_ms: int) -> None:
+        original(self, log_start_offset, now_ms)
+        self.producers.clear()
+
+    patch.setattr(ProducerStateManager, "_load_from_snapshot", load)
 
 
 def acknowledge_before_the_append(patch: pytest.MonkeyPatch) -> None:
@@ -112,22 +120,18 @@ def give_offsets_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def answer_duplicates_with_new_offsets(patch: pytest.MonkeyPatch) -> None:
-    original = Log._duplicate_info
+    original = log.duplicate_info
 
-    def info(self: Log, batch: object) -> object:
-        return original(self, batch)._replace(first_offset=self.log_end_offset)  # type: ignore[arg-type]
+    def info(batch: ProducedBatch, log_start_offset: int, config: LogConfig) -> LogAppendInfo:
+        answer = original(batch, log_start_offset, config)
+        return answer._replace(first_offset=answer.first_offset + 1)
 
-    patch.setattr(Log, "_duplicate_info", info)
+    patch.setattr(log, "duplicate_info", info)
 
 
 def count_a_flush_for_what_came_after_it_began(patch: pytest.MonkeyPatch) -> None:
-    original = Log.complete_flush
-
-    def complete(self: Log, task: FlushTask) -> int:
-        task.up_to_offset = self.log_end_offset
-        return original(self, task)
-
-    patch.setattr(Log, "complete_flush", complete)
+    original = Partition.flushed
+    patch.setattr(Partition, "flushed", lambda self, _: original(self, self.log.log_end_offset))
 
 
 def sync_files_but_not_their_names(patch: pytest.MonkeyPatch) -> None:
