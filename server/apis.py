@@ -93,8 +93,6 @@ class KafkaApis:
             request = decode_request(header.api_key, version, buffer, position, end)
         try:
             answer = route.handle(context, request)
-        except ProtocolError:
-            raise
         except KafkaError as error:
             self._fail(context, error)
         except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer

@@ -4,9 +4,10 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_NO_HANDLE = (errno.EMFILE, errno.ENFILE)
 
 
 class StorageError(Exception):
@@ -50,8 +51,32 @@ def failing_dir(directory: str) -> Iterator[None]:
         raise LogDirFailedError(directory, error) from error
 
 
+@contextmanager
+def failing_read(directory: str) -> Iterator[None]:
+    """Errors inside, of which nothing but reading is at fault, become what `read_failure` says."""
+    try:
+        yield
+    except (OSError, ProtocolError, CorruptSegmentError) as error:
+        raise read_failure(directory, error) from error
+
+
+def read_failure(directory: str, error: Exception) -> Exception:
+    """What a failed read means.
+
+    CORRUPT_MESSAGE for bytes that are no records, which condemn themselves and nothing else; KAFKA_STORAGE_ERROR when
+    the process has too many open files, which passes; else `LogDirFailedError`.
+    """
+    if not isinstance(error, OSError):
+        return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
+    if error.errno in _NO_HANDLE:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
+    return LogDirFailedError(directory, error)
+
+
 def write_failure(directory: str, error: OSError) -> Exception:
-    """What a failed append means: KAFKA_STORAGE_ERROR on a full disk, which may pass, else `LogDirFailedError`."""
+    """What a failed append means: KAFKA_STORAGE_ERROR for what may pass, such as a full disk, or `LogDirFailedError`."""
     if error.errno in _NO_SPACE:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left in {directory}: {error}")
+    if error.errno in _NO_HANDLE:
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
     return LogDirFailedError(directory, error)

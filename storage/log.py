@@ -6,7 +6,7 @@ from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import RecordBatch, iter_batches
-from .errors import LogDirFailedError, failing_dir, write_failure
+from .errors import CorruptSegmentError, failing_dir, failing_read, read_failure, write_failure
 from .filesystem import FileSystem, parent_of
 from .flush_task import FlushTask
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
@@ -353,8 +353,8 @@ class Log:
                 return FetchData(b"", LogOffsetMetadata(offset), [] if read_committed else None)
             data, first = found
             return FetchData(data, first, aborted_transactions(self, first, len(data)) if read_committed else None)
-        except OSError as error:
-            raise LogDirFailedError(self.directory, error) from error
+        except (OSError, CorruptSegmentError) as error:
+            raise read_failure(self.directory, error) from error
 
     def _raise_out_of_range(self, offset: int) -> NoReturn:
         message = f"offset {offset} of {self.topic_partition} is not in {self.log_start_offset}..{self.log_end_offset}"
@@ -364,7 +364,7 @@ class Log:
         """Where `offset` lies. Raises OFFSET_OUT_OF_RANGE, `LogDirFailedError`."""
         if not self.log_start_offset <= offset <= self.log_end_offset:
             self._raise_out_of_range(offset)
-        with failing_dir(self.directory):
+        with failing_read(self.directory):
             return self._reader.offset_metadata(offset, self.log_end_offset)
 
     def bytes_between(self, offset: int, bound: int) -> int:
@@ -376,17 +376,17 @@ class Log:
 
     def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record not older than `timestamp`, exactly, with its own timestamp; None if there is none."""
-        with failing_dir(self.directory):
+        with failing_read(self.directory):
             return self._reader.find_by_timestamp(timestamp, self.log_start_offset)
 
     def max_timestamp_and_offset(self) -> TimestampOffset | None:
         """The record with the largest timestamp (the first of several); None if none has a timestamp."""
-        with failing_dir(self.directory):
+        with failing_read(self.directory):
             return self._reader.find_max_timestamp(self.log_start_offset)
 
     def legacy_fetch_offsets_before(self, timestamp: int, max_offsets: int) -> list[int]:
         """ListOffsets v0: segment starts by file time, up to `timestamp` (-1 all, -2 oldest), newest first."""
-        with failing_dir(self.directory):
+        with failing_read(self.directory):
             return offsets_before(self, timestamp, max_offsets, self._now_ms())
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:

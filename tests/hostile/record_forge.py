@@ -1,4 +1,4 @@
-"""Record batches and message sets that lie: counts, sizes, deltas, bombs of every codec, nests, with their CRCs right."""
+"""Record batches and message sets that lie under a right CRC: counts, sizes, deltas, bombs of every codec, nests."""
 
 from __future__ import annotations
 
@@ -14,6 +14,10 @@ from barnabas.protocol.record_codec import encode_record
 
 BOMB_BYTES = 160 << 20
 CODECS = tuple(Compression)
+FIELDS = (
+    *("base_offset", "length", "epoch", "magic", "crc", "attributes", "last_offset_delta", "base_timestamp"),
+    *("max_timestamp", "producer_id", "producer_epoch", "base_sequence", "record_count"),
+)
 
 
 def honest_batch(rng: random.Random, codec: int = 0, **producer: int) -> bytes:
@@ -29,11 +33,7 @@ def rewrite(batch: bytes, payload: bytes | None = None, **fields: int) -> bytes:
     """The batch with other header fields or another payload, length and CRC made right again."""
     header = HEADER.unpack_from(batch)
     body = batch[HEADER_SIZE:] if payload is None else payload
-    names = (
-        "base_offset length epoch magic crc attributes last_offset_delta base_timestamp max_timestamp "
-        "producer_id producer_epoch base_sequence record_count"
-    ).split()
-    values = dict(zip(names, header, strict=True)) | {"length": HEADER_SIZE - LOG_OVERHEAD + len(body)} | fields
+    values = dict(zip(FIELDS, header, strict=True)) | {"length": HEADER_SIZE - LOG_OVERHEAD + len(body)} | fields
     changed = bytearray(HEADER.pack(*values.values()) + body)
     if fields.get("length") is None:
         write_crc(memoryview(changed))
@@ -79,7 +79,9 @@ def lying_batch(rng: random.Random) -> bytes:
         lambda: rewrite(batch, max_timestamp=rng.choice((-(2**63), 2**63 - 1))),
         lambda: rewrite(batch, base_offset=rng.choice((-1, 2**63 - 1, -(2**63)))),
         lambda: rewrite(
-            batch, producer_id=rng.choice((0, 1, 2**63 - 1, -2)), producer_epoch=rng.choice((-1, 0, 32767, -32768)),
+            batch,
+            producer_id=rng.choice((0, 1, 2**63 - 1, -2)),
+            producer_epoch=rng.choice((-1, 0, 32767, -32768)),
             base_sequence=rng.choice((-1, 0, 2**31 - 1, -(2**31))),
         ),
         lambda: rewrite(batch, attributes=0x20 | rng.choice((0, 0x10)), producer_id=3, producer_epoch=0),

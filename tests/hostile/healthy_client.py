@@ -1,0 +1,76 @@
+"""A client that does nothing wrong, on a connection of its own, and measures how long each of its requests takes."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+from tests.hostile.attacker import ClosedError, Wire, framed
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.record_batch import iter_batches
+from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+
+TOPIC = "healthy"
+VERSIONS = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12, ApiKey.CREATE_TOPICS: 5}
+
+
+class HealthyClient:
+    """Writes a record, reads it back, compares, again and again."""
+
+    def __init__(self, address: tuple[str, int], *, deadline_seconds: float) -> None:
+        self.latencies: list[float] = []
+        self.rounds = 0
+        self._wire = Wire(address)
+        self._wire.socket.settimeout(deadline_seconds)
+        self._random = random.Random(0)
+        self._correlation_id = 0
+
+    def create_topics(self, names: list[str]) -> None:
+        topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
+        response = self._call(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
+        codes = {topic.error_code for topic in response.topics}
+        assert codes <= {0, 36}, f"topics not created: {codes}"
+
+    def round(self, acks: int) -> None:
+        """One record there and back. AssertionError, ClosedError or TimeoutError if anything is wrong with it."""
+        value = self._random.randbytes(100)
+        builder = RecordBatchBuilder()
+        builder.append(b"k", value, (), int(time.time() * 1000))
+        data = PartitionProduceData(index=0, records=builder.build())
+        produce = ProduceRequest(
+            acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+        )
+        answer = self._call(ApiKey.PRODUCE, produce).responses[0].partition_responses[0]
+        assert answer.error_code == 0, f"produce failed: {answer}"
+        wanted = FetchPartition(partition=0, fetch_offset=answer.base_offset, partition_max_bytes=10_000)
+        fetch = FetchRequest(max_wait_ms=1000, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
+        found = self._call(ApiKey.FETCH, fetch).responses[0].partitions[0]
+        assert found.error_code == 0, f"fetch failed: {found}"
+        record = next(iter(next(iter(iter_batches(found.records))).records()))
+        assert (record.offset, bytes(record.value)) == (answer.base_offset, value), "read something else than written"
+        self.rounds += 1
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def _call(self, key: ApiKey, request: object) -> Any:
+        self._correlation_id += 1
+        version = VERSIONS[key]
+        header = encode_request_header(RequestHeader(key, version, self._correlation_id, "healthy"))
+        began = time.perf_counter()
+        try:
+            self._wire.send(framed(header + encode_request(request, version)))
+            answer = self._wire.receive()
+        except ClosedError:
+            raise AssertionError("the healthy client's connection was closed") from None
+        self.latencies.append(time.perf_counter() - began)
+        correlation_id, position = decode_response_header(key, version, answer, 0, len(answer))
+        assert correlation_id == self._correlation_id
+        return decode_response(key, version, answer, position, len(answer))

@@ -1,0 +1,153 @@
+"""Attackers as processes of their own against a live broker, a healthy client beside them, and what became of all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.crash.broker_process import BrokerProcess
+from tests.hostile.healthy_client import TOPIC, HealthyClient
+from tests.hostile.in_process import SETTINGS, TOPICS
+
+GROWTH_BYTES = 64 << 20
+HEALTHY_SECONDS = 10.0
+"""A healthy client's request that takes longer counts as a hang."""
+PAUSE_SECONDS = 0.02
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass
+class Report:
+    """What happened to the broker."""
+
+    seed: int
+    frames: int = 0
+    connections: int = 0
+    seconds: float = 0.0
+    rss_before: int = 0
+    rss_peak: int = 0
+    rss_after: int = 0
+    outcomes: dict[str, int] = field(default_factory=dict)
+    latencies: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def quantile(self, share: float) -> float:
+        """Seconds that a share of the healthy client's requests stayed under."""
+        ordered = sorted(self.latencies)
+        return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
+
+    def __str__(self) -> str:
+        mib = 1 << 20
+        return "\n".join(
+            [
+                f"seed {self.seed}: {self.frames} hostile frames on {self.connections} connections "
+                f"in {self.seconds:.0f} s, {self.frames / max(self.seconds, 1e-9):.0f}/s",
+                f"outcomes: {self.outcomes}",
+                f"healthy client: {len(self.latencies)} requests, p50 {self.quantile(0.5) * 1000:.1f} ms, "
+                f"p99 {self.quantile(0.99) * 1000:.1f} ms, slowest {self.quantile(1) * 1000:.0f} ms",
+                f"memory: {self.rss_before / mib:.0f} MiB before, {self.rss_peak / mib:.0f} at most, "
+                f"{self.rss_after / mib:.0f} after",
+                *(f"PROBLEM {problem}" for problem in self.problems),
+            ]
+        )
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process."""
+    with open(f"/proc/{pid}/statm") as statm:
+        return int(statm.read().split()[1]) * 4096
+
+
+def storm(folder: Path, *, frames: int, seconds: float, seed: int, attackers: int = 2) -> Report:
+    """Throw `frames` at a new broker, from `attackers` processes, for at most `seconds`."""
+    report = Report(seed)
+    broker = BrokerProcess(folder / "data", {**_settings(), "acks.all.durability": "disk"})
+    broker.start()
+    processes: list[subprocess.Popen[str]] = []
+    try:
+        address = ("127.0.0.1", broker.port)
+        client = HealthyClient(address, deadline_seconds=HEALTHY_SECONDS)
+        client.create_topics([TOPIC, *TOPICS])
+        for _ in range(20):
+            client.round(1)
+        client.latencies.clear()
+        report.rss_before = resident_bytes(broker.pid)
+        began = time.monotonic()
+        processes = [_attack(broker, seed * 1000 + number, frames // attackers, seconds) for number in range(attackers)]
+        _stay_healthy(report, broker, client, processes)
+        report.seconds = time.monotonic() - began
+        report.latencies = client.latencies
+        _collect(report, processes)
+        client.close()
+        report.rss_after = resident_bytes(broker.pid)
+        if report.rss_peak - report.rss_before > GROWTH_BYTES:
+            report.problems.append(f"the broker grew by {(report.rss_peak - report.rss_before) >> 20} MiB")
+        if broker.stop() != 0:
+            report.problems.append("the broker did not stop cleanly")
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        broker.kill()
+    _read_log(report, broker.log)
+    return report
+
+
+def _settings() -> dict[str, str]:
+    return {name: value for name, value in SETTINGS.items() if name != "listeners"}
+
+
+def _attack(broker: BrokerProcess, seed: int, frames: int, seconds: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.hostile.attacker", broker.bootstrap, "--seed", str(seed)]
+    command += ["--frames", str(frames), "--seconds", str(seconds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+
+
+def _stay_healthy(
+    report: Report, broker: BrokerProcess, client: HealthyClient, processes: list[subprocess.Popen[str]]
+) -> None:
+    """Work as long as the attack lasts, and watch the broker's memory."""
+    number = 0
+    while any(process.poll() is None for process in processes):
+        number += 1
+        try:
+            client.round(-1 if number % 10 == 0 else 1)
+        except (AssertionError, OSError) as error:
+            report.problems.append(f"the healthy client: {error!r}")
+            return
+        try:
+            report.rss_peak = max(report.rss_peak, resident_bytes(broker.pid))
+        except OSError:
+            report.problems.append("the broker is gone")
+            return
+        time.sleep(PAUSE_SECONDS)
+
+
+def _collect(report: Report, processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        output, errors = process.communicate(timeout=120)
+        lines = output.splitlines()
+        if not lines:
+            report.problems.append(f"an attacker ended without a report: {errors[-2000:]}")
+            continue
+        result = json.loads(lines[-1])
+        report.frames += result["frames"]
+        report.connections += result["connections"]
+        report.problems += [f"attacker {result['seed']}: {complaint}" for complaint in result["complaints"]]
+        for name, count in result["outcomes"].items():
+            report.outcomes[name] = report.outcomes.get(name, 0) + count
+
+
+def _read_log(report: Report, log: Path) -> None:
+    """Whatever went wrong inside the broker is in its log."""
+    text = log.read_text(errors="replace")
+    at = text.find("Traceback")
+    if at >= 0:
+        report.problems.append(
+            f"the broker's log has {text.count('Traceback')} tracebacks: {text[at - 300 : at + 3000]}"
+        )

@@ -1,0 +1,157 @@
+"""Hostile frames handled by a whole broker in this process, and what they may leave behind for honest readers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.hostile.frame_forge import FrameForge, Outcome, expect
+from tests.hostile.in_process import SETTINGS, HostileConnection, InProcessFuzz
+from tests.hostile.record_forge import honest_batch, rewrite
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.server.apis import KafkaApis
+from barnabas.server.broker import BrokerServer
+from barnabas.server.config import BrokerConfig
+from barnabas.server.host import host_ports
+
+Call = Callable[[ApiKey, int, object], Awaitable[Any]]
+
+
+async def fuzz(folder: Path, frames: int, seed: int) -> None:
+    run = InProcessFuzz(folder, seed)
+    await run.run(frames)
+    assert not run.complaints, f"seed {seed}: {len(run.complaints)} complaints, first {run.complaints[0]}"
+    assert min(run.outcomes[outcome] for outcome in Outcome) > frames / 200, run.outcomes
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_no_frame_makes_a_handler_fail(tmp_path: Path, seed: int) -> None:
+    await fuzz(tmp_path, 5_000, seed)
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(600)
+async def test_no_frame_among_many_makes_a_handler_fail(tmp_path: Path) -> None:
+    await fuzz(tmp_path, 150_000, 3)
+
+
+def test_a_seed_replays() -> None:
+    runs = [[forge.next() for _ in range(300)] for forge in (_forge(7), _forge(7), _forge(8))]
+    assert runs[0] == runs[1] != runs[2]
+
+
+def _forge(seed: int) -> FrameForge:
+    return FrameForge(seed, [("t", UUID(int=1))], variants=1, with_bombs=False)
+
+
+def test_the_oracle_knows_good_from_bad() -> None:
+    header = encode_request_header(RequestHeader(ApiKey.API_VERSIONS, 0, 5, None))
+    outcomes = [
+        expect(header),
+        expect(header[:5]),
+        expect(b"\x12\x34" + header[2:]),
+        expect(b"\0\x12\0\x63" + header[4:]),
+    ]
+    assert [frame.outcome for frame in outcomes if frame is not None] == [
+        Outcome.ANSWER,
+        Outcome.CLOSE,
+        Outcome.CLOSE,
+        Outcome.ANSWER,
+    ]
+
+
+async def with_broker(folder: Path, talk: Callable[[Call, KafkaApis], Awaitable[None]]) -> None:
+    """A broker with the topic `t`, and a way to call it."""
+    loop = asyncio.get_running_loop()
+    config = BrokerConfig.from_properties({"log.dirs": str(folder), **SETTINGS})
+    server = BrokerServer(config, host_ports(loop), loop)
+    await server.start()
+    try:
+        await server.create_topic("t", 1, {})
+        apis = KafkaApis(server.state, loop)
+
+        async def call(key: ApiKey, version: int, request: object) -> Any:
+            connection = HostileConnection(server.listeners[0])
+            body = encode_request_header(RequestHeader(key, version, 1, "x")) + encode_request(request, version)
+            apis.handle(connection, memoryview(bytearray(body)), 0, len(body))  # type: ignore[arg-type]
+            while not connection.is_decided:
+                await asyncio.sleep(0.001)
+            assert connection.answer is not None, "the connection was closed"
+            answer = connection.answer[4:]
+            _, position = decode_response_header(key, version, answer, 0, len(answer))
+            return decode_response(key, version, answer, position, len(answer))
+
+        await talk(call, apis)
+    finally:
+        await server.stop()
+
+
+def produce(records: bytes) -> ProduceRequest:
+    data = PartitionProduceData(index=0, records=records)
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+
+
+def offsets(timestamp: int) -> ListOffsetsRequest:
+    wanted = ListOffsetsPartition(partition_index=0, timestamp=timestamp, max_num_offsets=1)
+    return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
+
+
+async def test_bytes_that_are_no_records_condemn_only_themselves(tmp_path: Path) -> None:
+    """An uncompressed batch is stored without a look at its records; who has to look finds a corrupt message."""
+
+    async def talk(call: Call, apis: KafkaApis) -> None:
+        batch = honest_batch(random.Random(1))
+        garbage = rewrite(
+            batch, payload=b"\xff" * 30, base_timestamp=2_000_000_000_000, max_timestamp=2_000_000_000_000
+        )
+        answer = await call(ApiKey.PRODUCE, 9, produce(garbage))
+        assert answer.responses[0].partition_responses[0].error_code == 0
+        for timestamp in (-3, 1_900_000_000_000):
+            found = (await call(ApiKey.LIST_OFFSETS, 8, offsets(timestamp))).topics[0].partitions[0]
+            assert found.error_code == ErrorCode.CORRUPT_MESSAGE, timestamp
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
+        old = FetchRequest(topics=[FetchTopic(topic="t", partitions=[wanted])])
+        fetched = (await call(ApiKey.FETCH, 1, old)).responses[0].partitions[0]
+        assert fetched.error_code == ErrorCode.CORRUPT_MESSAGE
+        assert apis.failures == 0
+
+    await with_broker(tmp_path, talk)
+
+
+async def test_old_versions_of_list_offsets_are_answered_where_there_are_leader_epochs(tmp_path: Path) -> None:
+    async def talk(call: Call, apis: KafkaApis) -> None:
+        await call(ApiKey.PRODUCE, 9, produce(honest_batch(random.Random(1))))
+        for version in range(1, 11):
+            for timestamp in (-1, -2):
+                found = (await call(ApiKey.LIST_OFFSETS, version, offsets(timestamp))).topics[0].partitions[0]
+                assert found.error_code == 0 and found.offset >= 0, (version, timestamp)
+        assert apis.failures == 0
+
+    await with_broker(tmp_path, talk)
+
+
+async def test_a_page_cursor_that_points_nowhere_is_refused_topic_by_topic(tmp_path: Path) -> None:
+    async def talk(call: Call, apis: KafkaApis) -> None:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name="t")],
+            response_partition_limit=10,
+            cursor=Cursor(topic_name="t", partition_index=-1),
+        )
+        answer = await call(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+        assert [topic.error_code for topic in answer.topics] == [ErrorCode.INVALID_REQUEST]
+        assert apis.failures == 0
+
+    await with_broker(tmp_path, talk)
