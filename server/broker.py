@@ -23,6 +23,7 @@ from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
 from .dynamic_config import DynamicConfig
 from .embedded_store import EmbeddedStore
+from .health import HealthServer
 from .metadata_cache import MetadataCache
 from .network.socket_server import SocketServer
 from .producer_ids import ProducerIds
@@ -68,6 +69,11 @@ class BrokerServer:
         self._stops: list[Callable[[], Awaitable[object]]] = []
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
+        self._stopping = False
+        self.health: HealthServer | None = None
+        """Answers readiness probes, if `health.port` asks for it."""
+        if config.health_port is not None:
+            self.health = HealthServer("127.0.0.1", config.health_port, self._health, loop)
 
     @property
     def state(self) -> BrokerState:
@@ -194,11 +200,15 @@ class BrokerServer:
         } | dict.fromkeys(state.log_manager.offline, FoundReplica())
         await state.controller.start(found)
         await sockets.start()
+        if self.health is not None:
+            await self.health.start()
+            self._stops.append(self.health.close)
         self._schedule(state)
         self._stops.append(self._scheduler.close)
 
     async def stop(self) -> None:
         """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean."""
+        self._stopping = True
         if self._sockets is not None:
             await self._sockets.stop_accepting()
         if self._state is not None:
@@ -230,6 +240,11 @@ class BrokerServer:
             raise error
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _health(self) -> tuple[bool, dict[str, object]]:
+        """Ready or not, and what a person wants to see beside it."""
+        ready = self._state is not None and not self._stopping and not self.failed.is_set()
+        return ready, {"broker.id": self.config.broker_id, "listeners": [str(one) for one in self.listeners]}
 
     def _embedded_store(self) -> EmbeddedStore:
         return EmbeddedStore.open(

@@ -52,4 +52,5 @@ class Ports:
     machine_name: str
     """What this machine is called; told to clients where a listener binds all interfaces and advertises no name."""
     fault: Callable[[str], bool] = no_faults
-    """Named fault points: true when a simulation wants the named thing to go wrong now."""
+    """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
+    `produce-answer-lost` and `fetch-session-lost`."""

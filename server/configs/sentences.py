@@ -33,6 +33,10 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "default.replication.factor": "Replicas of a topic that is created without a number of its own.",
         "delete.topic.enable": "Whether topics can be deleted.",
         "fetch.max.bytes": "Upper bound for the records in one fetch answer, whatever the client asks for.",
+        "health.port": (
+            "Port on 127.0.0.1 where `GET /health` answers 200 once clients are served (0: any free one); none by "
+            "default."
+        ),
         "listener.security.protocol.map": "Which security protocol each listener name speaks.",
         "listeners": "Addresses to bind, as NAME://host:port; no host means all interfaces, port 0 any free port.",
         "log.cleanup.policy": "`delete` removes old segments by age and size; with `compact` alone all are kept.",

@@ -11,6 +11,7 @@ class Settings:
     """
 
     acks_all_durability: str
+    health_port: int | None
     allow_insecure_listeners: bool
     auto_create_topics_enable: bool
     broker_rack: str | None

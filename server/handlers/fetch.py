@@ -42,6 +42,8 @@ ZSTD = "zstd"
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
     """Answer now if anything calls for it, else park the request."""
     fetch = _Fetch(ctx, request)
+    if ctx.broker.ports.fault("fetch-session-lost"):
+        ctx.broker.fetch_sessions.close(request.session_id)
     try:
         fetch.open_session()
     except KafkaError as error:

@@ -54,6 +54,9 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | No
             ctx.respond(None)
         return None
     response = ProduceResponse(responses=topics)
+    if broker.ports.fault("produce-answer-lost"):
+        ctx.close()
+        return None
     if not awaited:
         return response
     waiting = DelayedProduce(awaited, partial(ctx.respond, response))

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.replication")
 
+LATE_SECONDS = 2.0
+"""How late the fault point `flush-late` makes a round of flushes."""
+
 
 class ReplicaManager:
     """Kafka's ReplicaManager. Loop-thread only; blocking work goes to one lane per log directory."""
@@ -146,6 +149,9 @@ class ReplicaManager:
 
     def _flush(self, directory: str) -> None:
         """Start one round on the directory's lane."""
+        if self._ports.fault("flush-late"):
+            self._loop.call_later(LATE_SECONDS, self._flush, directory)
+            return
         partitions = list(self._to_flush.pop(directory, ()))
         tasks: list[tuple[Partition, FlushTask]] = [
             (partition, partition.log.begin_flush()) for partition in partitions if not partition.is_offline

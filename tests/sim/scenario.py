@@ -7,7 +7,7 @@ import hashlib
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from tests.sim.disk import Mode
@@ -23,6 +23,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 TOPIC = "t"
 DRAIN_SECONDS = 120.0
+FAULT_POINTS = frozenset({"flush-late", "produce-answer-lost", "fetch-session-lost"})
 T = TypeVar("T", Producer, Consumer)
 
 
@@ -45,7 +46,15 @@ class Plan:
     @classmethod
     def draw(cls, seed: int, *, durability: str = "disk") -> Plan:
         rng = random.Random(f"{seed}/plan")
-        menu = ["kill", "stop", "reset", "tail", "slow_disk", *(["power"] if durability == "disk" else [])]
+        menu = [
+            "kill",
+            "stop",
+            "reset",
+            "tail",
+            "slow_disk",
+            *sorted(FAULT_POINTS),
+            *(["power"] if durability == "disk" else []),
+        ]
         return cls(
             seed=seed,
             partitions=rng.randint(1, 4),
@@ -78,7 +87,7 @@ class Run:
         self.random = random.Random(f"{plan.seed}/run")
         faults = NetworkFaults(tail_chance=0.05 if "tail" in plan.faults else 0.0)
         delays = WorkDelays(slow_chance=0.1 if "slow_disk" in plan.faults else 0.0)
-        self.world = World(loop, plan.seed, plan.settings, faults, delays)
+        self.world = World(loop, plan.seed, plan.settings, faults, delays, plan.faults & FAULT_POINTS)
         self.is_over = False
 
     async def go(self) -> History:
@@ -213,9 +222,11 @@ class Outcome:
     """Equal for equal runs: of everything sent, acknowledged and seen, in order, and of every step taken."""
 
 
-def play(seed: int, *, durability: str = "disk") -> Outcome:
-    """Carry out a seed's plan and check its history."""
+def play(seed: int, *, durability: str = "disk", faults: frozenset[str] | None = None) -> Outcome:
+    """Carry out a seed's plan, with these faults in place of those it draws if any are given; check its history."""
     plan = Plan.draw(seed, durability=durability)
+    if faults is not None:
+        plan = replace(plan, faults=faults, gap=0.3)
     held: list[Run] = []
 
     async def main(loop: SimLoop) -> History:

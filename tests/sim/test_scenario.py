@@ -98,11 +98,12 @@ def acknowledge_before_the_append(patch: pytest.MonkeyPatch) -> None:
         nonlocal count
         count += 1
         info = original(self, records, **arguments)  # type: ignore[arg-type]
-        if count % 50 == 0 and info.last_offset >= 0:
+        if count % 50 == 0 and not info.duplicate:
             self.truncate_to(info.first_offset)
         return info
 
     patch.setattr(Log, "append_as_leader", append)
+    patch.setattr(Partition, "has_reached", lambda self, required_offset: ErrorCode.NONE)
 
 
 def give_offsets_twice(patch: pytest.MonkeyPatch) -> None:
@@ -144,18 +145,23 @@ def sync_files_but_not_their_names(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FlushTask, "__init__", init)
 
 
-MUTANTS: dict[Plant, range] = {
-    acknowledge_before_the_disk: range(40),
-    show_readers_what_is_not_on_disk: range(40),
-    flush_nothing: range(20),
-    forget_the_window_of_batches: range(20),
-    forget_producers_at_restart: range(40),
-    acknowledge_before_the_append: range(10),
-    give_offsets_twice: range(10),
-    answer_duplicates_with_new_offsets: range(40),
-    count_a_flush_for_what_came_after_it_began: range(60),
-    sync_files_but_not_their_names: range(60),
+POWER = frozenset({"power", "slow_disk"})
+RETRIES = frozenset({"reset", "kill", "produce-answer-lost"})
+
+MUTANTS: dict[Plant, frozenset[str]] = {
+    acknowledge_before_the_disk: POWER,
+    show_readers_what_is_not_on_disk: POWER,
+    flush_nothing: POWER,
+    count_a_flush_for_what_came_after_it_began: POWER,
+    sync_files_but_not_their_names: POWER,
+    forget_the_window_of_batches: RETRIES,
+    forget_producers_at_restart: RETRIES | {"stop"},
+    answer_duplicates_with_new_offsets: RETRIES,
+    acknowledge_before_the_append: frozenset(),
+    give_offsets_twice: frozenset(),
 }
+"""Each planted bug with the faults that bring it to light."""
+SEEDS_PER_MUTANT = 40
 
 
 @pytest.mark.verify
@@ -163,4 +169,4 @@ MUTANTS: dict[Plant, range] = {
 @pytest.mark.parametrize("plant", MUTANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
-    assert any(play(seed).violations for seed in MUTANTS[plant]), "no seed found it"
+    assert any(play(seed, faults=MUTANTS[plant]).violations for seed in range(SEEDS_PER_MUTANT)), "no seed found it"

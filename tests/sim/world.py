@@ -23,6 +23,7 @@ T = TypeVar("T")
 
 START_MS = 1_800_000_000_000
 HOST, PORT = "10.0.0.1", 9092
+FAULT_CHANCE = 0.05
 BOOTSTRAP = f"{HOST}:{PORT}"
 
 
@@ -86,6 +87,8 @@ class World:
     settings: Mapping[str, str] = field(default_factory=dict)
     network_faults: NetworkFaults = field(default_factory=NetworkFaults)
     delays: WorkDelays = field(default_factory=WorkDelays)
+    fault_points: frozenset[str] = frozenset()
+    """Named fault points of the broker that fire now and then."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(f"{self.seed}/world")
@@ -161,6 +164,7 @@ class SimBroker:
             token_bytes=rng.randbytes,
             work=SimWork(world.loop, rng, world.delays),
             machine_name="broker",
+            fault=lambda name: name in world.fault_points and rng.random() < FAULT_CHANCE,
         )
         server = BrokerServer(BrokerConfig.from_properties(properties), ports, world.loop, open_store=self._open_store)
         await server.start()
