@@ -91,7 +91,7 @@ def free_port() -> int:
         return port
 
 
-def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, interval_s: float = 0.02) -> None:
+def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, interval_s: float = 0.01) -> None:
     """Return as soon as `condition()` holds; after `timeout_s` raise a TimeoutError that names `what`."""
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -222,13 +222,7 @@ class KafkaServer:
 
     def start(self, timeout_s: float = 90) -> None:
         """Format the folder on first use, start the broker, return once it answers clients."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        properties_path = self.folder / "server.properties"
-        if not properties_path.exists():
-            lines = [f"{key}={value}\n" for key, value in self.server_properties().items()]
-            properties_path.write_text("".join(lines))
-            if self.mode == "kraft":
-                self._format(properties_path)
+        properties_path = self.prepare()
         flags = [*SERVER_FLAGS, f"-Xms{self._heap}", f"-Xmx{self._heap}", *logging_flags(self.version, self._log_level)]
         command = java_command("kafka.Kafka", self._classpath, [str(properties_path)], flags)
         self._process = ServerProcess(command, self.folder / "server.log")
@@ -237,6 +231,17 @@ class KafkaServer:
             timeout_s=timeout_s,
             what=f"Apache Kafka {self.version} answers on {self.bootstrap}",
         )
+
+    def prepare(self) -> Path:
+        """Write server.properties and format the folder, unless that was done before."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        properties_path = self.folder / "server.properties"
+        if not properties_path.exists():
+            lines = [f"{key}={value}\n" for key, value in self.server_properties().items()]
+            properties_path.write_text("".join(lines))
+            if self.mode == "kraft":
+                self._format(properties_path)
+        return properties_path
 
     def server_properties(self) -> dict[str, str]:
         """The configuration the broker is started with."""

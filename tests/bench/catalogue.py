@@ -121,6 +121,7 @@ def measure_latency(run: Run) -> Figures:
 
 def measure_start(run: Run) -> Figures:
     """From the call that starts an empty server to the first acknowledged record; then its memory."""
+    run.target.prepare()
     begin = time.perf_counter()
     run.target.start()
     single.first_acknowledgement(run.target.bootstrap, "first")

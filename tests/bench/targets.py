@@ -25,6 +25,7 @@ class Target(Protocol):
     def bootstrap(self) -> str: ...
     @property
     def pid(self) -> int: ...
+    def prepare(self) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def kill(self) -> None: ...
@@ -47,6 +48,11 @@ class BrokerTarget:
     @property
     def pid(self) -> int:
         return self.server.pid
+
+    def prepare(self) -> None:
+        """Whatever is done once before a first start: Apache Kafka wants its folder formatted."""
+        if isinstance(self.server, KafkaServer):
+            self.server.prepare()
 
     def start(self) -> None:
         self.server.start()
@@ -100,6 +106,9 @@ class CeilingTarget:
     def pid(self) -> int:
         assert self._process is not None, "the ceiling is not running"
         return self._process.pid
+
+    def prepare(self) -> None:
+        """Nothing to do."""
 
     def start(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 from tests.compat.report import ClientReport
+from tests.compat.stored import stored_codecs
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -144,6 +145,7 @@ def check_codec(scenario: Scenario, codec: str) -> None:
     topic = scenario.create()
     values = [b"%06d " % n + b"some text to compress " * 10 for n in range(3000)]
     scenario.send(topic, [{"key": b"%d" % n, "value": value} for n, value in enumerate(values)], compression_type=codec)
+    assert codec in stored_codecs(scenario.bootstrap, topic)
     got = scenario.read(topic, 0, len(values))
     assert [each.value() for each in got] == values
     assert [each.offset() for each in got] == list(range(len(values)))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.compat.report import ClientReport
+from tests.compat.stored import stored_codecs
 from tests.tools import require_tool
 
 
@@ -50,6 +51,7 @@ def test_kcat(broker: str, compat: Callable[[str, str], ClientReport]) -> None:
             with client.feature(codec):
                 topic = create()
                 kcat("-P", "-t", topic, "-z", codec, stdin=text)
+                assert codec in stored_codecs(broker, topic)
                 assert kcat("-C", "-t", topic, "-e", "-q") == text
         with client.feature("acks"):
             for acks in ("0", "1", "-1"):
