@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 from ..protocol.record_batch import Batch, RecordBatch
@@ -57,6 +58,8 @@ class LogLoader:
         snapshots = [name for name in names if name.endswith(SNAPSHOT_SUFFIX)]
         producers = ProducerStateManager(self.path, self.fs, self.producer_id_expiration_ms, snapshots)
         if not clean_shutdown and len(segments):
+            # A retention that was cut short left them, perhaps with holes that would look like lost data.
+            segments.remove_files(self._below(segments, log_start_offset))
             self._recover(segments, epochs, producers, recovery_point, log_start_offset)
         log_end_offset = segments.last.next_offset() if len(segments) else -1
         if log_end_offset < log_start_offset:
@@ -155,6 +158,10 @@ class LogLoader:
                 )
             )
         return segments
+
+    def _below(self, segments: LogSegments, log_start_offset: int) -> list[LogSegment]:
+        """The segments of which nothing can be read any more."""
+        return [segment for segment, following in pairwise(segments) if following.base_offset <= log_start_offset]
 
     # -- recovery --------------------------------------------------------------------------------------------------
 
