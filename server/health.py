@@ -99,5 +99,6 @@ class _Exchange(asyncio.Protocol):
 
 def _response(status: str, facts: Mapping[str, object], without_body: bool = False) -> bytes:
     body = json.dumps(facts).encode() + b"\n"
-    head = f"HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + (b"" if without_body else body)
+    fields = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
+    head = "\r\n".join((f"HTTP/1.1 {status}", *fields, "", "")).encode()
+    return head if without_body else head + body

@@ -37,7 +37,7 @@ class WorkDelays:
 
 
 class SimWork:
-    """The Work port: jobs of a lane run one after another, each at one instant, some time after they were given."""
+    """The Work port: jobs of a lane run one after another, each at one instant, and are reported some time after."""
 
     def __init__(self, loop: SimLoop, rng: random.Random, delays: WorkDelays) -> None:
         self._loop = loop
@@ -48,9 +48,9 @@ class SimWork:
     def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
         delays, rng = self._delays, self._random
         duration = rng.random() * (delays.slow if rng.random() < delays.slow_chance else delays.usual)
-        ends = max(self._loop.time(), self._free_at.get(lane, 0.0)) + duration
-        self._free_at[lane] = ends
-        self._loop.call_at(ends, self._execute, job, done)
+        begins = max(self._loop.time(), self._free_at.get(lane, 0.0))
+        ends = self._free_at[lane] = begins + duration
+        self._loop.call_at(begins + rng.random() * duration, self._execute, ends, job, done)
 
     async def run(self, lane: str, job: Callable[[], T]) -> T:
         future: asyncio.Future[T] = self._loop.create_future()
@@ -69,13 +69,13 @@ class SimWork:
     def close(self) -> None:
         """Nothing is ever running between two callbacks."""
 
-    def _execute(self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+    def _execute(self, ends: float, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         result, error = None, None
         try:
             result = job()
         except Exception as caught:
             error = caught
-        done(result, error)
+        self._loop.call_at(ends, done, result, error)
 
 
 @dataclass
