@@ -19,6 +19,7 @@ from confluent_kafka.admin import (
 )
 from tests.compat.report import ClientReport
 from tests.compat.stored import stored_codecs
+from tests.kafka import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -213,8 +214,14 @@ def check_configs(scenario: Scenario) -> None:
     change = ConfigEntry("max.message.bytes", "2000", incremental_operation=AlterConfigOpType.SET)
     altered = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
     scenario.admin.incremental_alter_configs([altered])[altered].result(30)
+
+    def altered_value() -> str:
+        value: str = scenario.admin.describe_configs([resource])[resource].result(30)["max.message.bytes"].value
+        return value
+
+    # Apache Kafka's brokers hear of a change a moment after the controller took it.
+    wait_until(lambda: altered_value() == "2000", timeout_s=20, what="the changed config")
     described = scenario.admin.describe_configs([resource])[resource].result(30)
-    assert described["max.message.bytes"].value == "2000"
     assert described["retention.ms"].value == "1000000"
     broker = scenario.admin.list_topics(timeout=30).brokers
     own = ConfigResource(ResourceType.BROKER, str(next(iter(broker))))
