@@ -6,8 +6,10 @@ from contextlib import contextmanager
 
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
-_NO_HANDLE = (errno.EMFILE, errno.ENFILE)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_HANDLE = (errno.EMFILE, errno.ENFILE)
+PASSING = NO_SPACE + NO_HANDLE
+"""Errors that say nothing about a disk's health: nothing was written, and the next attempt may succeed."""
 
 
 class StorageError(Exception):
@@ -68,15 +70,15 @@ def read_failure(directory: str, error: Exception) -> Exception:
     """
     if not isinstance(error, OSError):
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error))
-    if error.errno in _NO_HANDLE:
+    if error.errno in NO_HANDLE:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
     return LogDirFailedError(directory, error)
 
 
 def write_failure(directory: str, error: OSError) -> Exception:
-    """What a failed append means: KAFKA_STORAGE_ERROR for what may pass, such as a full disk, or `LogDirFailedError`."""
-    if error.errno in _NO_SPACE:
+    """What a failed append means: KAFKA_STORAGE_ERROR for what may pass, a full disk say, or `LogDirFailedError`."""
+    if error.errno in NO_SPACE:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no space is left in {directory}: {error}")
-    if error.errno in _NO_HANDLE:
+    if error.errno in NO_HANDLE:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}")
     return LogDirFailedError(directory, error)

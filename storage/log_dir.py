@@ -1,6 +1,5 @@
 """One log directory: its lock, its clean-shutdown marker, its checkpoints, and whether its disk can be trusted."""
 
-import errno
 import json
 import logging
 from collections.abc import Iterable, Mapping
@@ -21,7 +20,6 @@ HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
 
 _logger = logging.getLogger(__name__)

@@ -9,14 +9,13 @@ from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
-from .errors import LogDirFailedError, StorageError
+from .errors import PASSING, LogDirFailedError, StorageError
 from .filesystem import FileSystem
 from .log import Log
 from .log_config import LogConfig
 from .log_dir import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
-    NO_SPACE,
     RECOVERY_POINT_CHECKPOINT,
     LogDir,
 )
@@ -251,10 +250,18 @@ class LogManager:
             message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
         for log_dir in self._dirs_by_load():
+            path = f"{log_dir.path}/{topic_partition}"
+            was_there = self._fs.is_dir(path)
             try:
                 return self._create_log(log_dir, topic_partition, topic_id, config)
             except OSError as error:
-                self.fail_log_dir(log_dir.path, error)
+                if error.errno not in PASSING:
+                    self.fail_log_dir(log_dir.path, error)
+                    continue
+                # A full disk has no room for a new log, which is no reason to give up those that are there.
+                _logger.warning("no log for %s in %s: %s", topic_partition, log_dir.path, error)
+                if not was_there and self._fs.is_dir(path):
+                    self._on_disk(log_dir, partial(log_dir.remove_tree, path))
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could take {topic_partition}")
 
     def _dirs_by_load(self) -> list[LogDir]:
@@ -445,7 +452,7 @@ class LogManager:
         try:
             log_dir.write_checkpoint(name, offsets)
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if error.errno not in PASSING:
                 raise
             # The old file is still there and still right, only older; deleting segments must stay possible now.
             _logger.warning("%s/%s could not be written: %s", log_dir.path, name, error)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..metadata_cache import MetadataCache
+from ..metadata_store import StoreUnavailableError
 from ..topic_store import ControllerTerm, TopicStore
 from ..znodes import NO_LEADER, PartitionState
 from .context import ControllerContext
@@ -110,10 +111,18 @@ class PartitionStateMachine:
                 partition_epoch=former.partition_epoch,
                 leader_recovery_state=int(election is not None and election.is_unclean),
             )
-        if states:
+        if not states:
+            return
+        try:
             written = await self._store.set_partition_states(states, term)
-            for partition, state in written.items():
-                self._context.put_state(partition, state)
+        except StoreUnavailableError as error:
+            # Nobody may lead without its being written. That nobody leads is true whether or not it can be.
+            written = {partition: state for partition, state in states.items() if state.leader == NO_LEADER}
+            if len(written) < len(states):
+                raise
+            logger.error("%d partitions have no leader, which cannot be written now: %s", len(written), error)
+        for partition, state in written.items():
+            self._context.put_state(partition, state)
 
     async def _order(
         self, partitions: Sequence[TopicPartition], term: ControllerTerm, *, is_new: bool
