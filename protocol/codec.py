@@ -1,7 +1,6 @@
 """Messages to bytes and back, by API key and version: the table behind which every codec stands.
 
-Codecs are compiled at the first use of a (message, version) and kept. ProduceRequest has a hand-written decoder in
-front of its compiled one.
+Codecs are compiled at the first use of a (message, version) and kept; `hot_codecs` stand in front of some of them.
 """
 
 from __future__ import annotations
@@ -14,8 +13,7 @@ from typing import Any, TypeVar, cast
 from .apis import API_MESSAGES
 from .compiler import Decoder, Encoder, decoder, encoder
 from .errors import ProtocolError
-from .hot_codecs import produce_request_decoder
-from .messages.produce import ProduceRequest
+from .hot_codecs import HOT_DECODERS, HOT_ENCODERS
 from .schema import Buffer, carries_records, versions_of
 
 # How many structs and strings one message may become. A request comes from anybody; a response from a broker
@@ -127,8 +125,8 @@ def _pieces(message: object, version: int) -> list[Buffer]:
 @cache
 def _request_decoder(key: int, version: int) -> Decoder:
     cls = _checked(key, version, lambda spec: spec.request)
-    general = decoder(cls, version)
-    return produce_request_decoder(version, general) if cls is ProduceRequest else general
+    general, hot = decoder(cls, version), HOT_DECODERS.get(cls)
+    return general if hot is None else hot(version, general)
 
 
 @cache
@@ -147,4 +145,5 @@ def _checked(key: int, version: int, pick: Callable[[Any], type]) -> type:
 def _encoder(cls: type, version: int) -> Encoder:
     if version not in versions_of(cls):
         raise ProtocolError(f"{cls.__name__} has no version {version}")
-    return encoder(cls, version)
+    general, hot = encoder(cls, version), HOT_ENCODERS.get(cls)
+    return general if hot is None else hot(version, general)

@@ -1,4 +1,4 @@
-"""The hand-written decoder against the compiled one: the same message from the same bytes, or an error from both."""
+"""The hand-written codecs against the compiled ones: the same messages and bytes, or an error from both."""
 
 import random
 import struct
@@ -11,27 +11,86 @@ from hypothesis import strategies as st
 from tests.protocol.random_messages import random_message
 
 from barnabas.protocol import codec
-from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.compiler import Decoder, decoder, encoder
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.hot_codecs import produce_request_decoder
-from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.hot_codecs import HOT_DECODERS, HOT_ENCODERS
+from barnabas.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from barnabas.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from barnabas.protocol.schema import versions_of
 
 BAD_BYTES = (ProtocolError, struct.error, IndexError, UnicodeDecodeError)
-VERSIONS = API_MESSAGES[ApiKey.PRODUCE].versions.numbers()
-NAMES = st.text(max_size=4) | st.sampled_from(["n" * 126, "n" * 127, "n" * 249])
+BAD_VALUES = (*BAD_BYTES, AttributeError, TypeError, ValueError)
+KEYS = {ProduceRequest: ApiKey.PRODUCE, FetchRequest: ApiKey.FETCH}
+REQUESTS = [(cls, version) for cls in HOT_DECODERS for version in versions_of(cls).numbers()]
+RESPONSES = [(cls, version) for cls in HOT_ENCODERS for version in versions_of(cls).numbers()]
+NAMES = st.text(max_size=4) | st.sampled_from(["n" * 126, "n" * 127, "n" * 249, "ü" * 63, "ü" * 64])
 RECORDS = st.none() | st.binary(max_size=5) | st.sampled_from([bytes(126), bytes(127), bytes(20_000)])
+INT32 = st.integers(-(2**31), 2**31 - 1)
+INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def one_by_one(version: int, name: str, topic_id: int, index: int, records: bytes | None) -> ProduceRequest:
-    named = {"topic_id": UUID(int=topic_id)} if version >= 13 else {"name": name}
+def called(version: int, name: str, topic_id: int, field: str = "name") -> dict[str, Any]:
+    """How a topic is named in that version."""
+    return {"topic_id": UUID(int=topic_id)} if version >= 13 else {field: name}
+
+
+def small_produce(version: int, name: str, topic_id: int, index: int, records: bytes | None) -> ProduceRequest:
     partition = PartitionProduceData(index=index, records=records)
-    return ProduceRequest(acks=-1, timeout_ms=7, topic_data=[TopicProduceData(partition_data=[partition], **named)])
+    topic = TopicProduceData(partition_data=[partition], **called(version, name, topic_id))
+    return ProduceRequest(acks=-1, timeout_ms=7, topic_data=[topic])
 
 
-def encoded(message: ProduceRequest, version: int) -> bytes:
+def small_fetch(version: int, name: str, topic_id: int, index: int, rack: str) -> FetchRequest:
+    """A request for one partition with something in every field that a consumer fills."""
+    given = {"current_leader_epoch": 4, "last_fetched_epoch": 3, "log_start_offset": 2}
+    since = {"current_leader_epoch": 9, "last_fetched_epoch": 12, "log_start_offset": 5}
+    partition = FetchPartition(
+        partition=index,
+        fetch_offset=2**40 + 1,
+        partition_max_bytes=77,
+        **{field: value for field, value in given.items() if version >= since[field]},
+    )
+    topic = FetchTopic(partitions=[partition], **called(version, name, topic_id, "topic"))
+    lately: dict[str, Any] = {"isolation_level": 1, "session_id": 9, "session_epoch": 5, "rack_id": rack}
+    added = {"isolation_level": 4, "session_id": 7, "session_epoch": 7, "rack_id": 11}
+    return FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        topics=[topic],
+        **{field: value for field, value in lately.items() if version >= added[field]},
+    )
+
+
+def compiled(message: Any, version: int) -> Any:
+    return outcome_of_encoder(encoder(type(message), version), message)
+
+
+def hand_written(message: Any, version: int) -> Any:
+    cls = type(message)
+    return outcome_of_encoder(HOT_ENCODERS[cls](version, encoder(cls, version)), message)
+
+
+def outcome_of_encoder(encode: Any, message: Any) -> Any:
     pieces: list[bytes] = []
-    encoder(ProduceRequest, version)(message, pieces.append)
+    try:
+        encode(message, pieces.append)
+    except BAD_VALUES:
+        return "error"
     return b"".join(pieces)
 
 
@@ -42,46 +101,124 @@ def outcome(decode: Decoder, buffer: Any, position: int, end: int) -> Any:
         return "error"
 
 
-def check(version: int, data: bytes) -> None:
-    general = decoder(ProduceRequest, version)
-    hot = produce_request_decoder(version, general)
+def check(cls: type, version: int, data: bytes) -> None:
+    general = decoder(cls, version)
+    hot = HOT_DECODERS[cls](version, general)
     buffer = bytearray(b"?" + data + b"the next frame, which is none of our business")
     for end in {1 + len(data), max(1, len(data)), max(1, len(data) - 3), 1 + len(data) // 2}:
         for view in (buffer, memoryview(buffer), bytes(buffer[:end])):
             assert outcome(hot, view, 1, end) == outcome(general, view, 1, end)
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.sampled_from(VERSIONS), NAMES, st.integers(0, 2**128 - 1), st.integers(-(2**31), 2**31 - 1), RECORDS)
-def test_one_partition(version: int, name: str, topic_id: int, index: int, records: bytes | None) -> None:
-    message = one_by_one(version, name, topic_id, index, records)
-    data = encoded(message, version)
-    assert codec.decode_request(ApiKey.PRODUCE, version, data, 0, len(data)) == message
-    check(version, data)
+def small_request(cls: type, version: int, name: str, index: int, other: Any) -> Any:
+    """A request of one partition; `other` is records or a rack."""
+    if cls is ProduceRequest:
+        return small_produce(version, name, 5, index, other)
+    return small_fetch(version, name, 5, index, other)
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.sampled_from(VERSIONS), st.integers(0, 2**32))
-def test_any_request(version: int, seed: int) -> None:
-    check(version, encoded(random_message(ProduceRequest, version, random.Random(seed)), version))
+@settings(max_examples=250, deadline=None)
+@given(st.sampled_from(REQUESTS), NAMES, st.integers(0, 2**128 - 1), INT32, RECORDS, NAMES)
+def test_requests_of_one_partition(
+    which: tuple[type, int], name: str, topic_id: int, index: int, records: bytes | None, rack: str
+) -> None:
+    cls, version = which
+    message: Any
+    if cls is ProduceRequest:
+        message = small_produce(version, name, topic_id, index, records)
+    else:
+        message = small_fetch(version, name, topic_id, index, rack)
+    data = compiled(message, version)
+    assert codec.decode_request(KEYS[cls], version, data, 0, len(data)) == message
+    check(cls, version, data)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.sampled_from(VERSIONS), NAMES, RECORDS, st.data())
-def test_mutated_requests(version: int, name: str, records: bytes | None, data: st.DataObject) -> None:
-    body = bytearray(encoded(one_by_one(version, name, 5, 3, records), version))
+@given(st.sampled_from(REQUESTS), st.integers(0, 2**32))
+def test_any_request(which: tuple[type, int], seed: int) -> None:
+    cls, version = which
+    check(cls, version, compiled(random_message(cls, version, random.Random(seed)), version))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(REQUESTS), NAMES, st.data())
+def test_mutated_requests(which: tuple[type, int], name: str, data: st.DataObject) -> None:
+    cls, version = which
+    other = data.draw(RECORDS if cls is ProduceRequest else NAMES)
+    body = bytearray(compiled(small_request(cls, version, name, 3, other), version))
     for _ in range(data.draw(st.integers(1, 3))):
         # The lengths and counts stand near both ends.
-        position = data.draw(st.integers(0, min(40, len(body) - 1)) | st.integers(max(0, len(body) - 5), len(body) - 1))
+        position = data.draw(st.integers(0, min(90, len(body) - 1)) | st.integers(max(0, len(body) - 5), len(body) - 1))
         body[position] = data.draw(st.integers(0, 255))
-    check(version, bytes(body))
+    check(cls, version, bytes(body))
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_every_short_end(version: int) -> None:
-    data = encoded(one_by_one(version, "topic", 9, 3, b"records"), version)
+@pytest.mark.parametrize(("cls", "version"), REQUESTS)
+def test_every_short_end(cls: type, version: int) -> None:
+    other = b"records" if cls is ProduceRequest else "rack"
+    data = compiled(small_request(cls, version, "topic", 3, other), version)
     for length in range(len(data)):
         with pytest.raises(ProtocolError):
-            codec.decode_request(ApiKey.PRODUCE, version, data, 0, length)
+            codec.decode_request(KEYS[cls], version, data, 0, length)
         with pytest.raises(ProtocolError):
-            codec.decode_request(ApiKey.PRODUCE, version, data[:length], 0, length)
+            codec.decode_request(KEYS[cls], version, data[:length], 0, length)
+
+
+def test_the_usual_fetch_requests_need_no_compiled_decoder() -> None:
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("left to the compiled decoder")
+
+    for version in range(11, 19):
+        for rack in ("", "rack"):
+            message = small_fetch(version, "topic", 9, 1, rack)
+            data = compiled(message, version)
+            assert HOT_DECODERS[FetchRequest](version, refuse)(data, 0, len(data), 10) == (message, len(data))
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(RESPONSES), NAMES, st.integers(0, 2**128 - 1), INT32, INT64, RECORDS, st.data())
+def test_responses_of_one_partition(
+    which: tuple[type, int],
+    name: str,
+    topic_id: int,
+    index: int,
+    offset: int,
+    records: bytes | None,
+    data: st.DataObject,
+) -> None:
+    cls, version = which
+    error_code = data.draw(st.sampled_from([0, 0, 0, 1, 6]))
+    throttle_ms = data.draw(st.sampled_from([0, 0, 5]))
+    message: Any
+    if cls is ProduceResponse:
+        answer = PartitionProduceResponse(index=index, base_offset=offset, log_start_offset=3, error_code=error_code)
+        if data.draw(st.booleans()):
+            answer.error_message = data.draw(st.none() | st.text(max_size=3))
+        topic = TopicProduceResponse(partition_responses=[answer], **called(version, name, topic_id))
+        message = ProduceResponse(responses=[topic], throttle_time_ms=throttle_ms)
+    else:
+        found = PartitionData(
+            partition_index=index, high_watermark=offset, log_start_offset=3, error_code=error_code, records=records
+        )
+        found.aborted_transactions = data.draw(st.none() | st.just([]))
+        if data.draw(st.booleans()):
+            found.preferred_read_replica = data.draw(st.sampled_from([-1, 2]))
+            found.diverging_epoch.end_offset = data.draw(st.sampled_from([-1, 2]))
+        fetched = FetchableTopicResponse(partitions=[found], **called(version, name, topic_id, "topic"))
+        message = FetchResponse(responses=[fetched], throttle_time_ms=throttle_ms)
+    assert hand_written(message, version) == compiled(message, version)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(RESPONSES), st.integers(0, 2**32))
+def test_any_response(which: tuple[type, int], seed: int) -> None:
+    cls, version = which
+    message = random_message(cls, version, random.Random(seed))
+    assert hand_written(message, version) == compiled(message, version)
+
+
+def test_fetched_records_are_handed_on_as_they_are() -> None:
+    records = memoryview(bytes(10_000))
+    for version in versions_of(FetchResponse).numbers():
+        topic = FetchableTopicResponse(partitions=[PartitionData(records=records)], **called(version, "t", 1, "topic"))
+        assert any(part is records for part in codec.encode_response(FetchResponse(responses=[topic]), version))
