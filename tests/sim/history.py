@@ -13,8 +13,8 @@ Place = tuple[int, int]
 class History:
     """One run. Values are unique for ever."""
 
-    sent: dict[bytes, int] = field(default_factory=dict)
-    """Value -> partition, in the order of the calls."""
+    sent: dict[bytes, str] = field(default_factory=dict)
+    """Value -> its writer, in the order of the calls. A writer is one idempotent producer of one partition."""
     acknowledged: dict[bytes, Place] = field(default_factory=dict)
     refused: set[bytes] = field(default_factory=set)
     """Certainly not in the log."""
@@ -23,15 +23,15 @@ class History:
     final: dict[Place, bytes] = field(default_factory=dict)
     """The log as read from the start when everything had healed."""
 
-    def check(self, *, ordered: bool) -> list[str]:
-        """All violations; `ordered` if one idempotent producer wrote each partition."""
+    def check(self) -> list[str]:
+        """All violations."""
         return [
             *self._lost(),
             *self._invented(),
             *self._changed_under_readers(),
             *self._gaps(),
             *self._duplicates(),
-            *(self._reordered() if ordered else ()),
+            *self._reordered(),
         ]
 
     def _lost(self) -> Iterable[str]:
@@ -72,11 +72,12 @@ class History:
 
     def _reordered(self) -> Iterable[str]:
         order = {value: number for number, value in enumerate(self.sent)}
-        last: dict[int, tuple[int, bytes]] = {}
+        last: dict[str, tuple[int, bytes]] = {}
         for place in sorted(self.final):
             value = self.final[place]
-            before = last.get(place[0])
+            writer = self.sent.get(value, "")
+            before = last.get(writer)
             number = order.get(value, -1)
             if before is not None and number < before[0]:
                 yield f"order: {value!r} stands behind {before[1]!r} in {place[0]}"
-            last[place[0]] = (number, value)
+            last[writer] = (number, value)
