@@ -11,10 +11,11 @@ import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from struct import Struct
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from ..protocol.apis import API_MESSAGES, ApiKey
-from ..protocol.codec import decode_request, encode_response
+from ..protocol.codec import encode_response, request_decoder
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.headers import decode_request_header, response_header_version
 from .request_context import RequestContext
@@ -30,6 +31,7 @@ SERVED: dict[ApiKey, tuple[str, int, int]] = {
     ApiKey.FETCH: ("fetch", 0, 18),
     ApiKey.LIST_OFFSETS: ("list_offsets", 0, 11),
     ApiKey.METADATA: ("metadata", 0, 13),
+    ApiKey.FIND_COORDINATOR: ("find_coordinator", 0, 6),
     ApiKey.API_VERSIONS: ("api_versions", 0, 4),
     ApiKey.CREATE_TOPICS: ("create_topics", 0, 7),
     ApiKey.DELETE_TOPICS: ("delete_topics", 0, 6),
@@ -52,16 +54,16 @@ SERVED: dict[ApiKey, tuple[str, int, int]] = {
 """API key -> module in `handlers`, lowest and highest version served. Every version in between works in full."""
 
 _head = Struct(">ii").pack
-_flexible_head = Struct(">iib").pack
+_flexible_head = Struct(">iix").pack  # and no tagged fields
 
 
 @dataclass(slots=True)
 class Route:
-    """One line of the table, loaded."""
+    """How one version of one API is read, handled and answered."""
 
+    decode: Callable[[memoryview, int, int], Any]
     handle: Callable[[RequestContext, Any], Any]
-    lowest: int
-    highest: int
+    respond: Callable[[RequestContext, Any], None]
 
 
 class KafkaApis:
@@ -70,7 +72,7 @@ class KafkaApis:
     def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker
         self._loop = loop
-        self._routes: dict[int, Route] = {}
+        self._routes: dict[tuple[int, int], Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.failures = 0
         """Requests that failed inside the broker."""
@@ -81,16 +83,9 @@ class KafkaApis:
         Raises ProtocolError for bytes that are no request this broker serves: Kafka's answer is a closed connection.
         """
         header, position = decode_request_header(buffer, start, end)
-        version = header.api_version
-        route = self._routes.get(header.api_key) or self._route(header.api_key)
-        context = RequestContext(header, self._broker, connection, self._respond)
-        if not route.lowest <= version <= route.highest:
-            if header.api_key != ApiKey.API_VERSIONS:
-                raise ProtocolError(f"API key {header.api_key} has no version {version}")
-            # Not even the body's layout is known: the handler answers in version 0, with error 35.
-            request: Any = None
-        else:
-            request = decode_request(header.api_key, version, buffer, position, end)
+        route = self._routes.get(header[:2]) or self._route(header.api_key, header.api_version)
+        context = RequestContext(header, self._broker, connection, route.respond)
+        request = route.decode(buffer, position, end)
         try:
             answer = route.handle(context, request)
         except KafkaError as error:
@@ -100,12 +95,12 @@ class KafkaApis:
         else:
             if answer is None:
                 return
-            if isinstance(answer, Coroutine):
+            if isinstance(answer, CoroutineType):
                 task = self._loop.create_task(self._finish(context, answer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
-                self._respond(context, answer)
+                route.respond(context, answer)
 
     async def close(self) -> None:
         """Give up the requests that are still being worked on."""
@@ -114,15 +109,23 @@ class KafkaApis:
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _route(self, api_key: int) -> Route:
-        """Load the handler of an API at its first use. Raises ProtocolError for one that is not served."""
+    def _route(self, api_key: int, version: int) -> Route:
+        """Load handler and codecs at their first use. Raises ProtocolError for an API or version that is not served."""
         try:
-            module, lowest, highest = SERVED[ApiKey(api_key)]
+            key = ApiKey(api_key)
+            module, lowest, highest = SERVED[key]
         except (ValueError, KeyError):
             raise ProtocolError(f"API key {api_key} is not served") from None
         handle = importlib.import_module(f".handlers.{module}", __package__).handle
-        route = self._routes[api_key] = Route(handle, lowest, highest)
-        return route
+        if lowest <= version <= highest:
+            route = Route(request_decoder(key, version), handle, self._responder(key, version))
+            self._routes[api_key, version] = route
+            return route
+        if key is ApiKey.API_VERSIONS:
+            # Not even the body's layout is known: the handler answers in version 0, with error 35. Not kept, since
+            # there are many such versions.
+            return Route(lambda *_: None, handle, self._responder(key, 0))
+        raise ProtocolError(f"API key {api_key} has no version {version}")
 
     async def _finish(self, context: RequestContext, answer: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -132,32 +135,31 @@ class KafkaApis:
         except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, None)
         else:
-            self._respond(context, response)
+            context.respond(response)
 
-    def _respond(self, context: RequestContext, response: Any) -> None:
-        """Encode and send; None means that the request wants no answer."""
-        connection: Any = context.channel
-        if response is None:
-            connection.skip()
-            return
-        key, version = context.api_key, context.api_version
-        if key == ApiKey.API_VERSIONS and not 0 <= version <= SERVED[ApiKey.API_VERSIONS][2]:
-            version = 0
-        try:
-            parts = encode_response(response, version)
-        except ProtocolError:
-            # The broker's own fault, not the client's: its request was understood.
-            self.failures += 1
-            logger.exception("API key %d version %d: the response cannot be encoded", key, version)
-            context.close()
-            return
-        size = len(parts[0]) if len(parts) == 1 else sum(map(len, parts))
-        if response_header_version(key, version):
-            parts.insert(0, _flexible_head(size + 5, context.correlation_id, 0))
-            connection.send(parts, size + 9)
-        else:
-            parts.insert(0, _head(size + 4, context.correlation_id))
-            connection.send(parts, size + 8)
+    def _responder(self, key: ApiKey, version: int) -> Callable[[RequestContext, Any], None]:
+        """What encodes and sends the answers of one version of one API; None means that the request wants no answer."""
+        flexible = response_header_version(key, version)
+        head, head_size = (_flexible_head, 9) if flexible else (_head, 8)
+
+        def respond(context: RequestContext, response: Any) -> None:
+            connection: Any = context.channel
+            if response is None:
+                connection.skip()
+                return
+            try:
+                parts = encode_response(response, version)
+            except ProtocolError:
+                # The broker's own fault, not the client's: its request was understood.
+                self.failures += 1
+                logger.exception("API key %d version %d: the response cannot be encoded", key, version)
+                context.close()
+                return
+            size = head_size + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
+            parts.insert(0, head(size - 4, context.correlation_id))
+            connection.send(parts, size)
+
+        return respond
 
     def _fail(self, context: RequestContext, error: KafkaError | None) -> None:
         """Answer a request that failed as a whole: with an error code where its response has one for all."""
@@ -170,6 +172,6 @@ class KafkaApis:
             response.error_code = error.code
             if hasattr(response, "error_message"):
                 response.error_message = error.message
-            self._respond(context, response)
+            context.respond(response)
         else:
             context.close()
