@@ -73,6 +73,11 @@ class BrokerProcess:
         """SIGTERM, and wait for the clean end; returns the exit status."""
         return self._end(signal.SIGTERM)
 
+    def wait(self, seconds: float) -> int:
+        """Wait until it ends by itself; returns the exit status. Raises TimeoutExpired."""
+        assert self._process is not None
+        return self._process.wait(seconds)
+
     def _end(self, number: signal.Signals) -> int:
         process, self._process = self._process, None
         if process is None:

@@ -1,8 +1,9 @@
-"""Disks that are full or failing under a live broker: what is told to clients, what goes on, what is there afterwards."""
+"""Disks that are full or failing under a live broker: what clients are told, what goes on, what is there afterwards."""
 
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -140,6 +141,25 @@ def test_a_full_disk_refuses_writes_and_heals(tmp_path: Path, small_disk: Path) 
         assert_all_there(writer, read_all(broker.bootstrap))
         assert broker.stop() == 0
         assert "Traceback" not in broker.log.read_text()
+        broker.start()
+        assert_all_there(writer, read_all(broker.bootstrap))
+        assert writer.send()
+    finally:
+        broker.kill()
+
+
+def test_a_broker_whose_only_disk_fails_ends_with_an_error(tmp_path: Path) -> None:
+    """A limit on the size of files makes every further write fail, as a broken disk does."""
+    broker = BrokerProcess(tmp_path / "broker", SETTINGS)
+    broker.start()
+    try:
+        assert create_topic(broker.bootstrap, TOPIC) is None
+        writer = Writer(broker.bootstrap)
+        assert writer.send()
+        _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (50_000, hard))
+        assert not writer.send()
+        assert broker.wait(20) == 1
         broker.start()
         assert_all_there(writer, read_all(broker.bootstrap))
         assert writer.send()
