@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, cast
 
 from .apis import API_MESSAGES
@@ -35,12 +35,20 @@ def decode_request(key: int, version: int, buffer: Buffer, position: int, end: i
 
     Strings and bytes are copies, `records` are memoryviews of `buffer`. Raises `ProtocolError`.
     """
-    return _decode(_request_decoder(key, version), buffer, position, end, REQUEST_OBJECT_BUDGET)
+    return request_decoder(key, version)(buffer, position, end)
+
+
+@cache
+def request_decoder(key: int, version: int) -> Callable[[Buffer, int, int], Any]:
+    """`decode_request` of one API and version, for who decodes many of them. Raises `ProtocolError` as that does."""
+    cls = _checked(key, version, lambda spec: spec.request)
+    general, hot = decoder(cls, version), HOT_DECODERS.get(cls)
+    return partial(_decode, general if hot is None else hot(version, general), REQUEST_OBJECT_BUDGET)
 
 
 def decode_response(key: int, version: int, buffer: Buffer, position: int, end: int) -> Any:
     """The response in `buffer[position:end]`, otherwise as `decode_request`."""
-    return _decode(_response_decoder(key, version), buffer, position, end, RESPONSE_OBJECT_BUDGET)
+    return _decode(_response_decoder(key, version), RESPONSE_OBJECT_BUDGET, buffer, position, end)
 
 
 def encode_request(message: object, version: int) -> bytes:
@@ -54,6 +62,8 @@ def encode_response(message: object, version: int) -> list[Buffer]:
     Raises `ProtocolError` if the version cannot carry the values.
     """
     pieces = _pieces(message, version)
+    if len(pieces) == 1:
+        return pieces
     cls: Any = type(message)
     return _gathered(pieces) if carries_records(cls) else [b"".join(pieces)]
 
@@ -91,7 +101,7 @@ def decode_versioned(cls: type[T], buffer: Buffer, *, later_is_newest: bool = Fa
     if version not in versions:
         raise ProtocolError(f"{cls.__name__} has no version {version}")
     decode = decoder(cast(type, cls), version)
-    return cast(T, _decode(decode, buffer, 2, len(buffer), RESPONSE_OBJECT_BUDGET))
+    return cast(T, _decode(decode, RESPONSE_OBJECT_BUDGET, buffer, 2, len(buffer)))
 
 
 def peek_version(buffer: Buffer) -> int:
@@ -101,7 +111,7 @@ def peek_version(buffer: Buffer) -> int:
     return int.from_bytes(buffer[:2], "big", signed=True)
 
 
-def _decode(decode: Decoder, buffer: Buffer, position: int, end: int, budget: int) -> Any:
+def _decode(decode: Decoder, budget: int, buffer: Buffer, position: int, end: int) -> Any:
     if end > len(buffer):
         raise ProtocolError(f"message ends at {end} in a buffer of {len(buffer)} bytes")
     try:
@@ -120,13 +130,6 @@ def _pieces(message: object, version: int) -> list[Buffer]:
     except _BAD_VALUES as error:
         raise ProtocolError(f"{cls.__name__} v{version} cannot carry its values: {error}") from error
     return pieces
-
-
-@cache
-def _request_decoder(key: int, version: int) -> Decoder:
-    cls = _checked(key, version, lambda spec: spec.request)
-    general, hot = decoder(cls, version), HOT_DECODERS.get(cls)
-    return general if hot is None else hot(version, general)
 
 
 @cache

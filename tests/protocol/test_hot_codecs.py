@@ -77,11 +77,12 @@ def small_fetch(version: int, name: str, topic_id: int, index: int, rack: str) -
 
 
 def compiled(message: Any, version: int) -> Any:
-    return outcome_of_encoder(encoder(type(message), version), message)
+    cls: Any = type(message)
+    return outcome_of_encoder(encoder(cls, version), message)
 
 
 def hand_written(message: Any, version: int) -> Any:
-    cls = type(message)
+    cls: Any = type(message)
     return outcome_of_encoder(HOT_ENCODERS[cls](version, encoder(cls, version)), message)
 
 
@@ -101,7 +102,7 @@ def outcome(decode: Decoder, buffer: Any, position: int, end: int) -> Any:
         return "error"
 
 
-def check(cls: type, version: int, data: bytes) -> None:
+def check(cls: Any, version: int, data: bytes) -> None:
     general = decoder(cls, version)
     hot = HOT_DECODERS[cls](version, general)
     buffer = bytearray(b"?" + data + b"the next frame, which is none of our business")
