@@ -22,6 +22,7 @@ from typing import Protocol
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
+_READ_SIZE = 16 * 1024
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 """macOS has no fdatasync."""
@@ -124,6 +125,10 @@ class FileSystem(Protocol):
         """Space left to an ordinary user on the disk that holds `path`."""
         ...
 
+    def total_bytes(self, path: str) -> int:
+        """Size of the disk that holds `path`."""
+        ...
+
 
 def write_all(file: File, data: bytes | bytearray | memoryview, position: int) -> None:
     """Write all of `data` at `position`, however short the single writes are. Raises `OSError`."""
@@ -202,22 +207,31 @@ class OsFile:
             os.ftruncate(self._fd, position + length)
 
     def fsync(self) -> None:
+        fd = self._open_fd()
         if hasattr(fcntl, "F_FULLFSYNC"):
             # On macOS fsync stops at the drive's own cache.
-            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
         else:
-            os.fsync(self._fd)
+            os.fsync(fd)
 
     def fdatasync(self) -> None:
+        fd = self._open_fd()
         if hasattr(fcntl, "F_FULLFSYNC"):
-            fcntl.fcntl(self._fd, fcntl.F_FULLFSYNC)
+            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
         else:
-            _fdatasync(self._fd)
+            _fdatasync(fd)
 
     def mmap_read(self, length: int) -> memoryview | bytes:
+        fd = self._open_fd()
         if length == 0:
             return b""
-        return memoryview(mmap.mmap(self._fd, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
+        return memoryview(mmap.mmap(fd, length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ))
+
+    def _open_fd(self) -> int:
+        """The descriptor, for calls that take a closed one's -1 for a mistake of the program, or for no file at all."""
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        return self._fd
 
     def close(self) -> None:
         fd, self._fd = self._fd, -1
@@ -316,8 +330,17 @@ class OsFileSystem:
         return OsLock(fd)
 
     def read_bytes(self, path: str) -> bytes:
-        with open(path, "rb", buffering=0) as file:
-            return file.readall()
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = os.read(fd, _READ_SIZE)
+            if len(data) == _READ_SIZE:
+                chunks = [data]
+                while data := os.read(fd, os.fstat(fd).st_size + 1):
+                    chunks.append(data)
+                return b"".join(chunks)
+            return data
+        finally:
+            os.close(fd)
 
     def write_atomic(self, path: str, data: bytes) -> None:
         write_atomic(self, path, data)
@@ -325,3 +348,7 @@ class OsFileSystem:
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
+
+    def total_bytes(self, path: str) -> int:
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize

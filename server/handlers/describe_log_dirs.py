@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35): which partitions lie in which log directory, and how large they are (KIP-113).
 
-v3 has a top-level error (KIP-784), v4 what is free on the volume (KIP-827; its size stays unknown). A directory that
+v3 has a top-level error (KIP-784), v4 the size of the volume and what is free on it (KIP-827). A directory that
 failed is listed with KAFKA_STORAGE_ERROR and nothing in it.
 """
 
@@ -34,7 +34,7 @@ def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogD
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir.path))
             continue
         result = DescribeLogDirsResult(log_dir=log_dir.path, topics=topics_by_dir.get(log_dir.path, []))
-        result.usable_bytes = _usable_bytes(ctx, log_dir.path)
+        result.total_bytes, result.usable_bytes = _volume_bytes(ctx, log_dir.path)
         results.append(result)
     return DescribeLogDirsResponse(results=results)
 
@@ -62,8 +62,10 @@ def _topics_by_dir(
     return topics_by_dir
 
 
-def _usable_bytes(ctx: RequestContext, path: str) -> int:
+def _volume_bytes(ctx: RequestContext, path: str) -> tuple[int, int]:
+    """Size of the volume, and what is free on it."""
+    filesystem = ctx.broker.ports.filesystem
     try:
-        return ctx.broker.ports.filesystem.free_bytes(path)
+        return filesystem.total_bytes(path), filesystem.free_bytes(path)
     except OSError:
-        return UNKNOWN_BYTES
+        return UNKNOWN_BYTES, UNKNOWN_BYTES

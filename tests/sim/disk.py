@@ -14,6 +14,8 @@ from tests.sim.disk_nodes import DirectoryNode, FileNode, NameChange, Resize, Wr
 
 from barnabas.storage.filesystem import make_dirs, remove_tree, write_atomic
 
+_ENDLESS = 1 << 62
+
 Mode: TypeAlias = Literal["A", "B", "kill"]
 """What a crash keeps: power loss with directory changes as a prefix (A) or per name (B), or everything (kill -9)."""
 
@@ -286,7 +288,12 @@ class SimDisk:
     def free_bytes(self, path: str) -> int:
         """Bytes that can still be written."""
         self._look("free_bytes", path)
-        return (1 << 62) if self.capacity is None else max(0, self.capacity - self._used)
+        return _ENDLESS if self.capacity is None else max(0, self.capacity - self._used)
+
+    def total_bytes(self, path: str) -> int:
+        """The size of the disk."""
+        self._look("total_bytes", path)
+        return _ENDLESS if self.capacity is None else self.capacity
 
     # Inside
 
