@@ -11,7 +11,7 @@ up or fail. Promises a caller may count on, and no others:
 """
 
 # Paths are plain `str` throughout the port, as a simulated disk keys its tables by them; hence no pathlib:
-# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH116, PTH123, PTH208
+# ruff: noqa: PTH102, PTH105, PTH106, PTH108, PTH112, PTH116, PTH208
 import errno
 import fcntl
 import mmap
