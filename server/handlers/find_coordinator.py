@@ -1,8 +1,8 @@
 """FindCoordinator (key 10): where the coordinator of a group, a transactional id or a share group is.
 
-Version 1 adds the kind of key, 4 asks for several keys at once (KIP-699), 6 knows share groups (KIP-932). This broker has
-no coordinators yet, so every legal question gets the answer that Kafka gives while a coordinator's topic cannot be had:
-COORDINATOR_NOT_AVAILABLE. The API is served all the same because librdkafka takes its presence as the sign that a
+Version 1 adds the kind of key, 4 asks for several keys at once (KIP-699), 6 knows share groups (KIP-932). This broker
+has no coordinators yet, so every legal question gets the answer that Kafka gives while a coordinator's topic cannot be
+had: COORDINATOR_NOT_AVAILABLE. The API is served all the same because librdkafka takes its presence as the sign that a
 broker understands LZ4, and sends batches uncompressed without a word where it is missing.
 """
 
