@@ -17,17 +17,23 @@ _length_at = Struct(">i").unpack_from
 _PRODUCE_KEY = b"\0\0"
 LENGTH_SIZE = 4
 _FIRST_PRIVATE_SIZE = 4096
+LENT_FREELY = 24
 
 
 class BufferPool:
-    """Receive buffers of one size: the one that streams share, and a few spare ones for large frames."""
+    """Receive buffers of one size: the one that streams share, and a few spare ones for large frames.
 
-    __slots__ = ("_free", "_most", "_shared", "shared_view", "size", "window")
+    The first `LENT_FREELY` are lent to any stream that announces a large frame. When as many are out, a stream has to
+    have sent a quarter of one before it gets one: a thousand announcements must not cost a thousand buffers.
+    """
+
+    __slots__ = ("_free", "_lent", "_most", "_shared", "shared_view", "size", "window")
 
     def __init__(self, size: int, most: int) -> None:
         self.size = size
         self._free: list[bytearray] = []
         self._most = most
+        self._lent = 0
         self._share(bytearray(size))
 
     def _share(self, buffer: bytearray) -> None:
@@ -42,12 +48,19 @@ class BufferPool:
         self._share(self.take())
         return buffer
 
+    def may_lend(self, pending: int) -> bool:
+        """Whether a stream of which so many bytes are pending may have a buffer."""
+        return self._lent < LENT_FREELY or pending * 4 >= self.size
+
     def take(self) -> bytearray:
+        self._lent += 1
         return self._free.pop() if self._free else bytearray(self.size)
 
     def give(self, buffer: bytearray) -> None:
-        if len(buffer) == self.size and len(self._free) < self._most:
-            self._free.append(buffer)
+        if len(buffer) == self.size:
+            self._lent -= 1
+            if len(self._free) < self._most:
+                self._free.append(buffer)
 
 
 class FrameReader:
@@ -137,7 +150,11 @@ class FrameReader:
     def _is_for_pool(self, pending: int) -> bool:
         """Whether a pooled buffer suits what is pending: part of a large frame, and enough of it to believe in it."""
         size = self._pool.size
-        return _FIRST_PRIVATE_SIZE <= pending < size and self._wanted(pending) > size // 16
+        return (
+            _FIRST_PRIVATE_SIZE <= pending < size
+            and self._wanted(pending) > size // 16
+            and self._pool.may_lend(pending)
+        )
 
     def _keep(self, pending: int) -> None:
         """Have what is pending in the shared buffer in a private one."""
@@ -148,7 +165,8 @@ class FrameReader:
 
     def _move(self, pending: int) -> None:
         """Into another buffer, with room for more than is pending: for at most twice as much, or one of the pool's."""
-        room = self._pool.take() if self._is_for_pool(pending) else bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending))
+        # An odd size: never to be taken for one of the pool's.
+        room = self._pool.take() if self._is_for_pool(pending) else bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending) + 1)
         room[:pending] = self.data[self._start : self._end]
         self._release()
         self._private = room

@@ -180,7 +180,9 @@ class BrokerServer:
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
         apis = KafkaApis(state, self._loop)
-        sockets = self._sockets = SocketServer(self.config, apis.handle, self._loop, self._ports.machine_name)
+        sockets = self._sockets = SocketServer(
+            self.config, apis.handle, self._loop, self._ports.machine_name, open_files=self._ports.open_files
+        )
         await sockets.bind()
         self._stops += [sockets.close, apis.close]
         registration = await state.topic_store.register_broker(

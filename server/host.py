@@ -9,10 +9,19 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import ModuleType
 from typing import TypeVar
 
 from ..storage.filesystem import OsFileSystem
 from .ports import Ports
+
+resource: ModuleType | None
+try:
+    import resource
+except ImportError:
+    # Windows sets no such limit.
+    resource = None
 
 T = TypeVar("T")
 
@@ -61,6 +70,22 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def open_files() -> int | None:
+    """How many files and sockets this process may have open."""
+    if resource is None:
+        return None
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_open_files() -> None:
+    """Let this process have as many files and sockets open as it may ask for: the usual 1024 are few for a broker."""
+    if resource is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
     """The ports of a broker that runs on this machine, on `loop`."""
     return Ports(
@@ -70,6 +95,7 @@ def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
         token_bytes=secrets.token_bytes,
         work=ThreadWork(loop),
         machine_name=socket.gethostname(),
+        open_files=open_files,
     )
 
 

@@ -35,6 +35,10 @@ def no_faults(name: str) -> bool:
     return False
 
 
+def no_limit() -> None:
+    """The answer of a world in which files and sockets never run out."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
     """One broker's access to the world. Many brokers live in one interpreter, each with its own."""
@@ -51,6 +55,8 @@ class Ports:
     """Lanes for blocking jobs."""
     machine_name: str
     """What this machine is called; told to clients where a listener binds all interfaces and advertises no name."""
+    open_files: Callable[[], int | None] = no_limit
+    """How many files and sockets this process may have open at present; None where there is no telling."""
     fault: Callable[[str], bool] = no_faults
     """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
     `produce-answer-lost` and `fetch-session-lost`."""

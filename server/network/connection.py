@@ -27,6 +27,9 @@ JOIN_BYTES = 1 << 16
 WRITE_HIGH_BYTES = 1 << 20
 """Unsent bytes beyond which a connection's next request waits."""
 
+STALL_BYTES = 1 << 18
+"""A client that takes less than this between two looks at it is as good as one that takes nothing."""
+
 Handle = Callable[["Connection", memoryview, int, int], None]
 """Handle the frame at [start, end) of the view; answer by `send`, `skip` or `close`, now or later."""
 
@@ -36,6 +39,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_busy",
+        "_closing",
         "_frozen",
         "_handle",
         "_loop",
@@ -46,6 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         "_reading_paused",
         "_server",
         "_transport",
+        "_unsent",
         "_writing_paused",
         "client_host",
         "frame_started",
@@ -61,6 +66,9 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = server.loop
         self._reader = reader
         self._transport: asyncio.Transport | None = None
+        self._closing: asyncio.Transport | None = None
+        """The transport while it sends what is left before it closes."""
+        self._unsent = 0
         self._out: list[Any] = []
         self._out_bytes = 0
         self._busy = False
@@ -89,7 +97,7 @@ class Connection(asyncio.BufferedProtocol):
             stream.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = None
+        self._transport = self._closing = None
         self._reader.close()
         self._out.clear()
         self._server.forget(self)
@@ -111,10 +119,12 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._writing_paused = True
         self.write_stalled = self._loop.time()
+        self._unsent = self._unsent_bytes()
 
     def resume_writing(self) -> None:
         self._writing_paused = False
-        self.write_stalled = None
+        if self._closing is None:
+            self.write_stalled = None
         if self._transport is not None and not self._processing:
             self._process()
 
@@ -145,14 +155,34 @@ class Connection(asyncio.BufferedProtocol):
         if transport is not None:
             self._flush()
             self._transport = None
+            self._closing = transport
+            self.write_stalled = self.write_stalled or self._loop.time()
+            self._unsent = self._unsent_bytes()
             transport.close()
 
     def abort(self) -> None:
         """Close at once, whatever is unsent."""
-        transport = self._transport
+        transport = self._transport or self._closing
         if transport is not None:
-            self._transport = None
+            self._transport = self._closing = None
             transport.abort()
+
+    # -- what the server calls -------------------------------------------------------------------------------------
+
+    def fileno(self) -> int:
+        """The number of the socket's file handle, -1 where there is none."""
+        stream = self._transport.get_extra_info("socket") if self._transport is not None else None
+        return stream.fileno() if stream is not None else -1
+
+    def stalled_for(self, now: float) -> float:
+        """Seconds for which the client has taken less than `STALL_BYTES` of what waits for it; 0 if nothing waits."""
+        if self.write_stalled is None:
+            return 0.0
+        unsent = self._unsent_bytes()
+        if self._unsent - unsent >= STALL_BYTES:
+            self.write_stalled = now
+            self._unsent = unsent
+        return now - self.write_stalled
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -194,6 +224,10 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
+
+    def _unsent_bytes(self) -> int:
+        transport = self._transport or self._closing
+        return transport.get_write_buffer_size() if transport is not None else 0
 
     def _pace_reading(self) -> None:
         """Stop reading from a client whose unhandled requests fill the buffer; note since when a frame is late."""

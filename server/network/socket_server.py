@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...protocol.frames import BufferPool, FrameReader
 from .connection import Connection, Handle
+from .log_limit import LimitedLog
 
 if TYPE_CHECKING:
     from ...protocol.errors import ProtocolError
@@ -25,7 +27,9 @@ SMALL_FRAME_BYTES = 8 << 20
 FRAME_SECONDS = 30.0
 """A frame that has begun to arrive must be complete within this time."""
 STALL_SECONDS = 30.0
-"""A client that takes none of its answers for this time is cut off."""
+"""A client that takes next to nothing of its answers for this time is cut off."""
+RESERVED_FILES = 128
+"""So many file handles are left to logs and the metadata store when clients use up all others."""
 SWEEP_SECONDS = 1.0
 
 
@@ -33,8 +37,15 @@ class SocketServer:
     """Accepts, counts, paces and closes connections (Kafka's SocketServer and ConnectionQuotas). Loop-thread only."""
 
     def __init__(
-        self, config: BrokerConfig, handle: Handle, loop: asyncio.AbstractEventLoop, machine_name: str
+        self,
+        config: BrokerConfig,
+        handle: Handle,
+        loop: asyncio.AbstractEventLoop,
+        machine_name: str,
+        *,
+        open_files: Callable[[], int | None] = lambda: None,
     ) -> None:
+        """`open_files` says how many files and sockets the process may have open; None: nobody knows."""
         self.loop = loop
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with the ports they really have."""
@@ -48,6 +59,9 @@ class SocketServer:
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS)
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
+        self._open_files = open_files
+        self._refusals = LimitedLog(logger, loop.time)
+        self._errors = LimitedLog(logger, loop.time)
 
     @property
     def connection_count(self) -> int:
@@ -105,11 +119,20 @@ class SocketServer:
         host = connection.client_host
         config = self._config
         if self._closing or len(self._connections) >= config.max_connections:
-            logger.warning("refused a connection from %s: max.connections=%d", host, config.max_connections)
+            self._refusals.write(
+                logging.WARNING, "refused a connection from %s: max.connections=%d", host, config.max_connections
+            )
             return False
         limit = config.connections_allowed(host)
         if limit is not None and self._by_host[host] >= limit:
-            logger.warning("refused a connection from %s: max.connections.per.ip=%d", host, limit)
+            self._refusals.write(
+                logging.WARNING, "refused a connection from %s: max.connections.per.ip=%d", host, limit
+            )
+            return False
+        open_files = self._open_files()
+        if open_files is not None and connection.fileno() >= max(open_files - RESERVED_FILES, open_files // 2):
+            # The lowest free number is given to a new socket, so that its number tells how many are in use.
+            self._refusals.write(logging.WARNING, "refused a connection from %s: too many open files", host)
             return False
         self._connections[connection] = None
         self._by_host[host] += 1
@@ -125,7 +148,7 @@ class SocketServer:
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """A client sent bytes that are no legal request; its connection is being closed."""
         self.protocol_errors += 1
-        logger.info("closed the connection from %s: %s", connection.client_host, error)
+        self._errors.write(logging.INFO, "closed the connection from %s: %s", connection.client_host, error)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -148,7 +171,7 @@ class SocketServer:
             elif connection.frame_started is not None and connection.frame_started < now - FRAME_SECONDS:
                 logger.info("closed the connection from %s: a request takes too long to arrive", connection.client_host)
                 connection.abort()
-            elif connection.write_stalled is not None and connection.write_stalled < now - STALL_SECONDS:
-                logger.info("closed the connection from %s: it takes none of its answers", connection.client_host)
+            elif connection.stalled_for(now) > STALL_SECONDS:
+                logger.info("closed the connection from %s: it does not take its answers", connection.client_host)
                 connection.abort()
         self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)

@@ -41,6 +41,24 @@ class HealthyClient:
     def round(self, acks: int) -> None:
         """One record there and back. AssertionError, ClosedError or TimeoutError if anything is wrong with it."""
         value = self._random.randbytes(100)
+        offset = self._write(value, acks)
+        wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10_000)
+        fetch = FetchRequest(max_wait_ms=1000, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
+        found = self._call(ApiKey.FETCH, fetch).responses[0].partitions[0]
+        assert found.error_code == 0, f"fetch failed: {found}"
+        record = next(iter(next(iter(iter_batches(found.records))).records()))
+        assert (record.offset, bytes(record.value)) == (offset, value), "read something else than written"
+        self.rounds += 1
+
+    def write_much(self, size: int) -> None:
+        """One record of `size` bytes."""
+        self._write(bytes(size), 1)
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def _write(self, value: bytes, acks: int) -> int:
+        """Write one record; returns its offset."""
         builder = RecordBatchBuilder()
         builder.append(b"k", value, (), int(time.time() * 1000))
         data = PartitionProduceData(index=0, records=builder.build())
@@ -49,16 +67,8 @@ class HealthyClient:
         )
         answer = self._call(ApiKey.PRODUCE, produce).responses[0].partition_responses[0]
         assert answer.error_code == 0, f"produce failed: {answer}"
-        wanted = FetchPartition(partition=0, fetch_offset=answer.base_offset, partition_max_bytes=10_000)
-        fetch = FetchRequest(max_wait_ms=1000, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
-        found = self._call(ApiKey.FETCH, fetch).responses[0].partitions[0]
-        assert found.error_code == 0, f"fetch failed: {found}"
-        record = next(iter(next(iter(iter_batches(found.records))).records()))
-        assert (record.offset, bytes(record.value)) == (answer.base_offset, value), "read something else than written"
-        self.rounds += 1
-
-    def close(self) -> None:
-        self._wire.close()
+        offset: int = answer.base_offset
+        return offset
 
     def _call(self, key: ApiKey, request: object) -> Any:
         self._correlation_id += 1
