@@ -49,6 +49,8 @@ class LogLoader:
     now_ms: Callable[[], int]
     rng: Chance
     producer_id_expiration_ms: int
+    may_have_gaps: bool = False
+    """Whether offsets may be missing between segments for another reason than a crash: the log is not all our own."""
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> LoadedLog:
         """Open everything in the directory; an empty one gets a first segment. Raises OSError, StorageError."""
@@ -178,6 +180,7 @@ class LogLoader:
         What remains is made durable before anybody can read it, so that the end of the log does not go back again.
         """
         unflushed = segments.from_offset(recovery_point)
+        self._check_indexes_before(segments, unflushed[0])
         rebuild_producer_state(
             producers,
             segments,
@@ -186,7 +189,7 @@ class LogLoader:
             now_ms=self.now_ms(),
         )
         for number, segment in enumerate(unflushed):
-            if number and self._is_behind_a_hole(segment, unflushed[number - 1]):
+            if number and self._is_behind_a_hole(segment, unflushed[number - 1], recovery_point):
                 _logger.warning("%s: dropped what follows a hole before offset %d", self.path, segment.base_offset)
                 segments.remove_files(unflushed[number:])
                 break
@@ -203,12 +206,25 @@ class LogLoader:
         epochs.flush()
         self.fs.fsync_dir(self.path)
 
-    def _is_behind_a_hole(self, segment: LogSegment, before: LogSegment) -> bool:
+    def _check_indexes_before(self, segments: LogSegments, first_unflushed: LogSegment) -> None:
+        """Rebuild the indexes of the last flushed segment if a crash damaged them.
+
+        It may have been rolled after the flush that raised the recovery point to its end: of that segment the batches
+        were flushed, and its indexes were not. Earlier ones were flushed whole, after they were rolled.
+        """
+        flushed = [segment for segment in segments if segment.base_offset < first_unflushed.base_offset]
+        if flushed and flushed[-1].rebuild_damaged_indexes():
+            _logger.warning("%s: rebuilt the indexes of segment %d", self.path, flushed[-1].base_offset)
+
+    def _is_behind_a_hole(self, segment: LogSegment, before: LogSegment, recovery_point: int) -> bool:
         """Whether the end of the segment before was lost, although nothing in it is bad.
 
-        Unsynced data may reach the disk in any order. Compaction leaves holes that mean nothing.
+        Unsynced data may reach the disk in any order. But what compaction took away is no loss: below the recovery
+        point nothing is lost, and where a topic is or may have been compacted a gap says nothing. What lies behind a
+        real hole was never flushed, since segments are flushed in their order.
         """
-        return not self.config.compact and segment.base_offset != before.next_offset()
+        end = before.next_offset()
+        return end != segment.base_offset and end >= recovery_point and not (self.config.compact or self.may_have_gaps)
 
 
 @dataclass(slots=True)

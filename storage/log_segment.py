@@ -447,10 +447,22 @@ class LogSegment:
         return cut
 
     def rebuild_indexes(self) -> None:
-        """Write the offset and time index anew from batch headers, trusting the data."""
+        """Write the offset and time index anew, durably, from batch headers, trusting the data."""
         self._reset_indexes()
         self._rebuild_from_batches(None, check=False)
         self._finish_rebuild()
+        self.offset_index.flush()
+        self.time_index.flush()
+
+    def rebuild_damaged_indexes(self) -> bool:
+        """Look at every entry of the offset and time index, and rebuild both if one is wrong; whether that was due."""
+        try:
+            self.offset_index.check_entries(self.records.size)
+            self.time_index.check_entries()
+        except CorruptIndexError:
+            self.rebuild_indexes()
+            return True
+        return False
 
     def _reset_indexes(self) -> None:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -541,14 +553,24 @@ class LogSegment:
         self._clear_tail()
 
     def unsynced_files(self, *, with_indexes: bool) -> list[File]:
-        """The open files that a flush has to sync."""
+        """The open files that a flush has to sync.
+
+        Without the indexes, which can be rebuilt, that is the data, and the transaction index if it has news: what is
+        missing there nobody would notice.
+        """
         files = [self.records.file]
         if with_indexes:
             files += [self.offset_index.unsynced_file(), self.time_index.unsynced_file()]
+        if with_indexes or self.has_new_transactions:
             transactions = self.transaction_index.unsynced_file()
             if transactions is not None:
                 files.append(transactions)
         return files
+
+    @property
+    def has_new_transactions(self) -> bool:
+        """Whether the transaction index has entries that were not written yet."""
+        return self._transaction_index is not None and self._transaction_index.has_news
 
     def flush(self) -> None:
         """Make everything in the segment durable."""

@@ -75,6 +75,17 @@ class OffsetIndex(IndexFile):
         if len(last_two) == 2 and (last_two[1][0] <= last_two[0][0] or last_two[1][1] <= last_two[0][1]):
             raise CorruptIndexError(f"{self.path}: entries {last_two} do not increase")
 
+    def check_entries(self, log_size: int) -> None:
+        """Look at all of them. Raises `CorruptIndexError` if any could not have been written for `log_size` bytes."""
+        self.sanity_check()
+        before = (-1, 0)
+        for entry in _ENTRY.iter_unpack(self._last_entries(self.entries)):
+            if entry[0] <= before[0] or entry[1] <= before[1]:
+                raise CorruptIndexError(f"{self.path}: {entry} after {before}")
+            before = entry
+        if self.entries and before[1] >= log_size:
+            raise CorruptIndexError(f"{self.path}: position {before[1]} in a log of {log_size} bytes")
+
     def _load_last_entry(self) -> None:
         last = self._last_entries(1)
         relative, self.last_position = _ENTRY.unpack(last) if last else (0, 0)

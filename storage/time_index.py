@@ -87,6 +87,15 @@ class TimeIndex(IndexFile):
         if len(last_two) == 2 and (last_two[1][0] <= last_two[0][0] or last_two[1][1] < last_two[0][1]):
             raise CorruptIndexError(f"{self.path}: entries {last_two} do not increase")
 
+    def check_entries(self) -> None:
+        """Look at all of them. Raises `CorruptIndexError` if any could not have been written."""
+        self.sanity_check()
+        before = (0, 0)
+        for entry in _ENTRY.iter_unpack(self._last_entries(self.entries)):
+            if entry[0] <= before[0] or entry[1] < before[1]:
+                raise CorruptIndexError(f"{self.path}: {entry} after {before}")
+            before = entry
+
     def _load_last_entry(self) -> None:
         last = self._last_entries(1)
         timestamp, relative = _ENTRY.unpack(last) if last else (NO_TIMESTAMP, 0)

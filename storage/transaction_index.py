@@ -85,6 +85,11 @@ class TransactionIndex:
             if aborted.last_offset < self.base_offset:
                 raise CorruptIndexError(f"{self.path}: {aborted} ends below the segment")
 
+    @property
+    def has_news(self) -> bool:
+        """Whether there are entries that the file lacks."""
+        return self._entries is not None and len(self._entries) > self._written
+
     def write(self) -> None:
         """Bring the file up to the entries, if there are any. Raises OSError; nothing is lost then."""
         entries = self._entries

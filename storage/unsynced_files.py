@@ -35,6 +35,7 @@ class UnsyncedFiles:
         """A task that makes everything below `end_offset` durable. Raises OSError if an index cannot be written."""
         files = [file for segment in self.rolled for file in segment.unsynced_files(with_indexes=True)]
         files += self.snapshots
+        names = self.names or active.has_new_transactions
         files += active.unsynced_files(with_indexes=False)
         task = FlushTask(
             self._fs,
@@ -42,7 +43,7 @@ class UnsyncedFiles:
             up_to_offset=end_offset,
             files=files,
             epoch_lines=epochs.lines() if epochs.is_dirty else None,
-            sync_directory=self.names,
+            sync_directory=names,
         )
         self._flushes.append(task)
         epochs.is_dirty = self.names = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from tests.sim.disk import SimDisk
 from tests.storage.crash_world import ROOT, SMALL, Promise, World, make_manager
 
@@ -11,6 +13,7 @@ from barnabas.storage.dump import verify_indexes
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.producer_state import end_marker_of
 
 
 class BrokenPromiseError(AssertionError):
@@ -143,18 +146,50 @@ def check_derived_state(log: Log, batches: list[Batch]) -> None:
         assert entry_ is not None
         known = (entry_.producer_epoch, entry_.last_sequence, entry_.last_offset)
         require(known == expected, f"{name}: producer {producer_id} is at {known}, its batches say {expected}")
+    found_aborted = (
+        {
+            (aborted.producer_id, aborted.last_offset)
+            for segment in log.segments
+            for aborted in segment.transaction_index.entries
+            if aborted.last_offset >= batches[0].base_offset
+        }
+        if batches
+        else set()
+    )
+    require(found_aborted == _aborted_in(batches), f"{name}: the transaction indexes name {found_aborted}")
     for producer_id, state in log.producer_state.producers.items():
         require(state.last_offset < log.log_end_offset, f"{name}: producer {producer_id} is ahead of the log")
 
 
-def check_indexes(disk: SimDisk) -> None:
-    """Every index on the disk agrees with its log.
+def _aborted_in(batches: list[Batch]) -> set[tuple[int, int]]:
+    """Producer and marker offset of each aborted transaction of which the log still holds data."""
+    began: set[int] = set()
+    aborted: set[tuple[int, int]] = set()
+    for batch in batches:
+        if not isinstance(batch, RecordBatch):
+            continue
+        marker = end_marker_of(batch) if batch.is_control else None
+        if marker is not None and batch.producer_id in began:
+            began.remove(batch.producer_id)
+            if marker.is_abort:
+                aborted.add((batch.producer_id, batch.base_offset))
+        elif batch.is_transactional and not batch.is_control:
+            began.add(batch.producer_id)
+    return aborted
 
-    Entries of zeros are let pass: the end of an index may be lost when its log is not, and a lookup that meets zeros
-    starts at the beginning of the segment.
-    """
-    for path in disk.tree():
-        if path.startswith(f"{ROOT}/") and path.endswith(".log") and "-delete/" not in path:
+
+def check_indexes(disk: SimDisk) -> None:
+    """Every index on the disk agrees with its log, and none has entries of zeros, which a dump takes for a tail."""
+    tree = disk.tree()
+    for path in tree:
+        if not path.startswith(f"{ROOT}/") or "-delete/" in path:
+            continue
+        if path.endswith(".log"):
             for problem in verify_indexes(disk, path):
-                is_lost = problem.columns.get("position") == 0 or problem.columns.get("timestamp") == 0
-                require(is_lost, f"{path}: {problem}")
+                require(False, f"{path}: {problem}")
+        for suffix, layout in ((".index", ">II"), (".timeindex", ">qI")):
+            if path.endswith(suffix):
+                size = struct.calcsize(layout)
+                require(len(tree[path]) % size == 0, f"{path}: {len(tree[path])} bytes")
+                rows = list(struct.iter_unpack(layout, tree[path]))
+                require(all(row[0] > 0 for row in rows), f"{path}: zeros in {rows}")

@@ -79,6 +79,18 @@ def transactions(world: World) -> None:
     world.flush()
 
 
+def idle_roll(world: World) -> None:
+    """Rolls at the very offset that the recovery point on the disk has, with an aborted transaction before it."""
+    for producer_id in (21, 22):
+        for _ in range(4):
+            world.append(1, epoch=5, producer_id=producer_id, transactional=True)
+        world.end_transaction(producer_id, commit=False, epoch=5)
+        world.flush()
+        world.checkpoint()
+        world.log.roll()
+        world.append(1, epoch=5)
+
+
 def truncate(world: World) -> None:
     """A truncation in the active segment, one across segments, appends of a new epoch after each."""
     end = world.log.log_end_offset
@@ -205,6 +217,7 @@ SCENARIOS = [
     Scenario("roll", roll, some_segments),
     Scenario("roll-new-log", roll, fresh),
     Scenario("transactions", transactions, some_segments),
+    Scenario("idle-roll", idle_roll, some_segments, config=SMALL.with_changes(segment_bytes=2000)),
     Scenario("truncate", truncate, some_segments),
     Scenario("truncate-after-crash", truncate, dirty_tail, ends_cleanly=False),
     Scenario("delete-records", delete_records, some_segments),

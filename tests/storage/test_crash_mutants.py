@@ -76,6 +76,14 @@ def no_fsync_of_the_folder_after_a_roll(patch: Patch) -> None:
     patch.setattr(FlushTask, "run", run_without_names)
 
 
+def indexes_of_the_last_flushed_segment_unchecked(patch: Patch) -> None:
+    patch.setattr(LogSegment, "rebuild_damaged_indexes", lambda _: False)
+
+
+def aborted_transactions_left_out_of_the_flush(patch: Patch) -> None:
+    patch.setattr(LogSegment, "has_new_transactions", False)
+
+
 def epochs_left_out_of_the_flush(patch: Patch) -> None:
     patch.setattr(LeaderEpochCache, "flush", _nothing)
     run = FlushTask.run
@@ -213,6 +221,8 @@ MUTANTS = [
     Mutant("index entry past its batch", index_entry_past_its_batch, ("roll",)),
     Mutant("recovery point ahead of flush", recovery_point_ahead_of_flush, ("checkpoints",)),
     Mutant("no fsync of the folder after a roll", no_fsync_of_the_folder_after_a_roll, ("roll", "roll-new-log")),
+    Mutant("indexes unchecked", indexes_of_the_last_flushed_segment_unchecked, ("idle-roll",)),
+    Mutant("aborts left out of the flush", aborted_transactions_left_out_of_the_flush, ("idle-roll",)),
     Mutant("epochs left out of the flush", epochs_left_out_of_the_flush, ("checkpoints", "truncate-after-crash")),
     Mutant("clean marker left at start", clean_marker_left_at_start, ("append",)),
     Mutant("marker before the flush", marker_before_the_flush, ("clean-shutdown",)),
