@@ -97,7 +97,8 @@ class _Fetch:
     def read(self) -> bool:
         """Read every partition in order within the limits; whether that calls for an answer at once."""
         request = self._request
-        budget = min(request.max_bytes, self._ctx.broker.config.fetch_max_bytes) if self._version >= 3 else 2**31 - 1
+        # Before version 3 a request has no limit of its own, but the broker has.
+        budget = min(request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
         whole_batch_due = self._version >= 3
         self._reads, self._results = [], []
         total = 0

@@ -171,22 +171,21 @@ def test_readers_that_do_not_read_hold_one_answer_each(tmp_path: Path) -> None:
 
 def test_a_refused_client_that_does_not_read_keeps_nothing(tmp_path: Path) -> None:
     """Its connection is to be closed after what is ready was sent, and it takes nothing of that."""
-    settings = {"connections_max_idle_ms": "2000", "log_segment_bytes": "20000000"}
-    with running(tmp_path, **settings) as (broker, address), ExitStack() as stack:
+    with running(tmp_path, connections_max_idle_ms="2000") as (broker, address), ExitStack() as stack:
         client = HealthyClient(address, deadline_seconds=10)
         client.create_topics([TOPIC])
-        for _ in range(12):
-            client.write_much(900_000)
+        client.write_much(100_000)
         handles = open_handles(broker.pid)
-        for _ in range(5):
+        # How much the kernel takes is not known: of so many numbers of answers, some leave a rest in the broker.
+        for answers in range(1, 61):
             wire = slow_reader(address)
             stack.callback(wire.close)
-            wire.send(fetch_all(20_000_000) + struct.pack(">i", -1))
-        until(lambda: open_handles(broker.pid) >= handles + 5, 5, "all are connected")
+            wire.send(fetch_all(100_000) * answers + struct.pack(">i", -1))
+        until(lambda: open_handles(broker.pid) > handles + 5, 5, "some are connected")
 
         def let_go() -> bool:
             client.round(1)
-            return open_handles(broker.pid) < handles + 5
+            return open_handles(broker.pid) <= handles + 2
 
         until(let_go, 15, "the connections are gone")
 

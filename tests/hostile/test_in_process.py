@@ -73,10 +73,10 @@ def test_the_oracle_knows_good_from_bad() -> None:
     ]
 
 
-async def with_broker(folder: Path, talk: Callable[[Call, KafkaApis], Awaitable[None]]) -> None:
+async def with_broker(folder: Path, talk: Callable[[Call, KafkaApis], Awaitable[None]], **settings: str) -> None:
     """A broker with the topic `t`, and a way to call it."""
     loop = asyncio.get_running_loop()
-    config = BrokerConfig.from_properties({"log.dirs": str(folder), **SETTINGS})
+    config = BrokerConfig.from_properties({"log.dirs": str(folder), **SETTINGS, **settings})
     server = BrokerServer(config, host_ports(loop), loop)
     await server.start()
     try:
@@ -155,3 +155,16 @@ async def test_a_page_cursor_that_points_nowhere_is_refused_topic_by_topic(tmp_p
         assert apis.failures == 0
 
     await with_broker(tmp_path, talk)
+
+
+@pytest.mark.parametrize("version", [0, 1, 3, 4, 12])
+async def test_no_version_of_fetch_may_ask_for_everything_at_once(tmp_path: Path, version: int) -> None:
+    async def talk(call: Call, apis: KafkaApis) -> None:
+        for number in range(40):
+            await call(ApiKey.PRODUCE, 9, produce(honest_batch(random.Random(number))))
+        wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=2**31 - 1)
+        request = FetchRequest(max_bytes=2**31 - 1, topics=[FetchTopic(topic="t", partitions=[wanted])])
+        fetched = (await call(ApiKey.FETCH, version, request)).responses[0].partitions[0]
+        assert 0 < len(fetched.records) <= 2048
+
+    await with_broker(tmp_path, talk, **{"fetch.max.bytes": "1024"})
