@@ -122,7 +122,6 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
 
 def test_every_handler_is_served_and_every_served_api_has_a_handler() -> None:
     from barnabas.protocol.apis import API_MESSAGES
-
     from barnabas.server.apis import SERVED
 
     files = {path.stem for path in (ROOT / "server" / "handlers").glob("*.py")} - {"__init__"}
