@@ -24,6 +24,32 @@ _HUGE = 1 << 64
 _five_bytes = Struct("5B").unpack_from
 
 
+# The first indexes whose offset deltas take two, three and four bytes; `_hop_alike` is for those of two and three.
+_FIRST_ALIKE, _LONG_DELTAS, _LONGER_DELTAS = 1 << 6, 1 << 13, 1 << 20
+
+
+def _hops(length_bytes: int) -> list[int]:
+    """Bytes from the start of a record to the next, by the bytes of its length, little-endian; 0 for an unusual one."""
+    if length_bytes == 1:
+        return [0 if size & 1 or size < 14 or size > 127 else 1 + size // 2 for size in range(256)]
+    hops = [0] * 0x8000
+    for high in range(1, 128):
+        hops[high << 8 | 128 : (high + 1) << 8 : 2] = range(2 + 64 * high, 2 + 64 * high + 64)
+    return hops
+
+
+_ALIKE = {
+    (length_bytes, stamp_bytes, delta_bytes): (
+        Struct(f"<{' BH'[length_bytes]}x{' BH'[stamp_bytes]}B{' BH'[delta_bytes - 1]}").unpack_from,
+        hops,
+    )
+    for length_bytes, hops in ((1, _hops(1)), (2, _hops(2)))
+    for stamp_bytes in (1, 2)
+    for delta_bytes in (2, 3)
+}
+"""Bytes of a record's length, timestamp and offset delta -> what reads them, the last in two parts; hops."""
+
+
 class RecordScan(NamedTuple):
     """What one walk over the records of a batch finds: the range of timestamp deltas, and who has no key."""
 
@@ -163,13 +189,14 @@ def scan_records(data: bytes, count: int, *, max_keyless: int = 0) -> RecordScan
     """Walk over `count` records that have to fill `data`, with offset deltas 0, 1, 2, …, without decoding them.
 
     Hops from length to length: keys, values and headers are not looked into, but up to `max_keyless` records without
-    a key are noted. Raises ProtocolError if the count, a length or an offset delta is wrong. About 0.3 µs a record:
-    hence one unpack for all that follows the length, and the usual sizes of both varints told apart by hand.
+    a key are noted. Raises ProtocolError if the count, a length or an offset delta is wrong. About 0.4 µs a record:
+    hence one unpack for all that follows the length, and the usual sizes of both varints told apart by hand. Records
+    with the timestamp of the one before, as most have in a busy batch, are hopped over by `_hop_alike`.
     """
-    position, lowest, highest, last_stamp = 0, _HUGE, -_HUGE, -1
+    position, lowest, highest, last_stamp, index = 0, _HUGE, -_HUGE, -1, 0
     keyless: list[int] = []
     try:
-        for index in range(count):
+        while index < count:
             size = data[position]
             if size < 128:
                 position += 2
@@ -206,12 +233,43 @@ def scan_records(data: bytes, count: int, *, max_keyless: int = 0) -> RecordScan
                     highest = stamp
                 if stamp < lowest:
                     lowest = stamp
-            position = end
+                position, index = end, index + 1
+            elif index + 1 < _FIRST_ALIKE or max_keyless:
+                position, index = end, index + 1
+            else:
+                position, index = _hop_alike(data, end, index + 1, count, stamp)
     except (IndexError, struct_error):
         raise ProtocolError(f"fewer than the {count} records of the header") from None
     if position != len(data):
         raise ProtocolError("records do not end where the batch ends")
     return RecordScan(lowest, highest, keyless)
+
+
+def _hop_alike(data: bytes, position: int, index: int, count: int, stamp: int) -> tuple[int, int]:
+    """Hop over records from `index` on as long as they have the (zigzag) timestamp delta `stamp` and a usual length.
+
+    Only the first byte of the offset deltas counts up, for 64 records at a time, so that the expected bytes of
+    timestamp and offset are compared as they stand and nothing is put together: a third of the time of the walk above.
+    """
+    delta_bytes = 2 if index < _LONG_DELTAS else 3
+    last = min(count, _LONG_DELTAS if delta_bytes == 2 else _LONGER_DELTAS)
+    if index >= last or stamp >= 1 << 14:
+        return position, index
+    stamp_bytes = 1
+    if stamp > 127:
+        stamp_bytes, stamp = 2, stamp & 127 | 128 | stamp >> 7 << 8
+    unpack, hops = _ALIKE[1 if data[position] < 128 else 2, stamp_bytes, delta_bytes]
+    while index < last:
+        first = index * 2 & 127 | 128
+        rest = index >> 6 if delta_bytes == 2 else index >> 6 & 127 | 128 | index >> 13 << 8
+        expected_deltas = range(first, min(256, first + 2 * (last - index)), 2)
+        for expected in expected_deltas:
+            size, found, delta, delta_rest = unpack(data, position)
+            if delta != expected or delta_rest != rest or found != stamp or size > 0x7FFF or not (hop := hops[size]):
+                return position, index + (expected - first) // 2
+            position += hop
+        index += len(expected_deltas)
+    return position, index
 
 
 def _long_head(data: bytes, position: int) -> tuple[int, int, int, int]:
