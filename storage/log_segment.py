@@ -24,6 +24,7 @@ _TAIL_ENTRIES_KEPT = 256
 _HEADER_FRONT = Struct(">qi4xb6xi")
 _HEADER_FRONT_SIZE = 27
 _MIN_READ = 8192
+_SCANNED_READ = 65536
 _UNKNOWN = -2
 
 
@@ -329,11 +330,16 @@ class LogSegment:
     def _read_from(
         self, position: int, offset: int, max_length: int, end_position: int, min_one_message: bool
     ) -> tuple[bytes | memoryview, int] | None:
-        """`read`, scanning forward from a batch at `position` inside the bytes that are read anyway."""
-        slack = self.index_interval_bytes
+        """`read`, scanning forward from a batch at `position`.
+
+        A small read scans inside the bytes that are read anyway. A large one looks for its batch first: behind a large
+        batch the index leads to the one before, and a megabyte read in vain costs more than one more call.
+        """
+        length = _MIN_READ
+        if max_length <= _SCANNED_READ:
+            length = max(max_length + self.index_interval_bytes, _MIN_READ)
         unpack = _HEADER_FRONT.unpack_from
         while position < end_position:
-            length = max(max_length + slack, _MIN_READ)
             data = self.records.pread(min(length, end_position - position), position)
             at, last_start = 0, len(data) - _HEADER_FRONT_SIZE
             while at <= last_start:
@@ -342,7 +348,8 @@ class LogSegment:
                 if (base + delta if magic == 2 else base) >= offset:
                     return self._cut(data, at, position + at, size, max_length, end_position, min_one_message)
                 at += size
-            if at == len(data) - SMALLEST_BATCH and data[at + MAGIC_POSITION] == 0:
+            is_end = position + len(data) >= end_position
+            if is_end and at == len(data) - SMALLEST_BATCH and data[at + MAGIC_POSITION] == 0:
                 # An empty message of magic 0 is smaller than what the loop looks at, and none can follow it here.
                 return self._cut(data, at, position + at, SMALLEST_BATCH, max_length, end_position, min_one_message)
             if at == 0:
@@ -364,7 +371,7 @@ class LogSegment:
         wanted = min(max_length, end_position - position)
         if min_one_message and size > wanted:
             wanted = size
-        if len(data) - at < min(size, wanted):
+        if len(data) - at < wanted:
             return self.records.pread(wanted, position), position
         if at == 0 and len(data) <= wanted:
             return data, position
