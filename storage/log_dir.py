@@ -2,15 +2,18 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from uuid import UUID
 
 from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import OffsetCheckpointFile
 from .errors import CorruptCheckpointError, LogDirFailedError
 from .filesystem import FileSystem, Lock, parent_of
+from .log_segment import LOG_SUFFIX, segment_file_name
 from .meta_properties import MetaProperties, read_meta_properties
 from .partition_dir import KRAFT_NAMES, PartitionDir, parse_partition_dir
+from .partition_metadata import begin_partition_metadata, finish_partition_metadata
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
@@ -99,16 +102,41 @@ class LogDir:
         self._file(name).write(offsets)
         self.offsets[name] = dict(offsets)
 
-    def forget(self, topic_partition: TopicPartition) -> None:
-        """Takes a partition out of every checkpoint file that still names it.
+    def begin_anew(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Notes that partitions are about to be made here: recovery starts at 0, and no older offsets count.
 
         A deleted log's offsets must never be applied to a new log of the same name: a recovery point beyond its data
         would skip recovery, a start offset beyond its end would discard it. Raises `OSError`.
         """
         for name, offsets in self.offsets.items():
-            if topic_partition in offsets:
-                remaining = {key: offset for key, offset in offsets.items() if key != topic_partition}
-                self.write_checkpoint(name, remaining)
+            new = dict.fromkeys(topic_partitions, 0) if name == RECOVERY_POINT_CHECKPOINT else {}
+            if new or any(topic_partition in offsets for topic_partition in topic_partitions):
+                gone = set(topic_partitions)
+                kept = {key: offset for key, offset in offsets.items() if key not in gone}
+                self.write_checkpoint(name, kept | new)
+
+    def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
+        """Makes the folders of new partitions, durably, each with an empty log; returns those that were not there.
+
+        The names in this directory are synced once for all. Raises `OSError`; then none of them counts.
+        """
+        new = {key: f"{self.path}/{key}" for key in topic_ids if not self._fs.exists(f"{self.path}/{key}")}
+        try:
+            # First all writes, then all syncs: a journal that is written for one of them is written for all.
+            for topic_partition, path in new.items():
+                self._fs.mkdir(path)
+                self._fs.open(f"{path}/{segment_file_name(0, LOG_SUFFIX)}", create=True).close()
+                begin_partition_metadata(self._fs, path, topic_ids[topic_partition])
+            for path in new.values():
+                finish_partition_metadata(self._fs, path)
+            for path in new.values():
+                self._fs.fsync_dir(path)
+            self._fs.fsync_dir(self.path)
+        except OSError:
+            for path in new.values():
+                self._fs.remove_tree(path)
+            raise
+        return list(new)
 
     def write_clean_shutdown_marker(self, broker_epoch: int = -1) -> None:
         """Says to the next start that every log was flushed and closed. Raises `OSError`."""

@@ -16,6 +16,7 @@ from .log_segments import DELETED_SUFFIX, LogSegments
 from .producer_snapshot import SNAPSHOT_SUFFIX
 from .producer_state import ProducerStateManager
 
+NO_RECOVERY_POINT = -1
 CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX = ".cleaned", ".swap", ".tmp"
 
 _logger = logging.getLogger(__name__)
@@ -49,11 +50,12 @@ class LogLoader:
     now_ms: Callable[[], int]
     rng: Chance
     producer_id_expiration_ms: int
-    may_have_gaps: bool = False
-    """Whether offsets may be missing between segments for another reason than a crash: the log is not all our own."""
 
     def load(self, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> LoadedLog:
-        """Open everything in the directory; an empty one gets a first segment. Raises OSError, StorageError."""
+        """Open everything in the directory; an empty one gets a first segment. Raises OSError, StorageError.
+
+        A recovery point of -1 says that nobody kept one: everything is checked, and gaps may be from compaction.
+        """
         names = self._finish_interrupted_work()
         segments = self._open_segments(names)
         epochs = LeaderEpochCache(f"{self.path}/{EPOCHS_FILE_NAME}", self.fs)
@@ -220,11 +222,13 @@ class LogLoader:
         """Whether the end of the segment before was lost, although nothing in it is bad.
 
         Unsynced data may reach the disk in any order. But what compaction took away is no loss: below the recovery
-        point nothing is lost, and where a topic is or may have been compacted a gap says nothing. What lies behind a
-        real hole was never flushed, since segments are flushed in their order.
+        point nothing is lost, and in a topic that is compacted, or of which nothing is known, a gap says nothing.
+        What lies behind a real hole was never flushed, since segments are flushed in their order.
         """
+        if self.config.compact or recovery_point == NO_RECOVERY_POINT:
+            return False
         end = before.next_offset()
-        return end != segment.base_offset and end >= recovery_point and not (self.config.compact or self.may_have_gaps)
+        return end != segment.base_offset and end >= recovery_point
 
 
 @dataclass(slots=True)

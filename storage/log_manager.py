@@ -14,11 +14,13 @@ from .filesystem import FileSystem
 from .log import Log
 from .log_config import LogConfig
 from .log_dir import (
+    CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     LogDir,
 )
+from .log_loader import NO_RECOVERY_POINT
 from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
 from .partition_dir import DELETE_SUFFIX, PartitionDir, marked_dir_name
 
@@ -92,6 +94,8 @@ class LogManager:
         self._now_ms = now_ms
         self._rng = rng
         self._dir_of: dict[TopicPartition, LogDir] = {}
+        self._prepared: dict[TopicPartition, LogDir] = {}
+        """Folders that are made and durable, and of which nobody has opened a log yet."""
         self._deletions: list[_Deletion] = []
         self.on_dir_failure: Callable[[LogDirFailedError, list[TopicPartition]], None] | None = None
         """Told of each directory that fails, with the partitions it held."""
@@ -199,7 +203,7 @@ class LogManager:
             config=self._config_for(topic_partition.topic),
             fs=self._fs,
             now_ms=self._now_ms,
-            recovery_point=log_dir.offsets[RECOVERY_POINT_CHECKPOINT].get(topic_partition, 0),
+            recovery_point=self._recovery_point_of(log_dir, topic_partition),
             log_start_offset=log_dir.offsets[LOG_START_OFFSET_CHECKPOINT].get(topic_partition, 0),
             clean_shutdown=log_dir.was_clean_shutdown,
             rng=self._rng,
@@ -207,6 +211,16 @@ class LogManager:
         )
         log.update_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
         return log
+
+    def _recovery_point_of(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:
+        """What the checkpoint says; -1 for a log that came from elsewhere, which may have been compacted.
+
+        Logs of this broker have an entry from their creation on.
+        """
+        may_have_gaps = topic_partition in log_dir.offsets[CLEANER_CHECKPOINT]
+        if may_have_gaps and not self._config_for(topic_partition.topic).compact:
+            return NO_RECOVERY_POINT
+        return log_dir.offsets[RECOVERY_POINT_CHECKPOINT].get(topic_partition, NO_RECOVERY_POINT)
 
     # Logs
 
@@ -249,7 +263,8 @@ class LogManager:
         if not is_new and len(self.online_dirs) < len(self.dirs):
             message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
-        for log_dir in self._dirs_by_load():
+        prepared = self._prepared.get(topic_partition)
+        for log_dir in [prepared] if prepared is not None and prepared.is_online else self._dirs_by_load():
             path = f"{log_dir.path}/{topic_partition}"
             was_there = self._fs.is_dir(path)
             try:
@@ -270,7 +285,9 @@ class LogManager:
     def _create_log(
         self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig | None
     ) -> Log:
-        log_dir.forget(topic_partition)
+        is_prepared = self._prepared.pop(topic_partition, None) is log_dir
+        if not is_prepared:
+            log_dir.begin_anew([topic_partition])
         log = Log.open(
             f"{log_dir.path}/{topic_partition}",
             config=config or self._config_for(topic_partition.topic),
@@ -283,12 +300,37 @@ class LogManager:
             rng=self._rng,
             before_deletion=self._keep_log_start,
         )
-        self._fs.fsync_dir(log.path)
-        self._fs.fsync_dir(log_dir.path)
+        if not is_prepared:
+            self._fs.fsync_dir(log.path)
+            self._fs.fsync_dir(log_dir.path)
         self.logs[topic_partition] = log
         self._dir_of[topic_partition] = log_dir
         log_dir.partition_count += 1
         return log
+
+    def preparation_tasks(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[LaneTask]:
+        """The folders of new partitions, made and synced all at once; `get_or_create_log` then need not wait for disks.
+
+        A partition that a failing task leaves out is made by `get_or_create_log`, which says what is wrong with it.
+        """
+        wanted = [one for one in topic_ids if one not in self._dir_of and one not in self.offline]
+        per_dir: dict[str, list[TopicPartition]] = {}
+        by_path = {log_dir.path: log_dir for log_dir in self.online_dirs}
+        counts = {path: log_dir.partition_count for path, log_dir in by_path.items()}
+        for topic_partition in wanted if counts else ():
+            path = min(counts, key=counts.__getitem__)
+            counts[path] += 1
+            per_dir.setdefault(path, []).append(topic_partition)
+        tasks = []
+        for path, chosen in per_dir.items():
+            if self._on_disk(by_path[path], partial(by_path[path].begin_anew, chosen)):
+                tasks.append(
+                    LaneTask(path, partial(self._prepare, by_path[path], {tp: topic_ids[tp] for tp in chosen}))
+                )
+        return tasks
+
+    def _prepare(self, log_dir: LogDir, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        self._prepared.update(dict.fromkeys(log_dir.make_folders(topic_ids), log_dir))
 
     def update_config(self, topic: str, config: LogConfig) -> None:
         """Gives every log of a topic its new settings."""
@@ -442,8 +484,9 @@ class LogManager:
             if holder is not log_dir:
                 continue
             log = self.logs.get(topic_partition)
-            offset = read(log) if log is not None else log_dir.offsets[name].get(topic_partition, 0)
-            if offset > 0:
+            offset = read(log) if log is not None else log_dir.offsets[name].get(topic_partition, -1)
+            # That a recovery point is 0 says that the log is this broker's own.
+            if offset > 0 or (offset == 0 and name == RECOVERY_POINT_CHECKPOINT):
                 offsets[topic_partition] = offset
         if offsets != log_dir.offsets[name]:
             self._on_disk(log_dir, partial(self._replace_checkpoint, log_dir, name, offsets))

@@ -7,7 +7,7 @@ from uuid import UUID
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from .errors import CorruptCheckpointError
-from .filesystem import FileSystem
+from .filesystem import FileSystem, write_all
 
 FILE_NAME = "partition.metadata"
 _VERSION = 0
@@ -42,8 +42,31 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> None:
     """Note the topic id, durably. Raises OSError."""
-    text = f"version: {_VERSION}\ntopic_id: {topic_id_text(topic_id)}\n"
-    fs.write_atomic(f"{directory}/{FILE_NAME}", text.encode())
+    fs.write_atomic(f"{directory}/{FILE_NAME}", _content(topic_id))
+
+
+def begin_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> None:
+    """Write the note under a temporary name, without a sync. Raises OSError."""
+    file = fs.open(f"{directory}/{FILE_NAME}.tmp", create=True)
+    try:
+        write_all(file, _content(topic_id), 0)
+    finally:
+        file.close()
+
+
+def finish_partition_metadata(fs: FileSystem, directory: str) -> None:
+    """Sync what was begun and give it its name, which is for the caller to make durable. Raises OSError."""
+    temporary = f"{directory}/{FILE_NAME}.tmp"
+    file = fs.open(temporary)
+    try:
+        file.fsync()
+    finally:
+        file.close()
+    fs.rename(temporary, f"{directory}/{FILE_NAME}")
+
+
+def _content(topic_id: UUID) -> bytes:
+    return f"version: {_VERSION}\ntopic_id: {topic_id_text(topic_id)}\n".encode()
 
 
 def check_topic_id(topic_partition: TopicPartition, stored: UUID | None, given: UUID) -> None:

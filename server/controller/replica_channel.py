@@ -48,6 +48,10 @@ class ReplicaChannel(Protocol):
 class LocalReplicas(Protocol):
     """The part of the replica manager that the controller's orders need."""
 
+    async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        """Makes the folders of new partitions all at once, off the loop."""
+        ...
+
     def become_leader(
         self,
         topic_partition: TopicPartition,
@@ -80,6 +84,7 @@ class LocalReplicaChannel:
         """Makes this broker lead the partitions."""
         assert broker_id == self._broker_id, f"no way to broker {broker_id}"
         results = {}
+        await self._replicas.prepare_logs({order.partition: order.topic_id for order in orders if order.is_new})
         for number, order in enumerate(orders, start=1):
             results[order.partition] = self._lead(order)
             if number % ORDERS_PER_TURN == 0:

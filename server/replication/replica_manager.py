@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -88,6 +88,15 @@ class ReplicaManager:
         if not partition.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}")
         return partition
+
+    async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        """Have the folders of new partitions made and synced on the lanes of their directories, for `become_leader`."""
+        for task in self.log_manager.preparation_tasks(topic_ids):
+            try:
+                await self._ports.work.run(task.lane, task)
+            except LogDirFailedError as error:
+                # Left to `become_leader`, which tries each by itself and says what is wrong with it.
+                logger.warning("new partitions could not be prepared: %s", error)
 
     def become_leader(
         self,

@@ -46,6 +46,9 @@ class Replicas:
     deleted: list[TopicPartition] = field(default_factory=list)
     failing: set[TopicPartition] = field(default_factory=set)
 
+    async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        assert not topic_ids.keys() & self.led.keys(), "what is led already needs no preparation"
+
     def become_leader(
         self,
         topic_partition: TopicPartition,

@@ -146,7 +146,7 @@ def topics(world: World) -> None:
     world.raise_log_start(9, OTHER)
     world.checkpoint()
     world.delete(OTHER)
-    world.create(OTHER, UUID(int=OTHER_ID.int + 1))
+    world.create(OTHER, UUID(int=OTHER_ID.int + 1), is_prepared=True)
     world.append(1, topic_partition=OTHER)
     world.now_ms += 1
     world.manager.tick_deletions()

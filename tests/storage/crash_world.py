@@ -90,9 +90,14 @@ class World:
         """The log that most scenarios work on."""
         return self.manager.logs[TP]
 
-    def create(self, topic_partition: TopicPartition = TP, topic_id: UUID = TOPIC_ID) -> None:
+    def create(
+        self, topic_partition: TopicPartition = TP, topic_id: UUID = TOPIC_ID, *, is_prepared: bool = False
+    ) -> None:
         """Creates a partition; from the return on it must survive."""
         promise = self.promises[topic_partition] = Promise(topic_id)
+        if is_prepared:
+            for task in self.manager.preparation_tasks({topic_partition: topic_id}):
+                task()
         self.manager.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
         promise.must_exist = True
 

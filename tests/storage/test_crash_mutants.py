@@ -159,7 +159,7 @@ def truncation_keeps_the_recovery_point(patch: Patch) -> None:
 
 
 def old_offsets_for_a_new_log(patch: Patch) -> None:
-    patch.setattr(LogDir, "forget", _nothing)
+    patch.setattr(LogDir, "begin_anew", _nothing)
 
 
 def new_folder_not_made_durable(patch: Patch) -> None:
