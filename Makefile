@@ -26,7 +26,7 @@ test: $(STAMP) lint
 	$(BIN)/pytest -n 2 --dist loadfile -m 'not verify'
 
 verify: $(STAMP)
-	$(BIN)/pytest -m verify
+	$(BIN)/pytest -n 2 --dist loadfile -m verify
 
 # The long shows, each bounded in time.
 simulate: $(STAMP)
