@@ -35,6 +35,7 @@ class ConfigDescriber:
         self._topic_defaults = broker.config.topic_defaults()
         self._layers = _layers(broker.config)
         self._chains: dict[str, _Synonyms] = {}
+        self._known: dict[tuple[ResourceType, object], Sequence[DescribeConfigsResourceResult]] = {}
         self._with_synonyms = with_synonyms
         self._with_documentation = with_documentation
 
@@ -43,12 +44,27 @@ class ConfigDescriber:
         result = DescribeConfigsResult(resource_type=resource_type, resource_name=name, error_message=None)
         wanted = frozenset(keys) if keys else None
         try:
-            entries = self._entries(ResourceType.of(resource_type), name, resource_type)
+            entries = self._known_entries(ResourceType.of(resource_type), name, resource_type)
             result.configs = [entry for entry in entries if wanted is None or entry.name in wanted]
         except KafkaError as error:
             result.error_code = error.code
             result.error_message = error.message
         return result
+
+    def _known_entries(
+        self, resource_type: ResourceType, name: str, number: int
+    ) -> Sequence[DescribeConfigsResourceResult]:
+        """Entries of a resource, worked out once for all names that mean the same: a request may have very many."""
+        same: object = name
+        if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+            broker_id = parse_broker_id(name)
+            same = name if broker_id is None else broker_id
+        elif resource_type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+            same = bool(name)
+        entries = self._known.get((resource_type, same))
+        if entries is None:
+            entries = self._known[resource_type, same] = tuple(self._entries(resource_type, name, number))
+        return entries
 
     def _entries(self, resource_type: ResourceType, name: str, number: int) -> Iterator[DescribeConfigsResourceResult]:
         if resource_type is ResourceType.TOPIC:

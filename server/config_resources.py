@@ -39,10 +39,17 @@ class ConfigSource(IntEnum):
     GROUP = 8
 
 
+LONGEST_NUMBER = 64
+"""Characters of a broker id: Java ignores leading zeros, and Python refuses to parse thousands of them."""
+
+
 def parse_broker_id(name: str) -> int | None:
-    """Number that a resource's name is, None if it is no whole number."""
+    """Number that a resource's name is, None if it is no whole number of 32 bits."""
     digits = name[1:] if name[:1] in ("+", "-") else name
-    return int(name) if digits.isascii() and digits.isdigit() else None
+    if len(name) > LONGEST_NUMBER or not (digits.isascii() and digits.isdigit()):
+        return None
+    number = int(name)
+    return number if -(2**31) <= number < 2**31 else None
 
 
 def check_broker_name(name: str, broker_id: int) -> None:

@@ -32,6 +32,8 @@ from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicP
 logger = logging.getLogger("barnabas.controller")
 
 STORE_FAILED = "The metadata store could not be written."
+WISHES_PER_TURN = 50
+"""So many wishes for topics are judged before other clients get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +168,9 @@ class Controller:
             term = self._active_term()
             results: dict[str, CreatedTopic | KafkaError] = {}
             plans: list[TopicPlan] = []
-            taken: set[str] = set()
+            taken: dict[str, str] = {}
             self._rules.check_total(wishes)
-            for wish in wishes:
+            for number, wish in enumerate(wishes, start=1):
                 try:
                     self._check_free(wish.name, taken)
                     plan = self._rules.plan_topic(wish, self._context.live_brokers)
@@ -176,7 +178,9 @@ class Controller:
                     results[wish.name] = error
                 else:
                     plans.append(plan)
-                    taken.add(plan.name)
+                    taken[collision_key(plan.name)] = plan.name
+                if number % WISHES_PER_TURN == 0:
+                    await asyncio.sleep(0)
             new = {plan.name: self._new_topic(plan, term) for plan in plans}
             if not validate_only:
                 failure = await self._create(new, term)
@@ -188,13 +192,13 @@ class Controller:
                 results.setdefault(plan.name, created)
             return results
 
-    def _check_free(self, name: str, taken: Iterable[str]) -> None:
+    def _check_free(self, name: str, taken: Mapping[str, str]) -> None:
         if self._context.topic(name) is not None:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
         rival = self._metadata.colliding_topic(name)
         if rival is None:
-            key = collision_key(name)
-            rival = next((other for other in taken if other != name and collision_key(other) == key), None)
+            other = taken.get(collision_key(name))
+            rival = other if other != name else None
         if rival is not None:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {rival}"

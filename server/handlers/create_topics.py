@@ -7,6 +7,7 @@ the topic is made and the answer says REQUEST_TIMED_OUT.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
@@ -26,6 +27,8 @@ from ..controller.topic_rules import TopicCreation
 from ..request_context import RequestContext
 from ..topic_names import CLUSTER_METADATA_TOPIC
 
+TOPICS_PER_TURN = 50
+"""So many topics are described before other clients get their turn."""
 CONFIGS_VERSION = 5
 
 
@@ -48,9 +51,13 @@ async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTop
         results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only)
     except KafkaError as error:
         results = {wish.name: error for wish in wishes}
-    return CreateTopicsResponse(
-        topics=[_result(ctx, request, name, refused.get(name) or results[name]) for name in named]
-    )
+    describer = ConfigDescriber(ctx.broker, with_synonyms=False, with_documentation=False)
+    response = CreateTopicsResponse(topics=[])
+    for number, name in enumerate(named, start=1):
+        response.topics.append(_result(ctx, request, name, refused.get(name) or results[name], describer))
+        if number % TOPICS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return response
 
 
 def _wish(topic: CreatableTopic) -> TopicCreation:
@@ -64,7 +71,11 @@ def _wish(topic: CreatableTopic) -> TopicCreation:
 
 
 def _result(
-    ctx: RequestContext, request: CreateTopicsRequest, name: str, outcome: CreatedTopic | KafkaError
+    ctx: RequestContext,
+    request: CreateTopicsRequest,
+    name: str,
+    outcome: CreatedTopic | KafkaError,
+    describer: ConfigDescriber,
 ) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message, configs=[])
@@ -77,14 +88,11 @@ def _result(
         error_message=None,
         num_partitions=outcome.num_partitions,
         replication_factor=outcome.replication_factor,
-        configs=_configs(ctx, name),
+        configs=_configs(describer, name) if ctx.api_version >= CONFIGS_VERSION else [],
     )
 
 
-def _configs(ctx: RequestContext, topic: str) -> list[CreatableTopicConfigs]:
-    if ctx.api_version < CONFIGS_VERSION:
-        return []
-    describer = ConfigDescriber(ctx.broker, with_synonyms=False, with_documentation=False)
+def _configs(describer: ConfigDescriber, topic: str) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.name,

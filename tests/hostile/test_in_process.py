@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -25,6 +28,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.server.apis import KafkaApis
 from barnabas.server.broker import BrokerServer
 from barnabas.server.config import BrokerConfig
+from barnabas.server.handlers.describe_configs import MOST_ENTRIES
 from barnabas.server.host import host_ports
 
 Call = Callable[[ApiKey, int, object], Awaitable[Any]]
@@ -168,3 +172,39 @@ async def test_no_version_of_fetch_may_ask_for_everything_at_once(tmp_path: Path
         assert 0 < len(fetched.records) <= 2048
 
     await with_broker(tmp_path, talk, **{"fetch.max.bytes": "1024"})
+
+
+async def test_a_small_request_cannot_ask_for_gigabytes_of_settings(tmp_path: Path) -> None:
+    """Resources named again and again, under all spellings of one broker's id, are worked out once."""
+
+    async def talk(call: Call, apis: KafkaApis) -> None:
+        names = ["1"] * 20_000 + ["0" * zeros + "1" for zeros in range(60)] + ["0" * 5000 + "1"]
+        resources = [DescribeConfigsResource(resource_type=4, resource_name=name) for name in names]
+        resources += [DescribeConfigsResource(resource_type=32, resource_name=str(n)) for n in range(60_000)]
+        request = DescribeConfigsRequest(resources=resources)
+        answer = await call(ApiKey.DESCRIBE_CONFIGS, 4, request)
+        assert sum(len(result.configs) for result in answer.results) <= MOST_ENTRIES
+        errors = Counter(result.error_code for result in answer.results)
+        assert errors[ErrorCode.INVALID_REQUEST] == 1
+        assert errors[ErrorCode.POLICY_VIOLATION] > 0
+        assert apis.failures == 0
+
+    # One broker is asked by its id, which is 1 by default.
+    await with_broker(tmp_path, talk)
+
+
+async def test_one_request_for_many_topics_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    async def talk(call: Call, apis: KafkaApis) -> None:
+        loop = asyncio.get_running_loop()
+        topics = [CreatableTopic(name=f"n{n}", num_partitions=1, replication_factor=1) for n in range(3000)]
+        request = CreateTopicsRequest(validate_only=True, timeout_ms=60_000, topics=topics)
+        creation = loop.create_task(call(ApiKey.CREATE_TOPICS, 5, request))
+        slowest = 0.0
+        while not creation.done():
+            began = loop.time()
+            await asyncio.sleep(0)
+            slowest = max(slowest, loop.time() - began)
+        assert {topic.error_code for topic in (await creation).topics} == {0}
+        assert slowest < 1.0, f"nobody else was served for {slowest:.1f} s"
+
+    await with_broker(tmp_path, talk)
