@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ class Load:
 
     def __init__(self, bootstrap: str, rng: random.Random) -> None:
         self.acknowledged: dict[tuple[int, int], bytes] = {}
+        self.refused: Counter[str] = Counter()
         self.sent = 0
         self._random = rng
         self._producer = Producer(
@@ -30,6 +32,7 @@ class Load:
                 "acks": "all",
                 "enable.idempotence": True,
                 "linger.ms": 1,
+                "batch.size": 50_000,  # what gathers while the broker is down must fit a segment
                 "compression.type": rng.choice(["none", "lz4", "zstd"]),
                 "retry.backoff.ms": 20,
                 "reconnect.backoff.ms": 20,
@@ -42,6 +45,8 @@ class Load:
             partition, offset, value = message.partition(), message.offset(), message.value()
             assert partition is not None and offset is not None and isinstance(value, bytes)
             self.acknowledged[partition, offset] = value
+        else:
+            self.refused[error.str()] += 1
 
     def run_for(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
@@ -83,6 +88,7 @@ def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
 
 
 def check(load: Load, found: dict[tuple[int, int], bytes]) -> None:
+    assert not load.refused, f"a producer that may retry is refused nothing: {load.refused}"
     lost = {where: value for where, value in load.acknowledged.items() if found.get(where) != value}
     assert not lost, f"{len(lost)} acknowledged records are lost or changed, first {min(lost)}"
     values = list(found.values())

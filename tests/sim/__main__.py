@@ -38,8 +38,8 @@ def main() -> int:
             print(describe(outcome))
         if outcome.violations:
             failed += 1
-            for violation in outcome.violations[:20]:
-                print("  ", violation)
+            for violation in outcome.violations[:10]:
+                print("  ", violation[:160])
             print(f"   replay: python -m tests.sim --seed {seed} --durability {options.durability}")
     spent = time.monotonic() - began
     print(f"{done} seeds, {failed} failed, {simulated:.0f} s simulated in {spent:.0f} s")

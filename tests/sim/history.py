@@ -16,8 +16,8 @@ class History:
     sent: dict[bytes, str] = field(default_factory=dict)
     """Value -> its writer, in the order of the calls. A writer is one idempotent producer of one partition."""
     acknowledged: dict[bytes, Place] = field(default_factory=dict)
-    refused: set[bytes] = field(default_factory=set)
-    """Certainly not in the log."""
+    refused: dict[bytes, str] = field(default_factory=dict)
+    """What a producer gave up, and why. It has time enough to outlast every fault, so it never should."""
     seen: list[list[tuple[int, int, bytes]]] = field(default_factory=list)
     """For each consumer life what it read, in order: partition, offset, value."""
     final: dict[Place, bytes] = field(default_factory=dict)
@@ -26,6 +26,7 @@ class History:
     def check(self) -> list[str]:
         """All violations."""
         return [
+            *(f"refused: {value!r}: {reason}" for value, reason in self.refused.items()),
             *self._lost(),
             *self._invented(),
             *self._changed_under_readers(),
@@ -43,8 +44,6 @@ class History:
         for place, value in self.final.items():
             if value not in self.sent:
                 yield f"phantom: {value!r} at {place} was never sent"
-            elif value in self.refused:
-                yield f"refused: {value!r} at {place} was refused"
 
     def _changed_under_readers(self) -> Iterable[str]:
         for number, reads in enumerate(self.seen):

@@ -57,6 +57,7 @@ class Plan:
             *sorted(FAULT_POINTS),
             *(["power"] if durability == "disk" else []),
         ]
+        batch_size = rng.choice([200, 2000, 16_384])
         return cls(
             seed=seed,
             partitions=rng.randint(1, 3),
@@ -67,11 +68,11 @@ class Plan:
             downtime=rng.uniform(0.02, 2),
             compression=rng.choice(["none", "none", "gzip", "snappy", "lz4", "zstd"]),
             linger_ms=rng.choice([0, 5, 20]),
-            batch_size=rng.choice([200, 2000, 16384]),
+            batch_size=batch_size,
             value_bytes=rng.choice([10, 100, 1000]),
             settings={
                 "acks.all.durability": durability,
-                "log.segment.bytes": str(rng.choice([4096, 20_000, 1 << 20])),
+                "log.segment.bytes": str(rng.choice([20_000 if batch_size > 2000 else 4096, 20_000, 1 << 20])),
                 "log.index.interval.bytes": str(rng.choice([0, 100, 4096])),
                 "log.index.size.max.bytes": str(rng.choice([96, 4096])),
                 "log.flush.offset.checkpoint.interval.ms": str(rng.choice([50, 1000, 60_000])),
@@ -136,7 +137,12 @@ class Run:
                 await asyncio.sleep(rng.random() * 0.02)
 
     def _sent(self, value: bytes, future: asyncio.Future[Any]) -> None:
-        if not future.cancelled() and future.exception() is None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            self.history.refused[value] = str(error)
+        else:
             metadata = future.result()
             self.history.acknowledged[value] = (metadata.partition, metadata.offset)
 
