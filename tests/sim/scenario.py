@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -23,6 +24,8 @@ from barnabas.protocol.topic_partition import TopicPartition
 
 TOPIC = "t"
 DRAIN_SECONDS = 120.0
+MOST_UNACKNOWLEDGED = 50
+"""A writer waits while so many of its records are on their way, as a program does that looks at its futures."""
 FAULT_POINTS = frozenset({"flush-late", "produce-answer-lost", "fetch-session-lost"})
 T = TypeVar("T", Producer, Consumer)
 
@@ -107,6 +110,8 @@ class Run:
         reader = world.spawn(world.machine("reader"), self._read())
         await self._nemesis()
         self.is_over = True
+        world.fault_points = frozenset()
+        world.delays.slow_chance = 0.0
         await asyncio.gather(*writers, reader)
         await self._drain()
         return self.history
@@ -128,12 +133,16 @@ class Run:
             )
         ) as producer:
             number = 0
+            recent: deque[asyncio.Future[Any]] = deque(maxlen=MOST_UNACKNOWLEDGED)
             while not self.is_over:
                 value = f"{name}/{number}/".encode() + b"x" * rng.randrange(plan.value_bytes)
                 number += 1
                 history.sent[value] = name
                 future = await producer.send(TOPIC, value, partition=partition)
                 future.add_done_callback(lambda done, value=value: self._sent(value, done))
+                while sum(not one.done() for one in recent) >= MOST_UNACKNOWLEDGED:
+                    await asyncio.sleep(0.05)
+                recent.append(future)
                 await asyncio.sleep(rng.random() * 0.02)
 
     def _sent(self, value: bytes, future: asyncio.Future[Any]) -> None:
