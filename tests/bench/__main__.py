@@ -2,6 +2,7 @@
 
 python -m tests.bench                                              everything, three rounds of five seconds
 python -m tests.bench produce-1k single-requests --targets ours,ceiling --seconds 5 --rounds 3
+python -m tests.bench --report a.json b.json --markdown docs/performance.md            tables from runs made before
 python -m tests.bench --list
 """
 
@@ -11,10 +12,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.catalogue import BENCHES, Bench
+from tests.bench.bench import Bench
+from tests.bench.catalogue import BENCHES
 from tests.bench.plot import growth_plot
-from tests.bench.report import BenchResult, markdown, print_result, write_json
-from tests.bench.runner import run_bench
+from tests.bench.report import BenchResult, print_result, read_json, write_json, write_markdown
+from tests.bench.runner import Plan, run_bench
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -23,6 +25,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         prog="python -m tests.bench", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     parser.add_argument("benches", nargs="*", metavar="BENCH", help="names from --list; all when none is given")
+    parser.add_argument("--report", type=Path, nargs="+", metavar="JSON", help="measure nothing, show these runs")
     parser.add_argument("--list", action="store_true", help="name every bench and stop")
     parser.add_argument("--targets", default="ours,kafka,ceiling", help="which servers, in this order")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one load")
@@ -31,7 +34,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where the servers keep their files (default: a temporary folder)")
     parser.add_argument("--property", action="append", default=[], metavar="KEY=VALUE", help="given to both brokers")
     parser.add_argument("--json", type=Path, help="write every figure of every round here")
-    parser.add_argument("--markdown", type=Path, help="write the tables here")
+    parser.add_argument("--markdown", type=Path, help="write the tables here, or into the place marked for them")
     parser.add_argument("--plot", type=Path, help="write the growth benches as an SVG plot here")
     return parser.parse_args(arguments)
 
@@ -44,6 +47,25 @@ def chosen(names: list[str]) -> list[Bench]:
     return [BENCHES[name] for name in names] if names else list(BENCHES.values())
 
 
+def measured(options: argparse.Namespace) -> list[BenchResult]:
+    """Run the benches one after the other; each is shown, and written to --json, as soon as it is done."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
+    properties = dict(entry.split("=", 1) for entry in options.property)
+    plan = Plan(folder, options.seconds, options.rounds, options.warmup, properties)
+    results: list[BenchResult] = []
+    try:
+        for bench in chosen(options.benches):
+            result = run_bench(bench, options.targets.split(","), plan)
+            if result.rounds:
+                print_result(result)
+                results.append(result)
+            if options.json:
+                write_json(options.json, results, {"seconds": options.seconds, "rounds": options.rounds})
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return results
+
+
 def main() -> None:
     """Run what was asked for and show it."""
     options = parse(sys.argv[1:])
@@ -51,34 +73,19 @@ def main() -> None:
         for bench in BENCHES.values():
             print(f"{bench.name:22} {bench.about}  [{', '.join(bench.targets)}]")
         return
-    folder = Path(tempfile.mkdtemp(prefix="bench-", dir=options.folder))
-    properties = dict(entry.split("=", 1) for entry in options.property)
-    results: list[BenchResult] = []
-    try:
-        for bench in chosen(options.benches):
-            result = run_bench(
-                bench,
-                options.targets.split(","),
-                folder=folder,
-                seconds=options.seconds,
-                rounds=options.rounds,
-                warmup=options.warmup,
-                properties=properties,
-            )
-            if result.rounds:
-                print_result(result)
-                results.append(result)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     for path in (options.json, options.markdown, options.plot):
         if path:
             path.parent.mkdir(parents=True, exist_ok=True)
+    if options.report:
+        results = read_json(options.report, BENCHES)
+        for result in results:
+            print_result(result)
+    else:
+        results = measured(options)
     if options.plot:
         options.plot.write_text(growth_plot(results))
-    if options.json:
-        write_json(options.json, results, {"seconds": options.seconds, "rounds": options.rounds})
     if options.markdown:
-        options.markdown.write_text(markdown(results))
+        write_markdown(options.markdown, results)
 
 
 if __name__ == "__main__":

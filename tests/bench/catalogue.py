@@ -1,270 +1,151 @@
-"""The benches by name: what each does to a target and which figures it gives."""
+"""The benches by name: what each does, to which servers, which figures it gives and what they have to reach."""
 
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from tests.bench.bench import BROKERS, STEPS, THROUGHPUT, Bench, Goal
+from tests.bench.requests import (
+    measure_connection_cost,
+    measure_connections,
+    measure_group_commit,
+    measure_latency,
+    measure_metadata,
+    measure_partitions,
+    measure_single,
+    measure_topics,
+    prepare_latency,
+)
+from tests.bench.starting import measure_start, measure_start_again
+from tests.bench.throughput import fetch_with, librdkafka_bench, prepare_fetch, produce_bench, replay_bench
 
-from tests.bench import load, single
-from tests.bench.process import CpuMeter, resident_mb
-from tests.bench.targets import Target
+PLAIN = (Goal("mb_per_s", "kafka", 1.4), Goal("mb_per_s", "ceiling", 0.85))
+WIDE = (Goal("mb_per_s", "kafka", 1.2),)
+FETCHED = (Goal("mb_per_s", "kafka", 1.0), Goal("cpu_s_per_gb", "kafka", 0.8), Goal("mb_per_s", "ceiling", 0.9))
+SINGLE = (Goal("requests_per_s", "kafka", 3.0), Goal("requests_per_s", "ceiling", 0.7))
+LATENCY = (Goal("p50_ms", "kafka", 0.7), Goal("p99_ms", "kafka", 0.7))
+START = (Goal("first_ack_s", "kafka", 0.1), Goal("idle_mb", "kafka", 0.12))
 
-Figures = dict[str, float]
-ALL = ("ours", "kafka", "ceiling")
-BROKERS = ("ours", "kafka")
-
-
-@dataclass
-class Run:
-    """One round of one bench against one running target."""
-
-    target: Target
-    seconds: float
-    number: int
-    state: dict[str, float] = field(default_factory=dict)
-
-    def topic(self, name: str) -> str:
-        return f"{name}-{self.number}"
-
-
-@dataclass(frozen=True)
-class Bench:
-    """A named measurement. `figures` maps each figure to "higher" or "lower", whichever is better."""
-
-    name: str
-    about: str
-    figures: Mapping[str, str]
-    measure: Callable[[Run], Figures]
-    prepare: Callable[[Run], None] | None = None
-    targets: tuple[str, ...] = ALL
-    partitions: int = 1
-    properties: Mapping[str, str] = field(default_factory=dict)
-    started: bool = True
-    rounds: int | None = None
-    warmup: int | None = None
-
-
-THROUGHPUT = {"mb_per_s": "higher", "cpu_s_per_gb": "lower"}
-
-
-def produce_bench(
-    name: str, about: str, *, size: int, partitions: int = 1, codec: str = "none", acks: int = 1, **other: Any
-) -> Bench:
-    """A bench that fills a fresh topic through librdkafka for as long as a round takes."""
-
-    def measure(run: Run) -> Figures:
-        topic = run.topic(name)
-        run.target.create_topic(topic, partitions)
-        meter = CpuMeter(run.target.pid)
-        figures = load.run(
-            "produce",
-            bootstrap=run.target.bootstrap,
-            topic=topic,
-            size=size,
-            seconds=run.seconds,
-            text=codec != "none",
-            partition=0 if partitions == 1 else -1,
-            config={"acks": acks, "compression.codec": codec, "linger.ms": 5},
-        )
-        figures["cpu_s_per_gb"] = meter.spent() / (figures["records"] * size / 1e9)
-        run.target.delete_topic(topic)
-        return figures
-
-    options: dict[str, Any] = {"partitions": partitions, **other}
-    return Bench(name, about, THROUGHPUT, measure, **options)
-
-
-FETCH_BYTES_PER_SECOND = 500_000_000
-
-
-def prepare_fetch(run: Run) -> None:
-    run.target.create_topic("fetch")
-    records = int(max(run.seconds, 0.2) * FETCH_BYTES_PER_SECOND) // 1000
-    made = load.run(
-        "produce",
-        bootstrap=run.target.bootstrap,
-        topic="fetch",
-        size=1000,
-        seconds=300,
-        max_records=records,
-        partition=0,
-        config={"acks": 1},
-    )
-    run.state["records"] = made["records"]
-
-
-def measure_fetch(run: Run) -> Figures:
-    meter = CpuMeter(run.target.pid)
-    records = int(run.state["records"])
-    figures = load.run("consume", bootstrap=run.target.bootstrap, topic="fetch", size=1000, records=records)
-    figures["cpu_s_per_gb"] = meter.spent() / (records * 1000 / 1e9)
-    return figures
-
-
-def measure_single(run: Run) -> Figures:
-    topic = run.topic("single")
-    run.target.create_topic(topic)
-    meter = CpuMeter(run.target.pid)
-    figures = load.run("single", bootstrap=run.target.bootstrap, topic=topic, seconds=run.seconds)
-    figures["cpu_us_per_request"] = meter.spent() * 1e6 / figures["requests"]
-    run.target.delete_topic(topic)
-    return figures
-
-
-def measure_latency(run: Run) -> Figures:
-    topic = run.topic("latency")
-    run.target.create_topic(topic)
-    figures = load.run("latency", bootstrap=run.target.bootstrap, topic=topic, seconds=run.seconds)
-    run.target.delete_topic(topic)
-    return figures
-
-
-def measure_start(run: Run) -> Figures:
-    """From the call that starts an empty server to the first acknowledged record; then its memory."""
-    run.target.prepare()
-    begin = time.perf_counter()
-    run.target.start()
-    single.first_acknowledgement(run.target.bootstrap, "first")
-    return {"first_ack_s": time.perf_counter() - begin, "idle_mb": resident_mb(run.target.pid)}
-
-
-def measure_metadata(run: Run) -> Figures:
-    topic = run.topic("wide")
-    run.target.create_topic(topic, 1000)
-    meter = CpuMeter(run.target.pid)
-    figures = load.run("metadata", bootstrap=run.target.bootstrap, topic=topic, seconds=run.seconds)
-    figures["cpu_ms_per_request"] = meter.spent() * 1000 / figures["requests"]
-    run.target.delete_topic(topic)
-    return figures
-
-
-def measure_connections(run: Run) -> Figures:
-    topic = run.topic("connections")
-    run.target.create_topic(topic)
-    made: Figures = {}
-    for count in STEPS:
-        figures = load.run(
-            "connections", bootstrap=run.target.bootstrap, topic=topic, seconds=run.seconds, connections=count
-        )
-        made[f"requests_per_s_{count}"] = figures["requests_per_s"]
-    run.target.delete_topic(topic)
-    return made
-
-
-def growth(run: Run, name: str, create: Callable[[int, int], None]) -> Figures:
-    """Server time of a single-record request after each step of growth; `create(before, count)` makes it grow."""
-    probe = run.topic(f"{name}-probe")
-    run.target.create_topic(probe)
-    made: Figures = {}
-    before = 0
-    for count in STEPS:
-        create(before, count)
-        before = count
-        meter = CpuMeter(run.target.pid)
-        figures = load.run("single", bootstrap=run.target.bootstrap, topic=probe, seconds=run.seconds)
-        made[f"cpu_us_{count}"] = meter.spent() * 1e6 / figures["requests"]
-    return made
-
-
-def measure_topics(run: Run) -> Figures:
-    def create(before: int, count: int) -> None:
-        for number in range(before, count):
-            run.target.create_topic(f"growth-{run.number}-{number}")
-
-    return growth(run, "topics", create)
-
-
-def measure_partitions(run: Run) -> Figures:
-    def create(before: int, count: int) -> None:
-        if count > before:
-            run.target.create_topic(f"growth-{run.number}-of-{count}", count - before)
-
-    return growth(run, "partitions", create)
-
-
-def measure_start_again(run: Run) -> Figures:
-    """Start with 10 000 partitions on disk: after a clean stop, and after kill -9."""
-    run.target.start()
-    for number in range(10):
-        run.target.create_topic(f"many-{number}", 1000)
-    single.first_acknowledgement(run.target.bootstrap, "many-0")
-    made: Figures = {}
-    for name, end in (("clean", run.target.stop), ("killed", run.target.kill)):
-        end()
-        begin = time.perf_counter()
-        run.target.start()
-        single.first_acknowledgement(run.target.bootstrap, "many-0")
-        made[f"start_after_{name}_s"] = time.perf_counter() - begin
-    made["resident_mb"] = resident_mb(run.target.pid)
-    return made
-
-
-STEPS = (1, 10, 100, 1000)
-WIDE: dict[str, Any] = {"size": 1000, "partitions": 32, "targets": BROKERS}
 GROWTH = {f"cpu_us_{count}": "lower" for count in STEPS}
+REQUESTS = {"requests_per_s": "higher", "cpu_us_per_request": "lower"}
+SIZES = ((1000, "1k", "1 KB"), (100, "100b", "100-byte"))
 
-BENCHES = {
-    bench.name: bench
-    for bench in (
-        produce_bench("produce-1k", "1 KB records, one partition, acks 1, no compression", size=1000),
-        produce_bench("produce-100b", "100-byte records, one partition, acks 1, no compression", size=100),
-        Bench(
+# Kafka's nearest to "acknowledged once on disk": it syncs each append on the request's own thread.
+SYNC_EACH_APPEND = {"log.flush.interval.messages": "1"}
+
+
+def throughput_benches() -> list[Bench]:
+    """Produce and fetch by librdkafka and by prepared batches."""
+    made = [
+        librdkafka_bench(
+            f"produce-{short}", f"{words} records, one partition, acks 1, no compression", size=size, goals=PLAIN
+        )
+        for size, short, words in SIZES
+    ]
+    for codec in ("zstd", "lz4"):
+        for size, short, words in SIZES:
+            about = f"{words} text records, 32 partitions, {codec}"
+            made.append(
+                librdkafka_bench(
+                    f"produce-{short}-32-{codec}",
+                    f"{about}, compressed by librdkafka meanwhile",
+                    size=size,
+                    partitions=32,
+                    codec=codec,
+                    targets=BROKERS,
+                    goals=WIDE,
+                )
+            )
+            made.append(
+                replay_bench(
+                    f"replay-{short}-32-{codec}",
+                    f"{about}, batches of 16 KB compressed beforehand",
+                    size=size,
+                    partitions=32,
+                    codec=codec,
+                    goals=WIDE,
+                )
+            )
+    fetches = (
+        (
             "fetch-1k",
-            "1 KB records from the page cache, one partition, one consumer",
+            "1 KB records in the page cache, one partition, by librdkafka",
+            fetch_with("consume", size=1000),
+        ),
+        ("fetch-1k-raw", "the same bytes into a socket that drops them, 4 MB a fetch", fetch_with("replay-consume")),
+    )
+    for name, about, measure in fetches:
+        made.append(Bench(name, about, THROUGHPUT, measure, prepare_fetch, goals=FETCHED))
+    return made
+
+
+def java_benches() -> list[Bench]:
+    """Kafka's own tools as load."""
+    return [
+        produce_bench(
+            "java-produce-1k",
+            "kafka-producer-perf-test: 1 KB records, one partition, acks 1",
+            size=1000,
+            driver="java-produce",
+        ),
+        Bench(
+            "java-fetch-1k",
+            "kafka-console-consumer without output: 1 KB records, one partition",
             THROUGHPUT,
-            measure_fetch,
+            fetch_with("java-consume", size=1000),
             prepare_fetch,
         ),
+    ]
+
+
+def acks_all_benches() -> list[Bench]:
+    """Acks -1 answered from the disk and from the page cache."""
+    page_cache = {"acks.all.durability": "page-cache"}
+    return [
+        librdkafka_bench(
+            "acks-all-disk",
+            "1 KB records, acks -1 answered once on disk (Kafka: log.flush.interval.messages=1)",
+            size=1000,
+            acks=-1,
+            targets=BROKERS,
+            kafka_properties=SYNC_EACH_APPEND,
+        ),
+        librdkafka_bench(
+            "acks-all-page-cache",
+            "1 KB records, acks -1 answered from the page cache (ours: acks.all.durability=page-cache)",
+            size=1000,
+            acks=-1,
+            targets=BROKERS,
+            properties=page_cache,
+        ),
+        Bench(
+            "acks-all-disk-64",
+            "single-record requests from 64 connections, acks -1 answered once on disk",
+            REQUESTS,
+            measure_group_commit,
+            targets=BROKERS,
+            kafka_properties=SYNC_EACH_APPEND,
+        ),
+    ]
+
+
+def request_benches() -> list[Bench]:
+    """Requests a second, latency, connections and metadata."""
+    return [
         Bench(
             "single-requests",
             "produce requests of one 100-byte record, 64 in flight on one connection, acks 1",
-            {"requests_per_s": "higher", "cpu_us_per_request": "lower"},
+            REQUESTS,
             measure_single,
+            goals=SINGLE,
         ),
         Bench(
             "latency",
             "1000 single-record produce requests a second, acks 1",
             {"p50_ms": "lower", "p99_ms": "lower", "p999_ms": "lower"},
             measure_latency,
-        ),
-        produce_bench(
-            "produce-32-zstd",
-            "1 KB text records, 32 partitions, zstd",
-            size=1000,
-            partitions=32,
-            codec="zstd",
-            targets=BROKERS,
-        ),
-        produce_bench(
-            "produce-32-lz4",
-            "1 KB text records, 32 partitions, lz4",
-            size=1000,
-            partitions=32,
-            codec="lz4",
-            targets=BROKERS,
-        ),
-        produce_bench(
-            "acks-all-disk", "1 KB records, acks -1 answered once on disk", size=1000, acks=-1, targets=("ours",)
-        ),
-        produce_bench(
-            "acks-all-page-cache",
-            "1 KB records, acks -1 answered from the page cache, as Kafka does",
-            size=1000,
-            acks=-1,
-            targets=BROKERS,
-            properties={"acks.all.durability": "page-cache"},
-        ),
-        Bench(
-            "start",
-            "an empty folder: call to first acknowledged record, and memory then",
-            {"first_ack_s": "lower", "idle_mb": "lower"},
-            measure_start,
-            properties={"auto.create.topics.enable": "true"},
-            started=False,
+            prepare_latency,
+            goals=LATENCY,
         ),
         Bench(
             "connections",
-            "single-record requests a second over 1, 10, 100 and 1000 connections",
+            "single-record requests a second over 1, 10, 100 and 1000 connections, 64 (or one each) in flight",
             {f"requests_per_s_{count}": "higher" for count in STEPS},
             measure_connections,
         ),
@@ -275,32 +156,55 @@ BENCHES = {
             measure_metadata,
             partitions=1000,
         ),
+    ]
+
+
+def growth_benches() -> list[Bench]:
+    """Server time of a request as topics, partitions and connections become more."""
+    kinds = (
+        ("topics", "requests going to all of 1, 10, 100 and 1000 topics in turn", measure_topics),
+        ("partitions", "requests going to all of 1, 10, 100 and 1000 partitions in turn", measure_partitions),
+        ("connections", "1, 10, 100 and 1000 connections with one request in flight each", measure_connection_cost),
+    )
+    return [
+        Bench(f"growth-{name}", f"server time of a single-record request, {about}", GROWTH, measure, targets=BROKERS)
+        for name, about, measure in kinds
+    ]
+
+
+def start_benches() -> list[Bench]:
+    """From nothing, and with ten thousand partitions."""
+    return [
         Bench(
-            "growth-topics",
-            "server time of a single-record request with 1, 10, 100, 1000 topics",
-            GROWTH,
-            measure_topics,
-            targets=BROKERS,
-            rounds=1,
-            warmup=0,
-        ),
-        Bench(
-            "growth-partitions",
-            "server time of a single-record request with 1, 10, 100, 1000 partitions",
-            GROWTH,
-            measure_partitions,
-            targets=BROKERS,
-            rounds=1,
-            warmup=0,
+            "start",
+            "an empty folder: call to first acknowledged record, and resident memory two idle seconds later",
+            {"first_ack_s": "lower", "idle_mb": "lower"},
+            measure_start,
+            properties={"auto.create.topics.enable": "true"},
+            started=False,
+            goals=START,
         ),
         Bench(
             "start-10000",
-            "start with 10 000 partitions after a clean stop and after kill -9",
+            "start with 10 000 partitions of one record, to an acknowledged one, after a clean stop and after kill -9",
             {"start_after_clean_s": "lower", "start_after_killed_s": "lower", "resident_mb": "lower"},
             measure_start_again,
             targets=BROKERS,
             started=False,
             rounds=1,
+            warmup=0,
         ),
+    ]
+
+
+BENCHES = {
+    bench.name: bench
+    for bench in (
+        *throughput_benches(),
+        *request_benches(),
+        *start_benches(),
+        *acks_all_benches(),
+        *growth_benches(),
+        *java_benches(),
     )
 }

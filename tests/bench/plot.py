@@ -1,60 +1,77 @@
-"""Draws how the cost of a request grows with topics and partitions, as an SVG picture."""
+"""Draws how the cost of a request grows with topics, partitions and connections, as an SVG picture."""
 
 import math
 from collections.abc import Sequence
 
 from tests.bench.report import BenchResult
 
-WIDTH, HEIGHT, MARGIN = 640, 360, 56
-COLOURS = {"ours": "#1f77b4", "kafka": "#d62728", "ceiling": "#7f7f7f"}
-DASHES = {"growth-topics": "", "growth-partitions": "6 4"}
+WIDTH, HEIGHT = 760, 340
+PANEL_WIDTH, PANEL_TOP, PANEL_BOTTOM = 300, 60, 280
+LEFT = 52
+PREFIX = "growth-"
+STYLES = {"topics": ("#1f77b4", ""), "partitions": ("#d62728", "7 4"), "connections": ("#2ca02c", "2 3")}
 
-Line = tuple[str, str, list[tuple[int, float]]]
+Points = list[tuple[int, float]]
 
 
-def growth_lines(results: Sequence[BenchResult]) -> list[Line]:
-    """For each growth bench and target: (bench, target, [(count, microseconds)])."""
-    lines: list[Line] = []
+def lines_of(results: Sequence[BenchResult], target: str) -> dict[str, Points]:
+    """What grew -> (count, microseconds) of `target`."""
+    made = {}
     for result in results:
-        if result.bench.name in DASHES:
-            for target in result.rounds:
-                points = [
-                    (int(figure.rsplit("_", 1)[1]), result.spread(target, figure).median)
-                    for figure in result.bench.figures
-                ]
-                lines.append((result.bench.name, target, points))
-    return lines
+        kind = result.bench.name.removeprefix(PREFIX)
+        if kind in STYLES and target in result.rounds and result.bench.name.startswith(PREFIX):
+            figures = result.bench.figures
+            made[kind] = [(int(name.rsplit("_", 1)[1]), result.spread(target, name).median) for name in figures]
+    return made
+
+
+def text(x: float, y: float, words: str, *, size: int = 11, anchor: str = "middle", colour: str = "#333") -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" text-anchor="{anchor}" fill="{colour}">{words}</text>'
+
+
+def panel(left: float, title: str, lines: dict[str, Points]) -> list[str]:
+    """One target: counts on a logarithmic axis to the right, microseconds upwards from zero."""
+    top = max(cost for points in lines.values() for _, cost in points) * 1.15
+    right = max(math.log10(count) for points in lines.values() for count, _ in points) or 1.0
+
+    def x(count: float) -> float:
+        return left + math.log10(count) / right * PANEL_WIDTH
+
+    def y(cost: float) -> float:
+        return PANEL_BOTTOM - cost / top * (PANEL_BOTTOM - PANEL_TOP)
+
+    parts = [text(left, PANEL_TOP - 12, title, size=13, anchor="start")]
+    for step in range(5):
+        cost = top * step / 4
+        parts.append(f'<path d="M{left:.1f} {y(cost):.1f}h{PANEL_WIDTH}" stroke="#ddd"/>')
+        parts.append(text(left - 6, y(cost) + 4, f"{cost:.0f}", anchor="end"))
+    parts += [text(x(10**power), PANEL_BOTTOM + 16, f"{10**power:,}") for power in range(round(right) + 1)]
+    for kind, points in lines.items():
+        colour, dashes = STYLES[kind]
+        path = "L".join(f"{x(count):.1f} {y(cost):.1f}" for count, cost in points)
+        parts.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>')
+        for count, cost in points:
+            parts.append(f'<circle cx="{x(count):.1f}" cy="{y(cost):.1f}" r="3" fill="{colour}"/>')
+    return parts
 
 
 def growth_plot(results: Sequence[BenchResult]) -> str:
-    """The picture: counts on a logarithmic axis to the right, microseconds of server time a request upwards."""
-    lines = growth_lines(results)
-    top = max((cost for _, _, points in lines for _, cost in points), default=1.0) * 1.1
-    right = max((math.log10(count) for _, _, points in lines for count, _ in points), default=3.0) or 1.0
-
-    def x(count: float) -> float:
-        return MARGIN + math.log10(count) / right * (WIDTH - 2 * MARGIN - 120)
-
-    def y(cost: float) -> float:
-        return HEIGHT - MARGIN - cost / top * (HEIGHT - 2 * MARGIN)
-
+    """The picture: one panel for each target, each with its own scale."""
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif">']
     parts.append(f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>')
-    for step in range(6):
-        cost = top * step / 5
-        parts.append(f'<path d="M{MARGIN} {y(cost):.1f}H{WIDTH - MARGIN - 120}" stroke="#ddd"/>')
-        parts.append(f'<text x="{MARGIN - 6}" y="{y(cost) + 4:.1f}" font-size="11" text-anchor="end">{cost:.0f}</text>')
-    for power in range(int(right) + 1):
-        label = f"{10**power:,}"
-        place = f'x="{x(10**power):.1f}" y="{HEIGHT - MARGIN + 16}"'
-        parts.append(f'<text {place} font-size="11" text-anchor="middle">{label}</text>')
-    title = "server time of a single-record produce request, µs"
-    parts.append(f'<text x="{MARGIN}" y="24" font-size="13">{title}</text>')
-    for number, (bench, target, points) in enumerate(lines):
-        path = "L".join(f"{x(count):.1f} {y(cost):.1f}" for count, cost in points)
-        style = f'fill="none" stroke="{COLOURS[target]}" stroke-width="2" stroke-dasharray="{DASHES[bench]}"'
-        parts.append(f'<path d="M{path}" {style}/>')
-        where = f'x="{WIDTH - MARGIN - 110}" y="{MARGIN + 18 * number}"'
-        label = f"{target}, {bench.removeprefix('growth-')}"
-        parts.append(f'<text {where} font-size="11" fill="{COLOURS[target]}">{label}</text>')
+    parts.append(
+        text(LEFT, 22, "Server time of a single-record produce request, in microseconds", size=14, anchor="start")
+    )
+    left: float = LEFT
+    for target, title in (("ours", "Barnabas"), ("kafka", "Apache Kafka")):
+        lines = lines_of(results, target)
+        if lines:
+            parts += panel(left, title, lines)
+            left += PANEL_WIDTH + 80
+    for number, (kind, (colour, dashes)) in enumerate(STYLES.items()):
+        at, height = LEFT + 150 * number, PANEL_BOTTOM + 44
+        parts.append(
+            f'<path d="M{at} {height - 4}h28" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
+        )
+        parts.append(text(at + 34, height, f"number of {kind}", anchor="start"))
     return "\n".join([*parts, "</svg>"]) + "\n"

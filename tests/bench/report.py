@@ -3,14 +3,16 @@
 import json
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
 from rich.console import Console
 from rich.table import Table
-from tests.bench.catalogue import Bench, Figures
+from tests.bench.bench import Bench, Figures, Goal
+
+BEGIN, END = "<!-- figures: written by tests.bench -->", "<!-- end of figures -->"
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Spread:
         return cls(median(values), min(values), max(values))
 
     def __str__(self) -> str:
+        if self.low == self.high:
+            return shown(self.median)
         return f"{shown(self.median)} ({shown(self.low)}–{shown(self.high)})"
 
 
@@ -58,6 +62,14 @@ class BenchResult:
         values = [mine[figure] / other[figure] for mine, other in pairs if other[figure]]
         return Spread.of(values) if values else None
 
+    def reached(self, goal: Goal) -> bool | None:
+        """Whether the median of the ratios is as good as the goal; None when it was not measured."""
+        ratio = self.ratio(goal.figure, goal.against)
+        if ratio is None:
+            return None
+        higher = self.bench.figures[goal.figure] == "higher"
+        return ratio.median >= goal.ratio if higher else ratio.median <= goal.ratio
+
     def header(self) -> list[str]:
         against = [name for name in self.rounds if name != "ours"] if "ours" in self.rounds else []
         return ["figure", *self.rounds, *(f"ours ÷ {name}" for name in against)]
@@ -73,27 +85,65 @@ class BenchResult:
             made.append(cells)
         return made
 
+    def goal_rows(self) -> list[list[str]]:
+        """One row for each goal that was measured: bench, figure, against, goal, ratio, whether it was reached."""
+        made = []
+        for goal in self.bench.goals:
+            reached = self.reached(goal)
+            if reached is not None:
+                sign = "≥" if self.bench.figures[goal.figure] == "higher" else "≤"
+                ratio = str(self.ratio(goal.figure, goal.against))
+                words = "yes" if reached else "**no**"
+                made.append([self.bench.name, goal.figure, goal.against, f"{sign} {goal.ratio:g} ×", ratio, words])
+        return made
+
+
+GOAL_HEADER = ["bench", "figure", "against", "goal", "ours ÷ it", "reached"]
+
 
 def print_result(result: BenchResult) -> None:
-    """A table on the terminal."""
-    table = Table(title=f"{result.bench.name}: {result.bench.about}", title_justify="left")
-    for column in result.header():
-        table.add_column(column, no_wrap=True)
-    for row in result.rows():
-        table.add_row(*row)
-    Console(width=max(Console().width, 140)).print(table)
+    """A table on the terminal, and one of the goals."""
+    console = Console(width=max(Console().width, 180))
+    for title, header, rows in (
+        (f"{result.bench.name}: {result.bench.about}", result.header(), result.rows()),
+        ("", GOAL_HEADER, result.goal_rows()),
+    ):
+        if rows:
+            table = Table(title=title, title_justify="left")
+            for column in header:
+                table.add_column(column, no_wrap=True)
+            for row in rows:
+                table.add_row(*row)
+            console.print(table)
 
 
-def markdown(results: list[BenchResult]) -> str:
-    """The tables as docs/performance.md shows them: median (smallest–largest) of the rounds."""
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
+
+
+def markdown(results: Sequence[BenchResult]) -> str:
+    """The tables as docs/performance.md shows them: median (smallest–largest) of the rounds, the goals first."""
     parts = []
+    goals = [row for result in results for row in result.goal_rows()]
+    if goals:
+        parts += ["### Goals", markdown_table(GOAL_HEADER, goals)]
     for result in results:
-        header = result.header()
-        lines = [f"### {result.bench.name}", "", f"{result.bench.about}.", ""]
-        lines += ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-        lines += ["| " + " | ".join(row) + " |" for row in result.rows()]
-        parts.append("\n".join(lines))
+        rounds = max(map(len, result.rounds.values()))
+        about = f"{result.bench.about[0].upper()}{result.bench.about[1:]}. Rounds: {rounds}."
+        parts += [f"### {result.bench.name}", about, markdown_table(result.header(), result.rows())]
     return "\n\n".join(parts) + "\n"
+
+
+def write_markdown(path: Path, results: Sequence[BenchResult]) -> None:
+    """Write the tables to `path`; in a document that has a place for them, only that place changes."""
+    tables = markdown(results)
+    before = path.read_text() if path.exists() else ""
+    if BEGIN in before and END in before:
+        head, rest = before.split(BEGIN, 1)
+        tables = f"{head}{BEGIN}\n\n{tables}\n{END}{rest.split(END, 1)[1]}"
+    path.write_text(tables)
 
 
 def machine() -> dict[str, str | int]:
@@ -101,7 +151,7 @@ def machine() -> dict[str, str | int]:
     return {"cpus": os.cpu_count() or 0, "python": platform.python_version(), "system": platform.platform(terse=True)}
 
 
-def write_json(path: Path, results: list[BenchResult], options: Mapping[str, object]) -> None:
+def write_json(path: Path, results: Sequence[BenchResult], options: Mapping[str, object]) -> None:
     """Every figure of every round."""
     data = {
         "machine": machine(),
@@ -109,3 +159,11 @@ def write_json(path: Path, results: list[BenchResult], options: Mapping[str, obj
         "benches": {result.bench.name: result.rounds for result in results},
     }
     path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def read_json(paths: Sequence[Path], benches: Mapping[str, Bench]) -> list[BenchResult]:
+    """What `write_json` wrote, in the order of `benches`; a later file's rounds of a bench replace an earlier's."""
+    found: dict[str, dict[str, list[Figures]]] = {}
+    for path in paths:
+        found.update(json.loads(path.read_text())["benches"])
+    return [BenchResult(bench, found[name]) for name, bench in benches.items() if name in found]

@@ -1,69 +1,80 @@
 """Runs one bench against several targets, a round of each in turn, so that a slow minute of the machine hits all."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from unittest import mock
 
-from tests.bench.catalogue import Bench, Run
+from tests.bench.bench import Bench, Run
 from tests.bench.report import BenchResult
 from tests.bench.targets import Target, make_target
 
 
-def run_bench(
-    bench: Bench,
-    names: Sequence[str],
-    *,
-    folder: Path,
-    seconds: float,
-    rounds: int,
-    warmup: int = 1,
-    properties: Mapping[str, str] | None = None,
-) -> BenchResult:
-    """`warmup` rounds that do not count, then `rounds` that do; targets the bench does not know are left out."""
+@dataclass(frozen=True)
+class Plan:
+    """How long and how often; a bench may have its own mind about `rounds` and `warmup`."""
+
+    folder: Path
+    seconds: float
+    rounds: int
+    warmup: int = 1
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def warmup_of(self, bench: Bench) -> int:
+        return self.warmup if bench.warmup is None else bench.warmup
+
+    def rounds_of(self, bench: Bench) -> int:
+        return self.rounds if bench.rounds is None else min(self.rounds, bench.rounds)
+
+
+@contextmanager
+def compiled_once(folder: Path) -> Iterator[None]:
+    """Let Python servers keep their bytecode in `folder`, as installed packages do, whatever the caller's settings."""
+    with mock.patch.dict(os.environ, {"PYTHONPYCACHEPREFIX": str(folder / "bytecode")}):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        yield
+
+
+def run_bench(bench: Bench, names: Sequence[str], plan: Plan) -> BenchResult:
+    """Rounds that do not count, then rounds that do; targets the bench does not know are left out."""
     result = BenchResult(bench)
     chosen = [name for name in names if name in bench.targets]
-    if bench.started:
-        _run_side_by_side(
-            result,
-            chosen,
-            folder,
-            seconds,
-            (bench.warmup if bench.warmup is not None else warmup, bench.rounds or rounds),
-            properties or {},
-        )
-    else:
-        _run_fresh(result, chosen, folder, seconds, bench.rounds or rounds, properties or {})
+    with compiled_once(plan.folder):
+        if bench.started:
+            _run_side_by_side(result, chosen, plan)
+        else:
+            _run_fresh(result, chosen, plan)
     return result
 
 
-def _make(bench: Bench, name: str, folder: Path, properties: Mapping[str, str]) -> Target:
-    return make_target(name, folder, partitions=bench.partitions, properties={**bench.properties, **properties})
+def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
+    properties = {**bench.properties, **plan.properties}
+    return make_target(
+        name, folder, partitions=bench.partitions, properties=properties, kafka_properties=bench.kafka_properties
+    )
 
 
-def _run_side_by_side(
-    result: BenchResult,
-    names: Sequence[str],
-    folder: Path,
-    seconds: float,
-    rounds: tuple[int, int],
-    properties: Mapping[str, str],
-) -> None:
+def _run_side_by_side(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
     """All targets stay up; each round asks one after the other."""
-    warmup, counted = rounds
-    bench = result.bench
+    bench, warmup = result.bench, plan.warmup_of(result.bench)
     targets: list[Target] = []
     try:
         runs = []
         for name in names:
-            target = _make(bench, name, folder / bench.name, properties)
+            target = _make(bench, name, plan.folder / bench.name, plan)
             targets.append(target)
             target.start()
-            runs.append(Run(target, seconds, 0))
+            runs.append(Run(target, plan.seconds, 0))
         for run in runs:
             if bench.prepare:
                 bench.prepare(run)
-        for number in range(warmup + counted):
+        for number in range(warmup + plan.rounds_of(bench)):
             for run in runs:
                 run.number = number
+                # What the one before wrote goes to disk before this one is measured.
+                os.sync()
                 figures = bench.measure(run)
                 if number >= warmup:
                     result.add(run.target.name, figures)
@@ -72,19 +83,16 @@ def _run_side_by_side(
             target.remove()
 
 
-def _run_fresh(
-    result: BenchResult,
-    names: Sequence[str],
-    folder: Path,
-    seconds: float,
-    rounds: int,
-    properties: Mapping[str, str],
-) -> None:
+def _run_fresh(result: BenchResult, names: Sequence[str], plan: Plan) -> None:
     """Every round has a new server with an empty folder, which the bench starts itself."""
-    for number in range(rounds):
+    bench, warmup = result.bench, plan.warmup_of(result.bench)
+    for number in range(warmup + plan.rounds_of(bench)):
         for name in names:
-            target = _make(result.bench, name, folder / f"{result.bench.name}-{number}", properties)
+            target = _make(bench, name, plan.folder / f"{bench.name}-{number}", plan)
+            os.sync()
             try:
-                result.add(name, result.bench.measure(Run(target, seconds, number)))
+                figures = bench.measure(Run(target, plan.seconds, number))
             finally:
                 target.remove()
+            if number >= warmup:
+                result.add(name, figures)

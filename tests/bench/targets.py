@@ -4,16 +4,25 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import KafkaServer, ServerProcess, broker_answers, free_port, wait_until
 
-# Space of finished runs is given back at once, so that no run writes against the leftovers of the one before.
-COMMON_PROPERTIES = {"log.segment.delete.delay.ms": "0", "auto.create.topics.enable": "false"}
+# A round fits into one segment, because both brokers sync a segment that they roll, and that would measure the disk.
+# Its space is given back a second later, so that no round writes against the leftovers of the one before.
+COMMON_PROPERTIES = {
+    "log.segment.bytes": str(2**31 - 1),
+    "log.segment.delete.delay.ms": "1000",
+    "auto.create.topics.enable": "false",
+}
+# Kafka deletes nothing in its first half minute unless told so.
+KAFKA_PROPERTIES = {"log.initial.task.delay.ms": "1000"}
+START_TIMEOUT_S = 300.0
 
 
 class Target(Protocol):
@@ -29,8 +38,10 @@ class Target(Protocol):
     def start(self) -> None: ...
     def stop(self) -> None: ...
     def kill(self) -> None: ...
-    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None: ...
+    def create_topic(self, topic: str, partitions: int = 1) -> None: ...
+    def create_topics(self, topics: Sequence[str]) -> None: ...
     def delete_topic(self, topic: str) -> None: ...
+    def delete_topics(self, topics: Sequence[str]) -> None: ...
     def remove(self) -> None: ...
 
 
@@ -55,7 +66,7 @@ class BrokerTarget:
             self.server.prepare()
 
     def start(self) -> None:
-        self.server.start()
+        self.server.start(timeout_s=START_TIMEOUT_S)
 
     def stop(self) -> None:
         self.server.stop()
@@ -63,22 +74,36 @@ class BrokerTarget:
     def kill(self) -> None:
         self.server.kill()
 
-    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Create `topic` and return once its partitions have leaders."""
+        self._create([topic], partitions)
+
+    def create_topics(self, topics: Sequence[str]) -> None:
+        """Create topics of one partition each and return once all have leaders."""
+        self._create(topics, 1)
+
+    def _create(self, topics: Sequence[str], partitions: int) -> None:
+        if not topics:
+            return
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        new = NewTopic(topic, partitions, 1, config=dict(config or {}))
-        for future in admin.create_topics([new], operation_timeout=60, request_timeout=60).values():
+        new = [NewTopic(topic, partitions, 1) for topic in topics]
+        for future in admin.create_topics(new, operation_timeout=120, request_timeout=120).values():
             future.result()
 
         def has_leaders() -> bool:
-            found = admin.list_topics(topic, timeout=10).topics[topic].partitions
-            return len(found) == partitions and all(entry.leader >= 0 for entry in found.values())
+            found = admin.list_topics(topics[0] if len(topics) == 1 else None, timeout=60).topics
+            made = [found[topic].partitions for topic in topics if topic in found]
+            led = sum(entry.leader >= 0 for entries in made for entry in entries.values())
+            return led == partitions * len(topics)
 
-        wait_until(has_leaders, timeout_s=60, what=f"leaders of {topic}")
+        wait_until(has_leaders, timeout_s=120, what=f"leaders of {topics[0]} and others")
 
     def delete_topic(self, topic: str) -> None:
+        self.delete_topics([topic])
+
+    def delete_topics(self, topics: Sequence[str]) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for future in admin.delete_topics([topic], operation_timeout=60, request_timeout=60).values():
+        for future in admin.delete_topics(list(topics), operation_timeout=120, request_timeout=120).values():
             future.result()
 
     def remove(self) -> None:
@@ -127,13 +152,20 @@ class CeilingTarget:
             self._process.end(signal.SIGKILL)
             self._process = None
 
-    def create_topic(self, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+    def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Nothing to do: a topic exists as soon as somebody names it."""
+
+    def create_topics(self, topics: Sequence[str]) -> None:
+        """Nothing to do either."""
 
     def delete_topic(self, topic: str) -> None:
         """Give the space back; the server keeps its open files and is not asked for this topic again."""
         for path in (self.folder / "data").glob(f"{topic}-*.log"):
             os.truncate(path, 0)
+
+    def delete_topics(self, topics: Sequence[str]) -> None:
+        for topic in topics:
+            self.delete_topic(topic)
 
     def remove(self) -> None:
         self.kill()
@@ -141,14 +173,20 @@ class CeilingTarget:
 
 
 def make_target(
-    name: str, folder: Path, *, partitions: int = 1, properties: Mapping[str, str] | None = None, heap: str = "1g"
+    name: str,
+    folder: Path,
+    *,
+    partitions: int = 1,
+    properties: Mapping[str, str] | None = None,
+    kafka_properties: Mapping[str, str] | None = None,
 ) -> Target:
-    """A target by its name: `ours`, `kafka` or `ceiling`; `properties` go to the two brokers."""
+    """A target by its name: `ours`, `kafka` (1 GB of heap) or `ceiling`; `properties` go to the two brokers."""
     merged = {**COMMON_PROPERTIES, **(properties or {})}
     if name == "ours":
         return BrokerTarget(name, BarnabasServer(folder / name, properties=merged))
     if name == "kafka":
-        return BrokerTarget(name, KafkaServer(folder / name, heap=heap, properties=merged))
+        merged = {**KAFKA_PROPERTIES, **merged, **(kafka_properties or {})}
+        return BrokerTarget(name, KafkaServer(folder / name, heap="1g", properties=merged))
     if name == "ceiling":
         return CeilingTarget(folder / name, partitions)
     raise ValueError(f"no such target: {name} (ours, kafka, ceiling)")

@@ -1,0 +1,60 @@
+"""What a bench is: a measurement with a name, its figures, and the goals that are set for them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from tests.bench.targets import Target
+
+Figures = dict[str, float]
+ALL = ("ours", "kafka", "ceiling")
+BROKERS = ("ours", "kafka")
+STEPS = (1, 10, 100, 1000)
+"""How a bench of growth grows."""
+
+
+@dataclass
+class Run:
+    """One round of one bench against one running target."""
+
+    target: Target
+    seconds: float
+    number: int
+    state: dict[str, float] = field(default_factory=dict)
+
+    def topic(self, name: str) -> str:
+        return f"{name}-{self.number}"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The ratio ours ÷ `against` of a figure has to be at least this where higher is better, else at most this."""
+
+    figure: str
+    against: str
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A named measurement.
+
+    `figures` maps each figure to "higher" or "lower", whichever is better. `properties` go to both brokers,
+    `kafka_properties` to Apache Kafka alone. A bench that is not `started` starts its servers itself, fresh each round.
+    """
+
+    name: str
+    about: str
+    figures: Mapping[str, str]
+    measure: Callable[[Run], Figures]
+    prepare: Callable[[Run], None] | None = None
+    targets: tuple[str, ...] = ALL
+    goals: tuple[Goal, ...] = ()
+    partitions: int = 1
+    properties: Mapping[str, str] = field(default_factory=dict)
+    kafka_properties: Mapping[str, str] = field(default_factory=dict)
+    started: bool = True
+    rounds: int | None = None
+    warmup: int | None = None
+
+
+THROUGHPUT = {"mb_per_s": "higher", "cpu_s_per_gb": "lower"}

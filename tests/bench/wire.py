@@ -1,0 +1,160 @@
+"""Requests as bytes and answers as places in bytes: what the loads over plain sockets send and look at.
+
+Requests are encoded once and sent again and again, and all answers of a load have one size, so counting and checking
+them costs next to nothing and the server is what is measured.
+"""
+
+import random
+import socket
+import struct
+import time
+from collections.abc import Iterator, Sequence
+
+import crc32c
+
+CLIENT_ID = b"bench"
+PARTITION_ANSWER = 30
+RECEIVE_SIZE = 1 << 16
+
+
+def varint(number: int) -> bytes:
+    """A zigzag varint."""
+    number = (number << 1) ^ (number >> 63)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def one_record_batch(value: bytes, timestamp_ms: int) -> bytes:
+    """A v2 batch with one record without key."""
+    record = b"\0" + varint(0) + varint(0) + varint(-1) + varint(len(value)) + value + varint(0)
+    records = varint(len(record)) + record
+    checked = struct.pack(">hiqqqhii", 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1) + records
+    return struct.pack(">qiibI", 0, len(checked) + 9, -1, 2, crc32c.crc32c(checked)) + checked
+
+
+def small_batch() -> bytes:
+    """One record of 100 bytes, made now."""
+    return one_record_batch(b"x" * 100, int(time.time() * 1000))
+
+
+def framed(api_key: int, version: int, body: bytes) -> bytes:
+    """A whole request frame with header version 1."""
+    frame = struct.pack(">hhih", api_key, version, 7, len(CLIENT_ID)) + CLIENT_ID + body
+    return struct.pack(">i", len(frame)) + frame
+
+
+def text(value: str) -> bytes:
+    """A string with its length before it."""
+    return struct.pack(">h", len(value.encode())) + value.encode()
+
+
+def produce_request(topic: str, batches: Sequence[tuple[int, bytes]], acks: int = 1) -> bytes:
+    """Produce v7 to one topic; `batches` holds (partition, batch)."""
+    body = struct.pack(">hhii", -1, acks, 30_000, 1) + text(topic) + struct.pack(">i", len(batches))
+    return framed(0, 7, body + b"".join(struct.pack(">ii", index, len(batch)) + batch for index, batch in batches))
+
+
+def metadata_request(topic: str) -> bytes:
+    """Metadata v1 of one topic."""
+    return framed(3, 1, struct.pack(">i", 1) + text(topic))
+
+
+def fetch_request(topic: str, offset: int, max_bytes: int) -> bytes:
+    """Fetch v4 of partition 0 of one topic, which waits up to half a second for a first byte."""
+    lead = struct.pack(">iiiibi", -1, 500, 1, max_bytes, 0, 1)
+    return framed(1, 4, lead + text(topic) + struct.pack(">iiqi", 1, 0, offset, max_bytes))
+
+
+def connect(bootstrap: str) -> socket.socket:
+    """A connection without Nagle's delay."""
+    host, port = bootstrap.rsplit(":", 1)
+    connection = socket.create_connection((host, int(port)), timeout=30)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def received(connection: socket.socket, size: int = RECEIVE_SIZE) -> bytes:
+    """What has come, at least one byte of it; a closed connection raises."""
+    data = connection.recv(size)
+    if not data:
+        raise ConnectionError("the server closed the connection")
+    return data
+
+
+def read_frame(connection: socket.socket) -> bytes:
+    """One whole answer without its length."""
+    data = b""
+    while len(data) < 4 or len(data) < 4 + struct.unpack_from(">i", data)[0]:
+        data += received(connection, 1 << 18)
+    return data[4:]
+
+
+class Answers:
+    """Cuts equal Produce v7 answers out of what was received and looks at every error code."""
+
+    def __init__(self, topic: str, partitions: int = 1) -> None:
+        first_error = 4 + 4 + 4 + 2 + len(topic.encode()) + 4 + 4
+        self.size = first_error - 4 + PARTITION_ANSWER * partitions + 4
+        self.errors_at = [first_error + PARTITION_ANSWER * index for index in range(partitions)]
+        self._rest = b""
+
+    def take(self, data: bytes) -> int:
+        """How many whole answers came; an error code in any of them raises."""
+        data = self._rest + data if self._rest else data
+        count = len(data) // self.size
+        whole = count * self.size
+        frames, self._rest = data[:whole], data[whole:]
+        if count and struct.unpack_from(">i", frames)[0] != self.size - 4:
+            raise RuntimeError(f"an unexpected answer of {struct.unpack_from('>i', frames)[0]} bytes")
+        for place in self.errors_at:
+            if any(frames[place :: self.size]) or any(frames[place + 1 :: self.size]):
+                raise RuntimeError(f"an answer with error {struct.unpack_from('>h', frames, place)[0]}")
+        return count
+
+
+def settle(bootstrap: str, requests: Sequence[bytes], answers: Answers, *, timeout_s: float = 60) -> None:
+    """Send each request until it is answered without an error.
+
+    Kafka names a leader before that broker takes records for the partition, and the first request to a partition
+    opens its files: neither is to be measured.
+    """
+    deadline = time.monotonic() + timeout_s
+    with connect(bootstrap) as connection:
+        for request in requests:
+            while True:
+                connection.sendall(request)
+                frame = b"\0" * 4 + read_frame(connection)
+                if not any(any(frame[place : place + 2]) for place in answers.errors_at):
+                    break
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"still answered with an error after {timeout_s} s: {frame[:200]!r}")
+                time.sleep(0.01)
+
+
+class Cycle:
+    """Equally long requests in an order drawn once, taken round and round, some at a time, without copying."""
+
+    def __init__(self, requests: Sequence[bytes], at_most: int) -> None:
+        self._size = len(requests[0])
+        if any(len(request) != self._size for request in requests):
+            raise ValueError("the requests of a cycle have one size")
+        order = list(requests)
+        random.Random(7).shuffle(order)
+        self._length = len(order)
+        self._at_most = at_most
+        around = order * (1 + -(-at_most // len(order)))
+        self._bytes = memoryview(b"".join(around))
+        self._next = 0
+
+    def take(self, count: int) -> Iterator[memoryview]:
+        """The next `count` requests in pieces to be sent one after the other."""
+        while count:
+            part = min(count, self._at_most)
+            begin = self._next * self._size
+            yield self._bytes[begin : begin + part * self._size]
+            self._next = (self._next + part) % self._length
+            count -= part
