@@ -1,7 +1,7 @@
 """All logs of a broker, over several log directories: found, made, deleted, flushed, checkpointed, closed."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -323,10 +323,15 @@ class LogManager:
             per_dir.setdefault(path, []).append(topic_partition)
         tasks = []
         for path, chosen in per_dir.items():
-            if self._on_disk(by_path[path], partial(by_path[path].begin_anew, chosen)):
-                tasks.append(
-                    LaneTask(path, partial(self._prepare, by_path[path], {tp: topic_ids[tp] for tp in chosen}))
-                )
+            log_dir = by_path[path]
+            try:
+                if not self._on_disk(log_dir, partial(log_dir.begin_anew, chosen), PASSING):
+                    continue
+            except OSError:
+                # No room now: `get_or_create_log` tries again, one by one.
+                continue
+            topic_ids_here = {topic_partition: topic_ids[topic_partition] for topic_partition in chosen}
+            tasks.append(LaneTask(path, partial(self._prepare, log_dir, topic_ids_here)))
         return tasks
 
     def _prepare(self, log_dir: LogDir, topic_ids: Mapping[TopicPartition, UUID]) -> None:
@@ -557,8 +562,11 @@ class LogManager:
         except LogDirFailedError as error:
             self.fail_log_dir(error.path, error.cause)
 
-    def _on_disk(self, log_dir: LogDir, work: Callable[[], object]) -> bool:
-        """Does something on a directory's disk; a failure takes it offline. Returns whether it was done."""
+    def _on_disk(self, log_dir: LogDir, work: Callable[[], object], harmless: Collection[int] = ()) -> bool:
+        """Does something on a directory's disk; a failure takes it offline. Returns whether it was done.
+
+        Raises `OSError` of the `harmless` numbers, and `AllLogDirsFailedError`.
+        """
         if not log_dir.is_online:
             return False
         try:
@@ -566,6 +574,8 @@ class LogManager:
         except LogDirFailedError as error:
             self.fail_log_dir(log_dir.path, error.cause)
         except OSError as error:
+            if error.errno in harmless:
+                raise
             self.fail_log_dir(log_dir.path, error)
         else:
             return True

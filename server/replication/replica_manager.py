@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
-from ...storage.log_manager import AllLogDirsFailedError
+from ...storage.log_manager import AllLogDirsFailedError, LaneTask
 from ..delayed_operation import Purgatory
 from .partition import Partition
 
@@ -91,7 +92,10 @@ class ReplicaManager:
 
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         """Have the folders of new partitions made and synced on the lanes of their directories, for `become_leader`."""
-        for task in self.log_manager.preparation_tasks(topic_ids):
+        tasks: list[LaneTask] = []
+        with suppress(AllLogDirsFailedError):
+            tasks = self.log_manager.preparation_tasks(topic_ids)
+        for task in tasks:
             try:
                 await self._ports.work.run(task.lane, task)
             except LogDirFailedError as error:
@@ -120,7 +124,7 @@ class ReplicaManager:
                 log = self.log_manager.get_or_create_log(
                     topic_partition, topic_id=topic_id, config=config, is_new=is_new
                 )
-            except (OSError, LogDirFailedError) as error:
+            except (OSError, LogDirFailedError, AllLogDirsFailedError) as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {topic_partition}: {error}") from error
             partition = self._partitions[topic_partition] = Partition(topic_partition, topic_id, log, self)
         partition.become_leader(leader_epoch, partition_epoch, replicas, isr)
@@ -134,7 +138,10 @@ class ReplicaManager:
                 per_directory.pop(partition, None)
             self._changed(partition)
         if delete:
-            self.log_manager.delete_log(topic_partition)
+            try:
+                self.log_manager.delete_log(topic_partition)
+            except AllLogDirsFailedError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
     # -- group commit ----------------------------------------------------------------------------------------------
 
@@ -206,10 +213,8 @@ class ReplicaManager:
 
     def log_dir_failed(self, directory: str, error: BaseException) -> None:
         """A log directory cannot be written or read any more: have it taken offline, for good."""
-        try:
+        with suppress(AllLogDirsFailedError):
             self.log_manager.fail_log_dir(directory, error if isinstance(error, OSError) else None)
-        except AllLogDirsFailedError:
-            self._on_all_failed()
 
     def _dir_failed(self, failure: LogDirFailedError, lost: list[TopicPartition]) -> None:
         """A log directory is offline, whoever found out: its partitions are too, and nobody waits for them."""
@@ -221,6 +226,8 @@ class ReplicaManager:
                 self._changed(partition)
         if lost:
             self._on_partitions_lost(lost)
+        if not self.log_manager.online_dirs:
+            self._on_all_failed()
 
     def checked_io(self, partition: Partition, error: LogDirFailedError | OSError) -> KafkaError:
         """An I/O error met while serving `partition`: fail its directory and say what to answer."""

@@ -19,6 +19,7 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
+from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
@@ -224,3 +225,26 @@ async def test_too_many_open_files_pass_by(tmp_path: Path, number: int) -> None:
         acknowledged = broker.acknowledged["a"]
     async with live_broker(tmp_path) as again:
         await again.assert_all_there("a", acknowledged)
+
+
+@pytest.mark.parametrize("operation", ["open", "pwrite", "fsync", "fsync_dir"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+async def test_a_topic_that_cannot_be_made_is_no_end(tmp_path: Path, operation: str, number: int) -> None:
+    """A full disk leaves everything as it is; a failing one is offline, and with the last one the broker ends."""
+    async with live_broker(tmp_path, directories=1) as broker:
+        await fill(broker, "a", 3)
+        broker.disk.faults[operation, broker.directories[0]] = number
+        topic = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+        request = CreateTopicsRequest(timeout_ms=5000, topics=[topic])
+        await broker.call(ApiKey.CREATE_TOPICS, 5, request)
+        assert broker.disk.refused
+        broker.disk.faults.clear()
+        assert broker.apis is not None
+        assert broker.apis.failures == 0
+        if number == errno.ENOSPC:
+            assert await broker.produce("a") is ErrorCode.NONE
+            assert not broker.server.failed.is_set()
+        else:
+            assert await broker.produce("a") is STORAGE_ERROR
+            async with asyncio.timeout(5):
+                await broker.server.failed.wait()
