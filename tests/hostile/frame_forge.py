@@ -34,6 +34,8 @@ BOMB_SHARE = 0.0005
 REFUSED_SHARE = 0.4
 """How many of the frames that a decoder refuses are kept: each costs a connection, and they say less than others."""
 LONGEST_WAIT_MS = 5
+MAY_WAIT = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Answered when others have come, whatever the request says."""
 MOST_NEW_PARTITIONS = 3
 """Frames that would create more are left out: legal, slow, and the subject of other tests."""
 SPECIAL = (b"\x00", b"\x7f", b"\x80", b"\xff", b"\xff\xff", b"\x7f\xff", b"\x80\x00", b"\xff\xff\xff\xff")
@@ -83,7 +85,7 @@ def expect(body: bytes) -> Frame | None:
     outcome = Outcome.ANSWER
     if key == ApiKey.PRODUCE and request.acks == 0:
         outcome = Outcome.QUIET
-    elif key == ApiKey.FETCH and request.max_wait_ms > LONGEST_WAIT_MS:
+    elif key in MAY_WAIT or (key == ApiKey.FETCH and request.max_wait_ms > LONGEST_WAIT_MS):
         outcome = Outcome.PARK
     elif _creates_much(key, request):
         return None

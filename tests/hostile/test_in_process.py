@@ -43,7 +43,7 @@ async def fuzz(folder: Path, frames: int, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_no_frame_makes_a_handler_fail(tmp_path: Path, seed: int) -> None:
-    await fuzz(tmp_path, 5_000, seed)
+    await fuzz(tmp_path, 4_000, seed)
 
 
 @pytest.mark.verify

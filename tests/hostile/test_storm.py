@@ -9,7 +9,7 @@ from tests.hostile.storm import storm
 
 
 def test_a_short_storm_does_no_harm(tmp_path: Path) -> None:
-    report = storm(tmp_path, frames=20_000, seconds=12, seed=11)
+    report = storm(tmp_path, frames=20_000, seconds=9, seed=11)
     print(report)
     assert not report.problems, report
     assert report.frames >= 1000, report
