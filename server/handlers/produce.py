@@ -1,17 +1,20 @@
 """Produce (key 0): append to partitions this broker leads; answer at once, or with acks=-1 when all is committed.
 
 Versions 0-2 may carry messages of format 0 and 1 and several of them; 3 (KIP-98) wants exactly one record batch a
-partition; 13 names topics by id (KIP-516). acks=0 gets no answer; if any of its partitions fails the connection is
-closed, which is the only way to tell the client.
+partition; 10 tells who leads if this broker does not (KIP-951); 13 names topics by id (KIP-516). acks=0 gets no answer;
+if any of its partitions fails the connection is closed, which is the only way to tell the client.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
+from ...protocol.batch_header import TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -20,6 +23,7 @@ from ...protocol.messages.produce import (
 )
 from ...storage.errors import LogDirFailedError
 from ...storage.record_validator import RecordValidationError
+from ..leader_hints import LeaderHints
 from ..replication.delayed_produce import AwaitedAppend, DelayedProduce
 from ..replication.partition import Partition
 from ..request_context import RequestContext
@@ -27,6 +31,9 @@ from ..request_context import RequestContext
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
+SINCE_LEADER_HINTS = 10
+MAGIC_POSITION, ATTRIBUTES_POSITION = 16, 22
+"""In a record batch: its format, and the byte of its attributes that says whether it is part of a transaction."""
 
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -58,8 +65,8 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | No
         ctx.close()
         return None
     if not awaited:
-        return response
-    waiting = DelayedProduce(awaited, partial(ctx.respond, response))
+        return _with_leaders(ctx, response) if failed else response
+    waiting = DelayedProduce(awaited, lambda: ctx.respond(_with_leaders(ctx, response)))
     if not waiting.try_complete():
         keys = [append.partition.topic_partition for append in awaited]
         broker.replica_manager.produce_purgatory.watch(waiting, keys, request.timeout_ms)
@@ -81,6 +88,8 @@ def _append(
         if ctx.api_version < 3:
             return PartitionProduceResponse(index=data.index, base_offset=-1)
         raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests with version 3 and above carry exactly one batch")
+    if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK:
+        _refuse_transactional(records)
     replica_manager = ctx.broker.replica_manager
     partition = replica_manager.partition(topic, data.index)
     try:
@@ -96,6 +105,12 @@ def _append(
     if acks == -1 and info.last_offset >= partition.log.high_watermark:
         awaited.append(AwaitedAppend(partition, info.last_offset + 1, partial(_settle, answer, partition)))
     return answer
+
+
+def _refuse_transactional(records: memoryview) -> None:
+    """There is no transaction coordinator: no transaction is open, and none could ever be ended. Raises KafkaError."""
+    if records[MAGIC_POSITION] == 2:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open")
 
 
 def _settle(answer: PartitionProduceResponse, partition: Partition, outcome: ErrorCode) -> None:
@@ -123,3 +138,18 @@ def _refusal(index: int, error: KafkaError) -> PartitionProduceResponse:
         record_errors=details,
         error_message=error.message or None,
     )
+
+
+def _with_leaders(ctx: RequestContext, response: ProduceResponse) -> ProduceResponse:
+    """Name the present leader of every partition that this broker does not lead."""
+    if ctx.api_version < SINCE_LEADER_HINTS:
+        return response
+    hints = LeaderHints(ctx)
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                name = ctx.broker.metadata.topic_name(topic.topic_id) if ctx.api_version >= 13 else topic.name
+                if name is not None:
+                    answer.current_leader = hints.leader(name, answer.index, LeaderIdAndEpoch)
+    response.node_endpoints = hints.endpoints(NodeEndpoint)
+    return response
