@@ -12,6 +12,7 @@ from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
+from ..protocol.uuid_text import uuid_text
 from . import znodes
 from .metadata_store import (
     BadVersionError,
@@ -89,7 +90,7 @@ class TopicStore:
         """A random (version 4) id whose text does not begin with a dash, so that tools can take it as an argument."""
         while True:
             topic_id = UUID(bytes=self._token_bytes(16), version=4)
-            if not znodes.uuid_text(topic_id).startswith("-"):
+            if not uuid_text(topic_id).startswith("-"):
                 return topic_id
 
     # Brokers

@@ -5,12 +5,13 @@ The functions are pure. Decoders accept every version of a node that Kafka ever 
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
+
+from ..protocol.uuid_text import uuid_from_text, uuid_text
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
@@ -136,16 +137,6 @@ def config_path(entity_type: str, name: str) -> str:
 def deletion_path(topic: str) -> str:
     """Node that asks for a topic to be deleted."""
     return f"{DELETE_TOPICS}/{topic}"
-
-
-def uuid_text(value: UUID) -> str:
-    """The 22 characters by which Kafka writes a UUID: URL-safe base64 without padding."""
-    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
-
-
-def uuid_from_text(text: str) -> UUID:
-    """Reads 22 characters of URL-safe base64. Raises ValueError."""
-    return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
 _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)

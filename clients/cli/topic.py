@@ -9,6 +9,7 @@ import typer
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
+from ...protocol.uuid_text import uuid_text
 from ..admin import (
     BROKER_DEFAULT,
     HIGH_WATERMARK,
@@ -115,7 +116,7 @@ def describe(
         return
     for topic in topics:
         own = " ".join(f"{key}={value}" for key, value in configs.get(topic.name, {}).items())
-        print(f"topic {topic.name}  id {topic.topic_id}  {own}".rstrip())
+        print(f"topic {topic.name}  id {uuid_text(topic.topic_id)}  {own}".rstrip())
         print_rows(_partition_rows(topic))
 
 
@@ -218,7 +219,7 @@ def _partition_rows(topic: TopicInfo) -> Sequence[Row]:
 def _described(topic: TopicInfo, configs: dict[str, str | None]) -> dict[str, object]:
     return {
         "topic": topic.name,
-        "topic_id": str(topic.topic_id),
+        "topic_id": uuid_text(topic.topic_id),
         "is_internal": topic.is_internal,
         "configs": configs,
         "partitions": list(_partition_rows(topic)),

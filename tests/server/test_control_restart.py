@@ -11,9 +11,9 @@ import pytest
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.embedded import Broker
 from barnabas.server.metadata_cache import TopicImage
-from barnabas.server.znodes import uuid_text
 
 
 def forget_metadata(data_dir: Path) -> None:

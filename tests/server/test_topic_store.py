@@ -9,6 +9,7 @@ import pytest
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server import znodes
 from barnabas.server.embedded_store import EmbeddedStore
 from barnabas.server.metadata_store import BadVersionError
@@ -74,7 +75,7 @@ async def test_topic_ids_are_random_version_4_and_never_start_with_a_dash() -> N
     world = World()
     topic_id = world.topics.new_topic_id()
     assert topic_id.version == 4
-    assert not znodes.uuid_text(topic_id).startswith("-")
+    assert not uuid_text(topic_id).startswith("-")
 
 
 async def test_broker_epoch_is_the_czxid_and_grows_with_each_registration() -> None:

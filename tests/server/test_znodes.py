@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.protocol.uuid_text import uuid_from_text, uuid_text
 from barnabas.server import znodes
 from barnabas.server.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
 
@@ -14,9 +15,9 @@ TOPIC_ID = UUID("6f9619ff-8b86-4d01-b42d-00cf4fc964ff")
 
 
 def test_uuid_text_is_22_characters_both_ways() -> None:
-    text = znodes.uuid_text(TOPIC_ID)
+    text = uuid_text(TOPIC_ID)
     assert text == "b5YZ_4uGTQG0LQDPT8lk_w"
-    assert znodes.uuid_from_text(text) == TOPIC_ID
+    assert uuid_from_text(text) == TOPIC_ID
 
 
 def test_topic_of_every_version_is_read() -> None:
