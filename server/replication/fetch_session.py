@@ -19,6 +19,9 @@ MAX_EPOCH = 2**31 - 1
 EVICTION_MS = 120_000
 """A session unused for this long may make room for a new one (Kafka's min.incremental.fetch.session.eviction.ms)."""
 
+MOST_PARTITIONS = 100_000
+"""Partitions in all sessions together, about 50 MB: beyond that readers go on without a session."""
+
 PartitionKey = tuple[str | UUID, int]
 """Topic name (Fetch <= 12) or topic id (>= 13), and partition index."""
 
@@ -93,19 +96,22 @@ class FetchSessions:
         self._slots = slots
         self._random = rng
         self._sessions: dict[int, FetchSession] = {}
+        self._partitions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool, now: float) -> FetchSession | None:
         """A new session, or None when there is no room: the reader then goes on without one."""
-        if len(self._sessions) >= self._slots and not self._evict(now):
-            return None
+        while len(self._sessions) >= self._slots or self._partitions + len(items) > MOST_PARTITIONS:
+            if not self._evict(now):
+                return None
         session_id = self._random.randint(1, MAX_EPOCH)
         while session_id in self._sessions:
             session_id = self._random.randint(1, MAX_EPOCH)
         session = self._sessions[session_id] = FetchSession(session_id, items, uses_topic_ids=uses_topic_ids)
         session.last_used = now
+        self._partitions += len(items)
         return session
 
     def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> FetchSession:
@@ -120,7 +126,12 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is at epoch {session.epoch}")
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the fetch session mixes topic names and ids")
+        self._partitions -= len(session.items)
         session.update(request, uses_topic_ids=uses_topic_ids)
+        self._partitions += len(session.items)
+        if self._partitions > MOST_PARTITIONS:
+            self.close(session.id)
+            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there are too many partitions in fetch sessions")
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         # Least recently used first.
         del self._sessions[session.id]
@@ -129,12 +140,14 @@ class FetchSessions:
         return session
 
     def close(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._partitions -= len(session.items)
 
     def _evict(self, now: float) -> bool:
         for session_id, session in self._sessions.items():
             if now - session.last_used > EVICTION_MS / 1000:
-                del self._sessions[session_id]
+                self.close(session_id)
                 return True
             break
         return False

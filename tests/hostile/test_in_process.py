@@ -30,6 +30,7 @@ from barnabas.server.broker import BrokerServer
 from barnabas.server.config import BrokerConfig
 from barnabas.server.handlers.describe_configs import MOST_ENTRIES
 from barnabas.server.host import host_ports
+from barnabas.server.replication.fetch_session import MOST_PARTITIONS
 
 Call = Callable[[ApiKey, int, object], Awaitable[Any]]
 
@@ -206,5 +207,27 @@ async def test_one_request_for_many_topics_does_not_hold_up_the_others(tmp_path:
             slowest = max(slowest, loop.time() - began)
         assert {topic.error_code for topic in (await creation).topics} == {0}
         assert slowest < 1.0, f"nobody else was served for {slowest:.1f} s"
+
+    await with_broker(tmp_path, talk)
+
+
+async def test_fetch_sessions_remember_a_bounded_number_of_partitions(tmp_path: Path) -> None:
+    """Readers for whom there is no room are answered without a session; one that outgrows its own has to begin anew."""
+
+    def fetch(first: int, *, session: int = 0, epoch: int = 0) -> FetchRequest:
+        wanted = [FetchPartition(partition=first + n, partition_max_bytes=1) for n in range(20_000)]
+        topics = [FetchTopic(topic="t", partitions=wanted)]
+        return FetchRequest(session_id=session, session_epoch=epoch, topics=topics)
+
+    async def talk(call: Call, apis: KafkaApis) -> None:
+        answers = [await call(ApiKey.FETCH, 12, fetch(0)) for _ in range(8)]
+        ids = [answer.session_id for answer in answers]
+        assert all(ids[: MOST_PARTITIONS // 20_000]) and not any(ids[MOST_PARTITIONS // 20_000 :])
+        assert len(answers[-1].responses[0].partitions) == 20_000
+        outgrown = await call(ApiKey.FETCH, 12, fetch(20_000, session=ids[0], epoch=1))
+        assert outgrown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+        # Its place is free again.
+        assert (await call(ApiKey.FETCH, 12, fetch(0))).session_id
+        assert apis.failures == 0
 
     await with_broker(tmp_path, talk)
