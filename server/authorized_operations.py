@@ -49,3 +49,5 @@ ALL_CLUSTER_OPERATIONS = bit_set(
     AclOperation.ALTER_CONFIGS,
     AclOperation.IDEMPOTENT_WRITE,
 )
+
+ALL_GROUP_OPERATIONS = bit_set(AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)

@@ -23,6 +23,7 @@ from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
 from .dynamic_config import DynamicConfig
 from .embedded_store import EmbeddedStore
+from .group.coordinator import GroupCoordinator
 from .health import HealthServer
 from .metadata_cache import MetadataCache
 from .network.socket_server import SocketServer
@@ -142,6 +143,14 @@ class BrokerServer:
             log_manager=log_manager,
             replica_manager=replica_manager,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
+            groups=GroupCoordinator(
+                config=config,
+                replica_manager=replica_manager,
+                metadata=metadata,
+                controller=controller,
+                ports=ports,
+                loop=self._loop,
+            ),
         )
         await self._serve(self._state)
 
@@ -201,6 +210,8 @@ class BrokerServer:
             for topic_partition, log in state.log_manager.logs.items()
         } | dict.fromkeys(state.log_manager.offline, FoundReplica())
         await state.controller.start(found)
+        state.groups.start()
+        self._stops.append(state.groups.close)
         await sockets.start()
         if self.health is not None:
             await self.health.start()
@@ -298,6 +309,7 @@ class BrokerServer:
             lambda: config.producer_id_expiration_check_interval_ms,
             state.replica_manager.expire_producers,
         )
+        every("offset expiration", lambda: config.offsets_retention_check_interval_ms, state.groups.expire)
 
     async def _on_lanes(self, tasks: list[LaneTask]) -> None:
         """Run blocking work of log directories on their lanes; a failing directory goes offline."""

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .config import BrokerConfig
     from .controller.controller import Controller
     from .dynamic_config import DynamicConfig
+    from .group.coordinator import GroupCoordinator
     from .metadata_cache import MetadataCache
     from .metadata_store import MetadataStore
     from .ports import Ports
@@ -37,3 +38,4 @@ class BrokerState:
     log_manager: LogManager
     replica_manager: ReplicaManager
     fetch_sessions: FetchSessions
+    groups: GroupCoordinator

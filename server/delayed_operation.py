@@ -101,6 +101,11 @@ class Purgatory:
                 if not watching:
                     del self._watchers[key]
 
+    def cancel(self, key: Hashable) -> None:
+        """Give up everything that watches `key`, without an answer."""
+        for operation in list(self._watchers.get(key, ())):
+            operation.cancel()
+
     def complete_all(self) -> None:
         """Answer everything that waits, as its deadline would; for shutdown."""
         for watching in list(self._watchers.values()):

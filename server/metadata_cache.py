@@ -6,7 +6,7 @@ family of versions, and dropped when the topic or any broker changes: they are s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -71,6 +71,8 @@ class MetadataCache:
     def __init__(self, cluster_id: str) -> None:
         self.cluster_id = cluster_id
         self.controller_id = -1
+        self.on_topics_removed: list[Callable[[list[str]], None]] = []
+        """Who wants to know the names of topics that are gone."""
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[UUID, str] = {}
@@ -177,12 +179,17 @@ class MetadataCache:
 
     def remove_topics(self, names: Iterable[str]) -> None:
         """Forgets topics; those unknown are no matter."""
+        removed = []
         for name in names:
             topic = self._topics.pop(name, None)
             if topic is not None:
+                removed.append(name)
                 self._names.pop(topic.topic_id, None)
                 self._collision_names.pop(collision_key(name), None)
                 self._forget_answers(name)
+        if removed:
+            for tell in self.on_topics_removed:
+                tell(removed)
 
     def response_topic(self, name: str, listener_name: str, version: int) -> MetadataResponseTopic | None:
         """A topic as a Metadata response of that version describes it. Shared: do not alter."""

@@ -75,7 +75,7 @@ COORDINATOR_KEYS: tuple[ConfigKey, ...] = (
     long("offsets.retention.check.interval.ms", 600000, HIGH, Range(1)),
     integer("offsets.retention.minutes", 10080, HIGH, Range(1)),
     integer("offsets.topic.compression.codec", 0, HIGH),
-    integer("offsets.topic.num.partitions", 50, HIGH, Range(1)),
+    integer("offsets.topic.num.partitions", 8, HIGH, Range(1)),
     short("offsets.topic.replication.factor", 1, HIGH, Range(1)),
     integer("offsets.topic.segment.bytes", 104857600, HIGH, Range(1)),
     integer("producer.id.expiration.check.interval.ms", 600000, LOW, Range(1), internal=True),

@@ -21,6 +21,7 @@ _SMALL_SEGMENTS = "as in every release before 4.0; folders and tests with small 
 _BOUNDED = "a flood meets a bound of the broker before it meets one of the machine"
 _BOUND_ONCE = "sockets are bound once, at start"
 _NOT_ONLY_KRAFT = "as up to 3.9: not every configuration is one of a KRaft quorum"
+_FEW_PARTITIONS = "the usual cluster is one broker, where more only means more files and more syncs of the disk"
 _LONG_MAX = str(2**63 - 1)
 
 DEVIATIONS: tuple[Deviation, ...] = (
@@ -37,6 +38,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation("topic", "segment.bytes", "validator", "[14,...]", _SMALL_SEGMENTS),
     Deviation("broker", "log.message.timestamp.after.max.ms", "default", _LONG_MAX, _FUTURE),
     Deviation("topic", "message.timestamp.after.max.ms", "default", _LONG_MAX, _FUTURE),
+    Deviation("broker", "offsets.topic.num.partitions", "default", "8", _FEW_PARTITIONS),
     Deviation("broker", "offsets.topic.replication.factor", "default", "1", _ONE_BROKER),
     Deviation("broker", "share.coordinator.state.topic.min.isr", "default", "1", _ONE_BROKER),
     Deviation("broker", "share.coordinator.state.topic.replication.factor", "default", "1", _ONE_BROKER),

@@ -23,6 +23,10 @@ class Settings:
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
     log_cleanup_policy: tuple[str, ...]
     log_flush_interval_messages: int
     log_flush_interval_ms: int
@@ -51,6 +55,10 @@ class Settings:
     min_insync_replicas: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
     replica_high_watermark_checkpoint_interval_ms: int

@@ -1,0 +1,86 @@
+"""A member of a classic group: what it offers, what it was given, and whether a request of it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+
+from ...protocol.errors import ErrorCode
+
+NO_GENERATION = -1
+NO_MEMBER = ""
+
+Protocols = tuple[tuple[str, bytes], ...]
+"""(name, metadata) of each assignor or the like that a member can work with, the best liked first."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinResult:
+    """The answer to a JoinGroup."""
+
+    error: ErrorCode
+    member_id: str
+    generation: int = NO_GENERATION
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str = NO_MEMBER
+    skip_assignment: bool = False
+    """The leader is back and shall not assign anew (KIP-814)."""
+    members: tuple[tuple[str, str | None, bytes], ...] = ()
+    """(member id, instance id, metadata) of all, for the leader."""
+
+
+@dataclass(frozen=True, slots=True)
+class SyncResult:
+    """The answer to a SyncGroup."""
+
+    error: ErrorCode
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    assignment: bytes = b""
+
+
+JoinReply = Callable[[JoinResult], None]
+SyncReply = Callable[[SyncResult], None]
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """State only; `Group` keeps the sums over its members, so change `protocols` and `join_reply` through it."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    protocols: Protocols
+    assignment: bytes = b""
+    is_new: bool = False
+    """Has not been part of a generation yet: it may wait longer than its session for that, yet not for ever."""
+    join_reply: JoinReply | None = None
+    sync_reply: SyncReply | None = None
+
+    @property
+    def is_awaiting_join(self) -> bool:
+        """Whether a JoinGroup of it waits for the rebalance to end."""
+        return self.join_reply is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is the coordinator that owes the next step: no heartbeats are to be expected then."""
+        return self.sync_reply is not None or (self.join_reply is not None and not self.is_new)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether it keeps its place over a restart (KIP-345)."""
+        return self.group_instance_id is not None
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """What it says about itself under a protocol; empty if it does not know it."""
+        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+
+    def vote(self, candidates: Container[str]) -> str:
+        """The protocol it likes best among `candidates`, of which it supports at least one."""
+        return next(name for name, _ in self.protocols if name in candidates)

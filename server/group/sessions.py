@@ -1,0 +1,63 @@
+"""Who has to be heard of until when. A heartbeat only moves a deadline; a timer that fires too early is set anew."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .group import Group
+
+
+@dataclass(slots=True)
+class _Session:
+    deadline: float
+    timer: asyncio.TimerHandle
+
+
+class Sessions:
+    """Deadlines of members, and of ids that were given out but not used yet. Loop-thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[Group, str], None]) -> None:
+        self._loop = loop
+        self._on_expired = on_expired
+        self._sessions: dict[tuple[Group, str], _Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def restart(self, group: Group, member_id: str, timeout_ms: int) -> None:
+        """The member was heard of: it has `timeout_ms` from now on."""
+        key = (group, member_id)
+        deadline = self._loop.time() + timeout_ms / 1000
+        session = self._sessions.get(key)
+        if session is None:
+            timer = self._loop.call_at(deadline, self._fire, key)
+            self._sessions[key] = _Session(deadline, timer)
+            return
+        session.deadline = deadline
+        if session.timer.when() > deadline:
+            session.timer.cancel()
+            session.timer = self._loop.call_at(deadline, self._fire, key)
+
+    def end(self, group: Group, member_id: str) -> None:
+        """Nothing is expected of the member any more."""
+        session = self._sessions.pop((group, member_id), None)
+        if session is not None:
+            session.timer.cancel()
+
+    def close(self) -> None:
+        """Expect nothing of anybody."""
+        for session in self._sessions.values():
+            session.timer.cancel()
+        self._sessions.clear()
+
+    def _fire(self, key: tuple[Group, str]) -> None:
+        session = self._sessions.get(key)
+        if session is None:
+            return
+        if session.deadline > self._loop.time():
+            session.timer = self._loop.call_at(session.deadline, self._fire, key)
+            return
+        del self._sessions[key]
+        self._on_expired(*key)
