@@ -21,11 +21,11 @@ def read_lines(fs: FileSystem, path: str) -> list[str]:
 
     Raises `CorruptCheckpointError` if the version is unknown or the count is not that of the lines.
     """
-    if not fs.exists(path):
-        return []
     try:
         lines = fs.read_bytes(path).decode().split("\n")
         version, count = int(lines[0]), int(lines[1])
+    except FileNotFoundError:
+        return []
     except (ValueError, IndexError) as error:
         raise CorruptCheckpointError(f"{path}: no version and count in the first two lines") from error
     entries = [line for line in lines[2:] if line]

@@ -126,7 +126,7 @@ class Log:
         self._config = config
         self._segment_bytes = config.segment_bytes
         self._target_magic = config.message_magic
-        self._refresh_roll_timestamp()
+        self._roll_timestamp = -2  # found at the next append, as it may take a look into the file
 
     @property
     def active_segment(self) -> LogSegment:
@@ -265,6 +265,7 @@ class Log:
         if segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms()):
             # Segments follow each other without a hole, by which recovery knows that none is missing.
             return self.roll(first_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else 0)
+        self._refresh_roll_timestamp()
         return segment
 
     def _take_in(self, segment: LogSegment, batches: Sequence[RecordBatch]) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from ..protocol.record_batch import Batch, RecordBatch
+from .errors import CorruptIndexError, CorruptSegmentError
 from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
@@ -182,6 +183,12 @@ class LogLoader:
         What remains is made durable before anybody can read it, so that the end of the log does not go back again.
         """
         unflushed = segments.from_offset(recovery_point)
+        if (
+            len(unflushed) == 1
+            and unflushed[0].base_offset < recovery_point
+            and self._ends_at(unflushed[0], recovery_point)
+        ):
+            return
         self._check_indexes_before(segments, unflushed[0])
         rebuild_producer_state(
             producers,
@@ -208,6 +215,23 @@ class LogLoader:
         epochs.flush()
         self.fs.fsync_dir(self.path)
 
+    def _ends_at(self, segment: LogSegment, recovery_point: int) -> bool:
+        """Whether everything in the segment was flushed: it ends with the batch that ends at the recovery point.
+
+        Its indexes must say nothing beyond; a transaction index is too important for a guess.
+        """
+        try:
+            rebuild_damaged_indexes(segment)
+            last_indexed = max(segment.offset_index.last_offset, segment.time_index.last_entry.offset)
+            return (
+                segment.next_offset() == recovery_point
+                and segment.is_as_opened
+                and last_indexed < recovery_point
+                and not segment.transaction_index.entries
+            )
+        except (CorruptSegmentError, CorruptIndexError):
+            return False
+
     def _check_indexes_before(self, segments: LogSegments, first_unflushed: LogSegment) -> None:
         """Rebuild the indexes of the last flushed segment if a crash damaged them.
 
@@ -215,7 +239,7 @@ class LogLoader:
         were flushed, and its indexes were not. Earlier ones were flushed whole, after they were rolled.
         """
         flushed = [segment for segment in segments if segment.base_offset < first_unflushed.base_offset]
-        if flushed and flushed[-1].rebuild_damaged_indexes():
+        if flushed and rebuild_damaged_indexes(flushed[-1]):
             _logger.warning("%s: rebuilt the indexes of segment %d", self.path, flushed[-1].base_offset)
 
     def _is_behind_a_hole(self, segment: LogSegment, before: LogSegment, recovery_point: int) -> bool:
@@ -248,6 +272,17 @@ class _Replay:
         aborted = self.producers.take_in(batch)
         if aborted is not None and self.epochs is not None:
             self.segment.transaction_index.append(aborted)
+
+
+def rebuild_damaged_indexes(segment: LogSegment) -> bool:
+    """Look at every entry of the offset and time index, and rebuild both if one is wrong; whether that was due."""
+    try:
+        segment.offset_index.check_entries(segment.size)
+        segment.time_index.check_entries()
+    except CorruptIndexError:
+        segment.rebuild_indexes()
+        return True
+    return False
 
 
 def rebuild_producer_state(

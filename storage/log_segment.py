@@ -94,7 +94,7 @@ class LogSegment:
         self._suffix = suffix
         self._fs = fs
         self.records = FileRecords(self.path_of(LOG_SUFFIX), fs, size)
-        self._closed_size = -1
+        self._closed_size = 0
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
@@ -401,18 +401,23 @@ class LogSegment:
 
     def next_offset(self) -> int:
         """One above the last offset in the segment; the base offset if it is empty. Reads the end of the file."""
-        last = self.base_offset
+        last, end = self.base_offset, 0
         if self.records.size == 0:
             return last
-        start = self.offset_index.last_position
-        highest = self.time_index.last_entry
+        if self.records.size <= self.index_interval_bytes:
+            # So little that there is no offset index entry, and looking into the index files would cost more.
+            start, highest = 0, TimestampOffset(NO_TIMESTAMP, last)
+        else:
+            start, highest = self.offset_index.last_position, self.time_index.last_entry
         for batch in self.records.batch_positions(start):
-            last = batch.last_offset + 1
+            last, end = batch.last_offset + 1, batch.position + batch.size
             if batch.max_timestamp > highest.timestamp:
                 highest = TimestampOffset(batch.max_timestamp, batch.last_offset)
+            if batch.position == 0:
+                self.first_timestamp = batch.max_timestamp
         self.bytes_since_last_index_entry = self.records.size - start
         self._set_max_timestamp(highest)
-        self._closed_size = self.records.size
+        self._closed_size = end
         return last
 
     def _read_max_timestamp(self) -> TimestampOffset:
@@ -460,16 +465,6 @@ class LogSegment:
         self._finish_rebuild()
         self.offset_index.flush()
         self.time_index.flush()
-
-    def rebuild_damaged_indexes(self) -> bool:
-        """Look at every entry of the offset and time index, and rebuild both if one is wrong; whether that was due."""
-        try:
-            self.offset_index.check_entries(self.records.size)
-            self.time_index.check_entries()
-        except CorruptIndexError:
-            self.rebuild_indexes()
-            return True
-        return False
 
     def _reset_indexes(self) -> None:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -586,7 +581,7 @@ class LogSegment:
 
     @property
     def is_as_opened(self) -> bool:
-        """Whether nothing was written since an earlier run closed the segment."""
+        """Whether nothing was written since an earlier run closed the segment, or ever."""
         return self._closed_size == self.records.size
 
     def close_handles(self) -> None:

@@ -25,14 +25,14 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
     whole by temp file and rename, and never changed.
     """
     path = f"{directory}/{FILE_NAME}"
-    if not fs.exists(path):
-        return None
     try:
         lines = [line.partition(":") for line in fs.read_bytes(path).decode().splitlines() if line]
         values = {name.strip(): value.strip() for name, _, value in lines}
         if int(values["version"]) != _VERSION:
             raise CorruptCheckpointError(f"{path}: version {values['version']} is not known")
         topic_id = UUID(bytes=base64.urlsafe_b64decode(values["topic_id"] + "=="))
+    except FileNotFoundError:
+        return None
     except (KeyError, ValueError, binascii.Error) as error:
         raise CorruptCheckpointError(f"{path}: no version and topic id") from error
     if topic_id.int == 0:

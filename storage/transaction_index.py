@@ -29,7 +29,7 @@ class TransactionIndex:
     is rebuilt from the markers.
     """
 
-    __slots__ = ("_entries", "_file", "_fs", "_written", "base_offset", "path")
+    __slots__ = ("_entries", "_file", "_fs", "_may_be_longer", "_written", "base_offset", "path")
 
     def __init__(self, path: str, base_offset: int, fs: FileSystem) -> None:
         self.path = path
@@ -38,6 +38,7 @@ class TransactionIndex:
         self._file: File | None = None
         self._entries: list[AbortedTransaction] | None = None
         self._written = 0
+        self._may_be_longer = False
 
     @property
     def entries(self) -> list[AbortedTransaction]:
@@ -73,11 +74,13 @@ class TransactionIndex:
             self._entries = kept
 
     def reset(self) -> None:
-        """Remove everything, readable or not."""
-        if self._fs.exists(self.path):
-            self._open().truncate(0)
+        """Forget everything, readable or not, to be told it again.
+
+        The file is written over and never emptied: a crash in between leaves what was durable as it was.
+        """
         self._entries = []
         self._written = 0
+        self._may_be_longer = True
 
     def sanity_check(self) -> None:
         """Raises `CorruptIndexError` if the file is no transaction index of this segment."""
@@ -88,7 +91,7 @@ class TransactionIndex:
     @property
     def has_news(self) -> bool:
         """Whether there are entries that the file lacks."""
-        return self._entries is not None and len(self._entries) > self._written
+        return self._entries is not None and (len(self._entries) > self._written or self._may_be_longer)
 
     def write(self) -> None:
         """Bring the file up to the entries, if there are any. Raises OSError; nothing is lost then."""
@@ -97,6 +100,11 @@ class TransactionIndex:
             waiting = b"".join(_ENTRY.pack(_VERSION, *aborted) for aborted in entries[self._written :])
             write_all(self._open(), waiting, self._written * _ENTRY.size)
             self._written = len(entries)
+        if self._may_be_longer and (self._file is not None or self._fs.exists(self.path)):
+            file = self._open()
+            if file.size() > self._written * _ENTRY.size:
+                file.truncate(self._written * _ENTRY.size)
+        self._may_be_longer = False
 
     def unsynced_file(self) -> File | None:
         """The open file, with every entry written, for somebody to sync; None if there is none."""

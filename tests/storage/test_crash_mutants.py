@@ -14,7 +14,7 @@ from tests.storage.crash_points import count_calls, images, prepare
 from tests.storage.crash_scenarios import BY_NAME
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.storage import log_manager
+from barnabas.storage import log_loader, log_manager
 from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.flush_task import FlushTask
 from barnabas.storage.leader_epochs import LeaderEpochCache
@@ -77,7 +77,7 @@ def no_fsync_of_the_folder_after_a_roll(patch: Patch) -> None:
 
 
 def indexes_of_the_last_flushed_segment_unchecked(patch: Patch) -> None:
-    patch.setattr(LogSegment, "rebuild_damaged_indexes", lambda _: False)
+    patch.setattr(log_loader, "rebuild_damaged_indexes", _nothing)
 
 
 def aborted_transactions_left_out_of_the_flush(patch: Patch) -> None:
