@@ -37,6 +37,13 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Port on 127.0.0.1 where `GET /health` answers 200 once clients are served (0: any free one); none by "
             "default."
         ),
+        "group.initial.rebalance.delay.ms": (
+            "How long the first member of an empty group waits for others before there is an assignment; "
+            "prolonged while more come."
+        ),
+        "group.max.session.timeout.ms": "The longest session timeout that a member of a group may have.",
+        "group.max.size": "Members that one group may have.",
+        "group.min.session.timeout.ms": "The shortest session timeout that a member of a group may have.",
         "listener.security.protocol.map": "Which security protocol each listener name speaks.",
         "listeners": "Addresses to bind, as NAME://host:port; no host means all interfaces, port 0 any free port.",
         "log.cleanup.policy": "`delete` removes old segments by age and size; with `compact` alone all are kept.",
@@ -82,6 +89,18 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "node.id": "Number of this broker, the name that KRaft gave to `broker.id`.",
         "num.partitions": "Partitions of a topic that is created without a number of its own.",
         "num.recovery.threads.per.data.dir": "Logs of one directory that are loaded at the same time at start.",
+        "offset.metadata.max.bytes": "Length of the text that a consumer may store with an offset.",
+        "offsets.commit.timeout.ms": (
+            "How long a commit of offsets, or of a group's assignment, may take before the client is told so."
+        ),
+        "offsets.retention.check.interval.ms": "How often committed offsets are looked through for expired ones.",
+        "offsets.retention.minutes": (
+            "How long offsets are kept after their group lost its last member, or after the commit for consumers "
+            "that assign their partitions themselves."
+        ),
+        "offsets.topic.num.partitions": "Partitions of `__consumer_offsets` when it is created.",
+        "offsets.topic.replication.factor": "Replicas of `__consumer_offsets` when it is created.",
+        "offsets.topic.segment.bytes": "Segment size of `__consumer_offsets` when it is created.",
         "producer.id.expiration.check.interval.ms": "How often producer ids are looked through for expired ones.",
         "producer.id.expiration.ms": "How long a producer id is remembered after its last record.",
         "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",

@@ -37,8 +37,11 @@ DERIVED = {
 
 CHECKED_HERE = {"allow.insecure.listeners", "log.flush.scheduler.interval.ms", "max.connections.per.ip"}
 """Settings that the configuration itself acts upon, or hands on under another name."""
-READ_BY_NAME = {"compression.gzip.level", "compression.lz4.level", "compression.zstd.level"}
-"""Settings whose attribute's name is put together when it is read."""
+READ_BY_NAME = {
+    "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor", "offsets.topic.segment.bytes",
+}  # fmt: skip
+"""Settings that are read by their key, or whose attribute's name is put together when it is read."""
 
 
 def test_defaults_listen_on_loopback_and_have_nothing_to_say() -> None:
