@@ -17,6 +17,7 @@ GROWTH_BYTES = 64 << 20
 HEALTHY_SECONDS = 10.0
 """A healthy client's request that takes longer counts as a hang."""
 PAUSE_SECONDS = 0.02
+PROBLEMS_SHOWN = 5
 ROOT = Path(__file__).parents[2]
 
 
@@ -51,7 +52,8 @@ class Report:
                 f"p99 {self.quantile(0.99) * 1000:.1f} ms, slowest {self.quantile(1) * 1000:.0f} ms",
                 f"memory: {self.rss_before / mib:.0f} MiB before, {self.rss_peak / mib:.0f} at most, "
                 f"{self.rss_after / mib:.0f} after",
-                *(f"PROBLEM {problem}" for problem in self.problems),
+                *(f"PROBLEM {problem[:1500]}" for problem in self.problems[:PROBLEMS_SHOWN]),
+                *([f"and {len(self.problems) - PROBLEMS_SHOWN} more"] if len(self.problems) > PROBLEMS_SHOWN else []),
             ]
         )
 
