@@ -25,6 +25,7 @@ from ..request_context import RequestContext
 
 TOPIC_ID_VERSION = 10
 NOT_GIVEN = -1
+NEVER_MS = 2**63 - 1
 
 
 def handle(ctx: RequestContext, request: OffsetCommitRequest) -> Awaitable[OffsetCommitResponse] | None:
@@ -54,7 +55,9 @@ def _split(
     """The response with the errors that are known already, and what may be committed."""
     metadata, now_ms = ctx.broker.metadata, ctx.broker.ports.now_ms()
     by_id = ctx.api_version >= TOPIC_ID_VERSION
-    expire_ms = now_ms + request.retention_time_ms if request.retention_time_ms != NOT_GIVEN else NOT_GIVEN
+    expire_ms = NOT_GIVEN
+    if request.retention_time_ms != NOT_GIVEN:
+        expire_ms = min(now_ms + request.retention_time_ms, NEVER_MS)
     offsets: dict[Place, CommittedOffset] = {}
     topics = []
     for topic in request.topics:

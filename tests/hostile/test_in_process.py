@@ -24,6 +24,11 @@ from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from barnabas.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.server.apis import KafkaApis
 from barnabas.server.broker import BrokerServer
@@ -228,6 +233,22 @@ async def test_fetch_sessions_remember_a_bounded_number_of_partitions(tmp_path: 
         assert outgrown.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
         # Its place is free again.
         assert (await call(ApiKey.FETCH, 12, fetch(0))).session_id
+        assert apis.failures == 0
+
+    await with_broker(tmp_path, talk)
+
+
+async def test_offsets_may_be_kept_for_longer_than_time_can_tell(tmp_path: Path) -> None:
+    async def talk(call: Call, apis: KafkaApis) -> None:
+        wanted = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        request = OffsetCommitRequest(
+            group_id="g",
+            generation_id_or_member_epoch=-1,
+            retention_time_ms=2**63 - 1,
+            topics=[OffsetCommitRequestTopic(name="t", partitions=[wanted])],
+        )
+        answer = await call(ApiKey.OFFSET_COMMIT, 3, request)
+        assert len(answer.topics[0].partitions) == 1
         assert apis.failures == 0
 
     await with_broker(tmp_path, talk)
