@@ -3,12 +3,12 @@
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
-from struct import Struct
 
 from ..protocol.errors import KafkaError, ProtocolError
-from ..protocol.record_batch import MAGIC_POSITION, Batch
+from ..protocol.record_batch import Batch
+from .batch_scan import HEADER_FRONT_SIZE, BatchScan
 from .errors import CorruptIndexError
-from .file_records import SMALLEST_BATCH, BatchPosition, FileRecords
+from .file_records import BatchPosition, FileRecords
 from .filesystem import File, FileSystem
 from .log_config import LogConfig
 from .offset_index import OffsetIndex
@@ -21,10 +21,6 @@ SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFI
 
 _TAIL_ENTRIES_MAX = 512
 _TAIL_ENTRIES_KEPT = 256
-_HEADER_FRONT = Struct(">qi4xb6xi")
-_HEADER_FRONT_SIZE = 27
-_MIN_READ = 8192
-_SCANNED_READ = 65536
 _UNKNOWN = -2
 
 
@@ -314,7 +310,7 @@ class LogSegment:
         if tail and offset >= tail[0]:
             slot = bisect_right(tail, offset) - 1
             position = self._tail_positions[slot]
-            if tail[slot] == offset and max_length >= _HEADER_FRONT_SIZE:
+            if tail[slot] == offset and max_length >= HEADER_FRONT_SIZE:
                 available = end_position - position
                 if available <= 0:
                     return None
@@ -325,57 +321,8 @@ class LogSegment:
                 return (data if size <= max_length else self.records.pread(size, position)), position
         else:
             position = self.offset_index.lookup(offset).position
-        return self._read_from(position, offset, max_length, end_position, min_one_message)
-
-    def _read_from(
-        self, position: int, offset: int, max_length: int, end_position: int, min_one_message: bool
-    ) -> tuple[bytes | memoryview, int] | None:
-        """`read`, scanning forward from a batch at `position`.
-
-        A small read scans inside the bytes that are read anyway. A large one looks for its batch first: behind a large
-        batch the index leads to the one before, and a megabyte read in vain costs more than one more call.
-        """
-        length = _MIN_READ
-        if max_length <= _SCANNED_READ:
-            length = max(max_length + self.index_interval_bytes, _MIN_READ)
-        unpack = _HEADER_FRONT.unpack_from
-        while position < end_position:
-            data = self.records.pread(min(length, end_position - position), position)
-            at, last_start = 0, len(data) - _HEADER_FRONT_SIZE
-            while at <= last_start:
-                base, size, magic, delta = unpack(data, at)
-                size += 12
-                if (base + delta if magic == 2 else base) >= offset:
-                    return self._cut(data, at, position + at, size, max_length, end_position, min_one_message)
-                at += size
-            is_end = position + len(data) >= end_position
-            if is_end and at == len(data) - SMALLEST_BATCH and data[at + MAGIC_POSITION] == 0:
-                # An empty message of magic 0 is smaller than what the loop looks at, and none can follow it here.
-                return self._cut(data, at, position + at, SMALLEST_BATCH, max_length, end_position, min_one_message)
-            if at == 0:
-                return None
-            position += at
-        return None
-
-    def _cut(
-        self,
-        data: bytes,
-        at: int,
-        position: int,
-        size: int,
-        max_length: int,
-        end_position: int,
-        min_one_message: bool,
-    ) -> tuple[bytes | memoryview, int]:
-        """The part of `data` from `at` on that a reader gets, where a batch of `size` bytes starts at `position`."""
-        wanted = min(max_length, end_position - position)
-        if min_one_message and size > wanted:
-            wanted = size
-        if len(data) - at < wanted:
-            return self.records.pread(wanted, position), position
-        if at == 0 and len(data) <= wanted:
-            return data, position
-        return memoryview(data)[at : at + wanted], position
+        scan = BatchScan(self.records, offset, max_length, end_position, min_one_message)
+        return scan.read_from(position, self.index_interval_bytes)
 
     def position_of(self, offset: int) -> int:
         """Position of the first batch that ends at or above `offset`; the segment's size if there is none."""
