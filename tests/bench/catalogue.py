@@ -68,7 +68,11 @@ def throughput_benches() -> list[Bench]:
             "1 KB records in the page cache, one partition, by librdkafka",
             fetch_with("consume", size=1000),
         ),
-        ("fetch-1k-raw", "the same bytes into a socket that drops them, 4 MB a fetch", fetch_with("replay-consume")),
+        (
+            "fetch-1k-raw",
+            "the same bytes into a socket that drops them, 4 MB a fetch",
+            fetch_with("replay-consume", timed=True),
+        ),
     )
     for name, about, measure in fetches:
         made.append(Bench(name, about, THROUGHPUT, measure, prepare_fetch, goals=FETCHED))

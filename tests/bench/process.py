@@ -1,16 +1,16 @@
-"""What a server process costs, read from /proc."""
+"""What a server process costs."""
 
-import os
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+SCHEDULER_CLOCK = 2
+"""Of the clocks that Linux keeps for a process, the one with nanoseconds: /proc counts ticks of 10 ms."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time that the process has used so far, all threads and children it has waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return sum(map(int, fields[11:15])) / TICKS_PER_S
+    """User and system time that all threads of the process have used so far."""
+    return time.clock_gettime(~pid << 3 | SCHEDULER_CLOCK)
 
 
 def resident_mb(pid: int) -> float:

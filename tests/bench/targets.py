@@ -85,7 +85,7 @@ class BrokerTarget:
     def _create(self, topics: Sequence[str], partitions: int) -> None:
         if not topics:
             return
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
         new = [NewTopic(topic, partitions, 1) for topic in topics]
         for future in admin.create_topics(new, operation_timeout=120, request_timeout=120).values():
             future.result()
@@ -102,7 +102,7 @@ class BrokerTarget:
         self.delete_topics([topic])
 
     def delete_topics(self, topics: Sequence[str]) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
         for future in admin.delete_topics(list(topics), operation_timeout=120, request_timeout=120).values():
             future.result()
 

@@ -86,14 +86,15 @@ def prepare_fetch(run: Run) -> None:
     run.state["records"] = made["records"]
 
 
-def fetch_with(driver: str, **options: Any) -> Callable[[Run], Figures]:
-    """Measures reading the prepared topic from its beginning to its end."""
+def fetch_with(driver: str, *, timed: bool = False, **options: Any) -> Callable[[Run], Figures]:
+    """Measures reading the prepared topic from its beginning to its end, if `timed` over and over for a round's time."""
 
     def measure(run: Run) -> Figures:
         meter = CpuMeter(run.target.pid)
         records = int(run.state["records"])
-        figures = load.run(driver, bootstrap=run.target.bootstrap, topic="fetch", records=records, **options)
-        figures["cpu_s_per_gb"] = meter.spent() / (records * 1000 / 1e9)
+        limit = {"seconds": run.seconds} if timed else {}
+        figures = load.run(driver, bootstrap=run.target.bootstrap, topic="fetch", records=records, **limit, **options)
+        figures["cpu_s_per_gb"] = meter.spent() / (max(records, figures["records"]) * 1000 / 1e9)
         return figures
 
     return measure
