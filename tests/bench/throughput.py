@@ -87,7 +87,7 @@ def prepare_fetch(run: Run) -> None:
 
 
 def fetch_with(driver: str, *, timed: bool = False, **options: Any) -> Callable[[Run], Figures]:
-    """Measures reading the prepared topic from its beginning to its end, if `timed` over and over for a round's time."""
+    """Measures reading the prepared topic from beginning to end, if `timed` over and over for a round's time."""
 
     def measure(run: Run) -> Figures:
         meter = CpuMeter(run.target.pid)
