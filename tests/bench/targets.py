@@ -11,7 +11,8 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.barnabas_server import BarnabasServer
-from tests.kafka import KafkaServer, ServerProcess, broker_answers, free_port, wait_until
+from tests.kafka import KafkaServer
+from tests.server_process import ServerProcess, broker_answers, free_port, wait_until
 
 # A round fits into one segment, because both brokers sync a segment that they roll, and that would measure the disk.
 # Its space is given back a second later, so that no round writes against the leftovers of the one before.
