@@ -2,7 +2,8 @@
 
 Version 3 bounds the whole answer, and from 3 on its first non-empty partition holds at least one whole batch; 4 adds
 isolation levels; 7 incremental sessions (KIP-227); 9 leader epoch fencing (KIP-320); 12 detects divergence (KIP-595);
-13 names topics by id (KIP-516). Readers of versions 0-3 get records converted to the format they know.
+13 names topics by id (KIP-516); 16 tells who leads if this broker does not (KIP-951). Readers of versions 0-3 get
+records converted to the format they know.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from ...protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
 )
 from ...protocol.schema import ZERO_UUID
 from ...storage.errors import LogDirFailedError
 from ...storage.record_conversion import down_convert
+from ..leader_hints import LeaderHints
 from ..replication.delayed_fetch import AwaitedRead, DelayedFetch
 from ..replication.fetch_session import (
     FINAL_EPOCH,
@@ -37,6 +41,8 @@ from ..request_context import RequestContext
 MAX_WAIT_MS = 300_000
 """No fetch is parked longer than this, whatever the client asks for."""
 ZSTD = "zstd"
+SINCE_LEADER_HINTS = 16
+HINTED_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
@@ -60,7 +66,10 @@ class _Fetch:
     __slots__ = (
         "_by_id",
         "_ctx",
+        "_hints",
         "_items",
+        "_max_bytes",
+        "_min_bytes",
         "_reads",
         "_request",
         "_results",
@@ -73,6 +82,11 @@ class _Fetch:
         self._request = request
         self._version = ctx.api_version
         self._by_id = ctx.api_version >= 13
+        # Before version 3 a request has no limit of its own, but the broker has. More than may be answered is not
+        # worth waiting for.
+        self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        self._min_bytes = min(request.min_bytes, self._max_bytes)
+        self._hints: LeaderHints | None = None
         self._session: FetchSession | None = None
         self._items: dict[PartitionKey, FetchItem] = {}
         self._reads: list[AwaitedRead] = []
@@ -92,13 +106,13 @@ class _Fetch:
         else:
             now = self._ctx.broker.replica_manager.loop_time()
             self._session = sessions.resume(request, uses_topic_ids=self._by_id, now=now)
-            self._items = self._session.items
+            if self._session is not None:
+                self._items = self._session.items
 
     def read(self) -> bool:
         """Read every partition in order within the limits; whether that calls for an answer at once."""
         request = self._request
-        # Before version 3 a request has no limit of its own, but the broker has.
-        budget = min(request.max_bytes, self._ctx.broker.config.fetch_max_bytes)
+        budget = self._max_bytes
         whole_batch_due = self._version >= 3
         self._reads, self._results = [], []
         total = 0
@@ -116,13 +130,14 @@ class _Fetch:
                 budget = max(0, budget - size)
                 whole_batch_due = False
             self._results.append((key, item, data))
-        return decided or total >= request.min_bytes
+        return decided or total >= self._min_bytes
 
     def answer(self) -> FetchResponse:
         """What was read, as a response; in a session only what changed since the last one."""
         session = self._session
         incremental = session is not None and self._request.session_epoch > INITIAL_EPOCH
         topics: dict[str | UUID, FetchableTopicResponse] = {}
+        hints = self._hints
         for key, item, data in self._results:
             if session is not None and not session.keep_changed(key, data) and incremental:
                 continue
@@ -130,14 +145,18 @@ class _Fetch:
             if topic is None:
                 topic = topics[item.topic] = self._topic_answer(item.topic)
             topic.partitions.append(data)
-        return FetchResponse(session_id=session.id if session is not None else 0, responses=list(topics.values()))
+        return FetchResponse(
+            session_id=session.id if session is not None else 0,
+            responses=list(topics.values()),
+            node_endpoints=hints.endpoints(NodeEndpoint) if hints is not None else [],
+        )
 
     def park(self) -> None:
         """Wait for more bytes; the answer is then read afresh."""
         request = self._request
         waiting = DelayedFetch(
             self._reads,
-            min_bytes=request.min_bytes,
+            min_bytes=self._min_bytes,
             read_committed=request.isolation_level == 1,
             respond=self._respond,
         )
@@ -157,7 +176,7 @@ class _Fetch:
         """Raises KafkaError for whatever is wrong with this partition."""
         wanted = item.request
         broker = self._ctx.broker
-        topic = broker.metadata.topic_name(item.topic) if isinstance(item.topic, UUID) else item.topic
+        topic = self._topic_name(item)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         partition = broker.replica_manager.partition(topic, wanted.partition)
@@ -230,4 +249,13 @@ class _Fetch:
         code = error.code
         if code is ErrorCode.KAFKA_STORAGE_ERROR and self._version <= 5:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return PartitionData(partition_index=item.request.partition, error_code=code, high_watermark=-1, records=b"")
+        answer = PartitionData(partition_index=item.request.partition, error_code=code, high_watermark=-1, records=b"")
+        if code in HINTED_ERRORS and self._version >= SINCE_LEADER_HINTS:
+            self._hints = self._hints or LeaderHints(self._ctx)
+            name = self._topic_name(item)
+            if name is not None:
+                answer.current_leader = self._hints.leader(name, item.request.partition, LeaderIdAndEpoch)
+        return answer
+
+    def _topic_name(self, item: FetchItem) -> str | None:
+        return self._ctx.broker.metadata.topic_name(item.topic) if isinstance(item.topic, UUID) else item.topic

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import KafkaError
+from ...storage.errors import LogDirFailedError
 from ..delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
@@ -44,16 +45,18 @@ class DelayedFetch(DelayedOperation):
             partition = read.partition
             if not partition.is_leader or partition.is_offline or partition.leader_epoch != read.leader_epoch:
                 return self.force_complete()
+            log = partition.log
             bound = partition.read_bound(read_committed=self._read_committed)
             if read.offset < bound:
-                if self._min_bytes <= 1:
+                # A read ends with its segment: once the log has rolled, no more than there is now will come.
+                if self._min_bytes <= 1 or read.offset < log.active_segment.base_offset:
                     return self.force_complete()
                 try:
-                    waiting = partition.log.bytes_between(read.offset, bound)
-                except KafkaError:  # out of range by now: the answer says so
+                    waiting = log.bytes_between(read.offset, bound)
+                except (KafkaError, LogDirFailedError):  # out of range by now, or unreadable: the answer says so
                     return self.force_complete()
                 available += min(waiting, read.max_bytes)
-            elif read.offset > partition.log.log_end_offset or read.offset < partition.log.log_start_offset:
+            elif read.offset > log.log_end_offset or read.offset < log.log_start_offset:
                 return self.force_complete()
         return available >= self._min_bytes and self.force_complete()
 

@@ -41,27 +41,29 @@ class FetchItem:
 class FetchSession:
     """One reader's partitions, in the order in which they are served."""
 
-    __slots__ = ("epoch", "id", "items", "last_used", "uses_topic_ids")
+    __slots__ = ("created", "epoch", "id", "items", "last_used", "uses_topic_ids")
 
-    def __init__(self, session_id: int, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool) -> None:
+    def __init__(
+        self, session_id: int, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool, now: float
+    ) -> None:
         self.id = session_id
         self.epoch = 1
         self.items = items
         self.uses_topic_ids = uses_topic_ids
-        self.last_used = 0.0
+        self.created = self.last_used = now
 
     def update(self, request: FetchRequest, *, uses_topic_ids: bool) -> None:
-        """Take over added, changed and forgotten partitions of an incremental request."""
-        for topic in request.forgotten_topics_data:
-            name = topic.topic_id if uses_topic_ids else topic.topic
-            for index in topic.partitions:
-                self.items.pop((name, index), None)
+        """Take over added, changed and forgotten partitions of an incremental request, in this order."""
         for key, item in requested_items(request, uses_topic_ids=uses_topic_ids).items():
             known = self.items.get(key)
             if known is None:
                 self.items[key] = item
             else:
                 known.request = item.request
+        for topic in request.forgotten_topics_data:
+            name = topic.topic_id if uses_topic_ids else topic.topic
+            for index in topic.partitions:
+                self.items.pop((name, index), None)
 
     def keep_changed(self, key: PartitionKey, data: PartitionData) -> bool:
         """Whether an incremental answer has to mention `data`; remembers what it says if so."""
@@ -104,18 +106,18 @@ class FetchSessions:
     def open(self, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool, now: float) -> FetchSession | None:
         """A new session, or None when there is no room: the reader then goes on without one."""
         while len(self._sessions) >= self._slots or self._partitions + len(items) > MOST_PARTITIONS:
-            if not self._evict(now):
+            if not self._evict(len(items), now):
                 return None
         session_id = self._random.randint(1, MAX_EPOCH)
         while session_id in self._sessions:
             session_id = self._random.randint(1, MAX_EPOCH)
-        session = self._sessions[session_id] = FetchSession(session_id, items, uses_topic_ids=uses_topic_ids)
-        session.last_used = now
+        session = FetchSession(session_id, items, uses_topic_ids=uses_topic_ids, now=now)
+        self._sessions[session_id] = session
         self._partitions += len(items)
         return session
 
-    def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> FetchSession:
-        """The session that an incremental request continues, brought up to date with it.
+    def resume(self, request: FetchRequest, *, uses_topic_ids: bool, now: float) -> FetchSession | None:
+        """The session that an incremental request continues, brought up to date; None, and closed, if that empties it.
 
         Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR.
         """
@@ -129,6 +131,9 @@ class FetchSessions:
         self._partitions -= len(session.items)
         session.update(request, uses_topic_ids=uses_topic_ids)
         self._partitions += len(session.items)
+        if not session.items:
+            self.close(session.id)
+            return None
         if self._partitions > MOST_PARTITIONS:
             self.close(session.id)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there are too many partitions in fetch sessions")
@@ -144,13 +149,18 @@ class FetchSessions:
         if session is not None:
             self._partitions -= len(session.items)
 
-    def _evict(self, now: float) -> bool:
-        for session_id, session in self._sessions.items():
-            if now - session.last_used > EVICTION_MS / 1000:
-                self.close(session_id)
-                return True
-            break
-        return False
+    def _evict(self, size: int, now: float) -> bool:
+        """Make room for a session of `size` partitions: an unused one goes, else an older and smaller one."""
+        long_ago = now - EVICTION_MS / 1000
+        victim = next(iter(self._sessions.values()), None)
+        if victim is not None and victim.last_used >= long_ago:
+            grown = (session for session in self._sessions.values() if session.created < long_ago)
+            victim = min(grown, key=lambda session: len(session.items), default=None)
+            if victim is not None and len(victim.items) >= size:
+                victim = None
+        if victim is not None:
+            self.close(victim.id)
+        return victim is not None
 
 
 def requested_items(request: FetchRequest, *, uses_topic_ids: bool) -> dict[PartitionKey, FetchItem]:

@@ -128,6 +128,8 @@ class ReplicaManager:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {topic_partition}: {error}") from error
             partition = self._partitions[topic_partition] = Partition(topic_partition, topic_id, log, self)
         partition.become_leader(leader_epoch, partition_epoch, replicas, isr)
+        # Who waits with an older epoch is to hear of the new one.
+        self._changed(partition)
 
     async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Stop serving a replica; with `delete` its directory is renamed away before this returns (StopReplica)."""
