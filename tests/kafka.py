@@ -6,18 +6,16 @@ with KafkaServer(tmp_path / "kafka", version="4.1.1") as kafka:
 """
 
 import base64
-import os
 import signal
 import socket
-import struct
 import subprocess
-import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
 from tests.java import JVM_FLAGS, jars, java_command, require_java, run_java
+from tests.server_process import BrokerProcess, ServerProcess, free_port
 from tests.tools import cache_dir, cache_entry, digest
 
 NEWEST = "4.1.1"
@@ -83,95 +81,8 @@ def logging_flags(version: str, level: str) -> list[str]:
     return [f"-Dlog4j.configuration=file:{entry / 'log4j.properties'}"]
 
 
-def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, interval_s: float = 0.01) -> None:
-    """Return as soon as `condition()` holds; after `timeout_s` raise a TimeoutError that names `what`."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} within {timeout_s} s")
-        time.sleep(interval_s)
-
-
-def broker_answers(host: str, port: int) -> bool:
-    """Whether a Metadata v1 request for no topic names at least one broker: clients can be let in then."""
-    body = struct.pack(">hhihi", 3, 1, 1, -1, 0)
-    try:
-        with socket.create_connection((host, port), timeout=2) as connection:
-            connection.sendall(struct.pack(">i", len(body)) + body)
-            answer = connection.makefile("rb")
-            size = answer.read(4)
-            if len(size) < 4:
-                return False
-            frame = answer.read(struct.unpack(">i", size)[0])
-            return len(frame) >= 8 and bool(struct.unpack_from(">i", frame, 4)[0] > 0)
-    except OSError:
-        return False
-
-
-class ServerProcess:
-    """A child process whose output goes to a file, that ends with the test process, and whose death is reported."""
-
-    def __init__(self, command: Sequence[str], log_path: Path, env: Mapping[str, str] | None = None) -> None:
-        self.log_path = log_path
-        self._log = log_path.open("ab")
-        self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *command],
-            stdin=subprocess.DEVNULL,
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
-        )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def check_alive(self) -> None:
-        """Raise with the end of its log if the process has ended."""
-        code = self._process.poll()
-        if code is not None:
-            raise RuntimeError(f"the server exited {code}:\n{self.log_tail()}")
-
-    def log_tail(self, size: int = 4000) -> str:
-        """The last part of what the process printed."""
-        return self.log_path.read_bytes()[-size:].decode(errors="replace")
-
-    def wait_ready(self, ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:
-        """Wait for `ready()` while the process lives."""
-
-        def alive_and_ready() -> bool:
-            self.check_alive()
-            return ready()
-
-        try:
-            wait_until(alive_and_ready, timeout_s=timeout_s, what=what)
-        except TimeoutError as error:
-            raise TimeoutError(f"{error}:\n{self.log_tail()}") from None
-
-    def end(self, signal_number: int = signal.SIGTERM, timeout_s: float = 60) -> int:
-        """Send `signal_number` and wait; a process that does not end in time is killed and reported."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal_number)
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise
-        finally:
-            self._log.close()
-
-
-class KafkaServer:
-    """One Apache Kafka broker with its own folder; `stop` and `kill` leave the folder, `start` opens it again.
+class KafkaServer(BrokerProcess):
+    """One Apache Kafka broker.
 
     `mode` is "kraft" (broker and controller in one process) or "zookeeper" (3.9.1 only; `zookeeper` is its address).
     `properties` are added to the generated server.properties.
@@ -189,48 +100,19 @@ class KafkaServer:
         log_level: str = "warn",
     ) -> None:
         require_java()
-        self.folder = folder
+        super().__init__(folder, properties=properties)
         self.version = version
         self.mode = mode
-        self.log_dir = folder / "data"
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "A")
-        self.port = free_port()
         self._zookeeper = zookeeper
         self._heap = heap
-        self._properties = dict(properties or {})
         self._log_level = log_level
         self._classpath = kafka_jars(version)
-        self._process: ServerProcess | None = None
 
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        assert self._process is not None, "the broker is not running"
-        return self._process.pid
-
-    def __enter__(self) -> "KafkaServer":
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
-    def start(self, timeout_s: float = 90) -> None:
-        """Format the folder on first use, start the broker, return once it answers clients."""
-        properties_path = self.prepare()
+    def command(self) -> list[str]:
+        """`kafka.Kafka` on a folder that was formatted on first use."""
         flags = [*SERVER_FLAGS, f"-Xms{self._heap}", f"-Xmx{self._heap}", *logging_flags(self.version, self._log_level)]
-        command = java_command("kafka.Kafka", self._classpath, [str(properties_path)], flags)
-        self._process = ServerProcess(command, self.folder / "server.log")
-        self._process.wait_ready(
-            lambda: broker_answers("127.0.0.1", self.port),
-            timeout_s=timeout_s,
-            what=f"Apache Kafka {self.version} answers on {self.bootstrap}",
-        )
+        return java_command("kafka.Kafka", self._classpath, [str(self.prepare())], flags)
 
     def prepare(self) -> Path:
         """Write server.properties and format the folder, unless that was done before."""
@@ -274,23 +156,6 @@ class KafkaServer:
         result = run_java("kafka.tools.StorageTool", self._classpath, arguments, flags=flags)
         if result.returncode != 0:
             raise RuntimeError(f"kafka-storage format failed:\n{result.stdout}{result.stderr}")
-
-    def log_tail(self) -> str:
-        """The last part of what the broker printed."""
-        path = self.folder / "server.log"
-        return path.read_bytes()[-20_000:].decode(errors="replace") if path.exists() else ""
-
-    def stop(self, timeout_s: float = 60) -> None:
-        """Clean shutdown (SIGTERM)."""
-        if self._process is not None:
-            self._process.end(signal.SIGTERM, timeout_s)
-            self._process = None
-
-    def kill(self) -> None:
-        """kill -9: nothing is flushed, no clean-shutdown marker is left."""
-        if self._process is not None:
-            self._process.end(signal.SIGKILL)
-            self._process = None
 
 
 class ZooKeeperServer:

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 from tests.compat.report import ClientReport
 from tests.compat.stored import stored_codecs
-from tests.kafka import wait_until
+from tests.server_process import wait_until
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.compat.test_java import program
 from tests.java import require_java, run_java
-from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST, KafkaServer, KafkaTools, ZooKeeperServer, wait_until
+from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST, KafkaServer, KafkaTools, ZooKeeperServer
+from tests.server_process import wait_until
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 

@@ -10,7 +10,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 from tests.compat.report import ClientReport
-from tests.kafka import wait_until
+from tests.server_process import wait_until
 
 
 class Scenario:

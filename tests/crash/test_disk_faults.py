@@ -6,13 +6,14 @@ import os
 import resource
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.crash.broker_process import BrokerProcess
+from tests.barnabas_server import BarnabasServer
+from tests.server_process import wait_until
 
 TOPIC = "orders"
 DISK_BYTES = 24 << 20
@@ -112,31 +113,22 @@ def create_topic(bootstrap: str, name: str) -> KafkaError | None:
     return None
 
 
-def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    """Wait; returns the seconds that took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, f"{what}: not within {seconds} s"
-        time.sleep(0.05)
-    return time.monotonic() - began
-
-
 def test_a_full_disk_refuses_writes_and_heals(tmp_path: Path, small_disk: Path) -> None:
-    broker = BrokerProcess(tmp_path / "broker", {**SETTINGS, "log.dirs": str(small_disk / "data")})
+    broker = BarnabasServer(tmp_path, properties={**SETTINGS, "log.dirs": str(small_disk / "data")})
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(BALLAST_BYTES))
     broker.start()
     try:
         assert create_topic(broker.bootstrap, TOPIC) is None
         writer = Writer(broker.bootstrap)
-        until(lambda: not writer.send(), 60, "the disk is full")
+        wait_until(lambda: not writer.send(), timeout_s=60, what="the disk is full")
         assert {error.code() for error in writer.errors} == {KafkaError.KAFKA_STORAGE_ERROR}
         for name in ("one", "two", "three"):
             create_topic(broker.bootstrap, name)
             writer.send()
             assert_all_there(writer, read_all(broker.bootstrap))
         ballast.unlink()
-        until(writer.send, 10, "writes work again")
+        wait_until(writer.send, timeout_s=10, what="writes work again")
         assert create_topic(broker.bootstrap, "later") is None
         assert_all_there(writer, read_all(broker.bootstrap))
         assert broker.stop() == 0
@@ -150,7 +142,7 @@ def test_a_full_disk_refuses_writes_and_heals(tmp_path: Path, small_disk: Path) 
 
 def test_a_broker_whose_only_disk_fails_ends_with_an_error(tmp_path: Path) -> None:
     """A limit on the size of files makes every further write fail, as a broken disk does."""
-    broker = BrokerProcess(tmp_path / "broker", SETTINGS)
+    broker = BarnabasServer(tmp_path, properties=SETTINGS)
     broker.start()
     try:
         assert create_topic(broker.bootstrap, TOPIC) is None

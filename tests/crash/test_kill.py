@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.crash.broker_process import BrokerProcess
+from tests.barnabas_server import BarnabasServer
 
 TOPIC = "orders"
 PARTITIONS = 4
@@ -97,9 +97,13 @@ def check(load: Load, found: dict[tuple[int, int], bytes]) -> None:
 
 def kill_rounds(folder: Path, rounds: int, seed: int) -> int:
     rng = random.Random(seed)
-    broker = BrokerProcess(
+    broker = BarnabasServer(
         folder,
-        {"log.segment.bytes": "300000", "log.flush.offset.checkpoint.interval.ms": "200", "num.partitions": "4"},
+        properties={
+            "log.segment.bytes": "300000",
+            "log.flush.offset.checkpoint.interval.ms": "200",
+            "num.partitions": "4",
+        },
     )
     broker.start()
     try:
@@ -122,10 +126,10 @@ def kill_rounds(folder: Path, rounds: int, seed: int) -> int:
 
 
 def test_nothing_acknowledged_is_lost_in_a_few_kills(tmp_path: Path) -> None:
-    assert kill_rounds(tmp_path / "data", 3, seed=1) > 0
+    assert kill_rounds(tmp_path, 3, seed=1) > 0
 
 
 @pytest.mark.verify
 @pytest.mark.timeout(1800)
 def test_nothing_acknowledged_is_lost_in_many_kills(tmp_path: Path) -> None:
-    assert kill_rounds(tmp_path / "data", ROUNDS, seed=2) > 0
+    assert kill_rounds(tmp_path, ROUNDS, seed=2) > 0

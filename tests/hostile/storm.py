@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.crash.broker_process import BrokerProcess
+from tests.barnabas_server import BarnabasServer
 from tests.hostile.healthy_client import TOPIC, HealthyClient
 from tests.hostile.in_process import SETTINGS, TOPICS
 
@@ -67,7 +67,7 @@ def resident_bytes(pid: int) -> int:
 def storm(folder: Path, *, frames: int, seconds: float, seed: int, attackers: int = 2) -> Report:
     """Throw `frames` at a new broker, from `attackers` processes, for at most `seconds`."""
     report = Report(seed)
-    broker = BrokerProcess(folder / "data", {**_settings(), "acks.all.durability": "disk"})
+    broker = BarnabasServer(folder, properties={**_settings(), "acks.all.durability": "disk"})
     broker.start()
     processes: list[subprocess.Popen[str]] = []
     try:
@@ -104,14 +104,14 @@ def _settings() -> dict[str, str]:
     return {name: value for name, value in SETTINGS.items() if name != "listeners"}
 
 
-def _attack(broker: BrokerProcess, seed: int, frames: int, seconds: float) -> subprocess.Popen[str]:
+def _attack(broker: BarnabasServer, seed: int, frames: int, seconds: float) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "tests.hostile.attacker", broker.bootstrap, "--seed", str(seed)]
     command += ["--frames", str(frames), "--seconds", str(seconds)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
 def _stay_healthy(
-    report: Report, broker: BrokerProcess, client: HealthyClient, processes: list[subprocess.Popen[str]]
+    report: Report, broker: BarnabasServer, client: HealthyClient, processes: list[subprocess.Popen[str]]
 ) -> None:
     """Work as long as the attack lasts, and watch the broker's memory."""
     number = 0

@@ -5,16 +5,16 @@ from __future__ import annotations
 import resource
 import socket
 import struct
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from tests.crash.broker_process import BrokerProcess
+from tests.barnabas_server import BarnabasServer
 from tests.hostile.attacker import ClosedError, Wire, api_versions, framed
 from tests.hostile.healthy_client import TOPIC, HealthyClient
 from tests.hostile.storm import GROWTH_BYTES, resident_bytes
+from tests.server_process import wait_until
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import encode_request
@@ -26,13 +26,10 @@ SETTINGS = {"log.index.size.max.bytes": "4096", "log.segment.bytes": "1000000"}
 
 
 @contextmanager
-def running(folder: Path, **settings: str) -> Iterator[tuple[BrokerProcess, tuple[str, int]]]:
-    broker = BrokerProcess(folder / "data", SETTINGS | {name.replace("_", "."): v for name, v in settings.items()})
-    broker.start()
-    try:
+def running(folder: Path, **settings: str) -> Iterator[tuple[BarnabasServer, tuple[str, int]]]:
+    properties = SETTINGS | {name.replace("_", "."): value for name, value in settings.items()}
+    with BarnabasServer(folder, properties=properties) as broker:
         yield broker, ("127.0.0.1", broker.port)
-    finally:
-        broker.kill()
     assert "Traceback" not in broker.log.read_text()
 
 
@@ -43,15 +40,6 @@ def is_served(wire: Wire) -> bool:
         return wire.receive()[:4] == struct.pack(">i", 3)
     except ClosedError:
         return False
-
-
-def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    """Wait; returns the seconds that took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, f"{what}: not within {seconds} s"
-        time.sleep(0.05)
-    return time.monotonic() - began
 
 
 def is_closed(wire: Wire) -> bool:
@@ -78,14 +66,14 @@ def test_more_connections_than_allowed_are_refused(tmp_path: Path, setting: str,
         assert not any(map(is_served, surplus))
         assert all(map(is_served, wires))
         wires.pop().close()
-        until(lambda: is_served(Wire(address)), 5, "the place is free again")
+        wait_until(lambda: is_served(Wire(address)), timeout_s=5, what="the place is free again")
 
 
 def test_idle_connections_are_closed(tmp_path: Path) -> None:
     with running(tmp_path, connections_max_idle_ms="1500") as (_, address):
         idle, busy = Wire(address), Wire(address)
         assert is_served(idle)
-        until(lambda: not is_served(busy) or is_closed(idle), 10, "the idle connection is closed")
+        wait_until(lambda: not is_served(busy) or is_closed(idle), timeout_s=10, what="the idle connection is closed")
         assert is_served(busy)
 
 
@@ -181,13 +169,13 @@ def test_a_refused_client_that_does_not_read_keeps_nothing(tmp_path: Path) -> No
             wire = slow_reader(address)
             stack.callback(wire.close)
             wire.send(fetch_all(100_000) * answers + struct.pack(">i", -1))
-        until(lambda: open_handles(broker.pid) > handles + 5, 5, "some are connected")
+        wait_until(lambda: open_handles(broker.pid) > handles + 5, timeout_s=5, what="some are connected")
 
         def let_go() -> bool:
             client.round(1)
             return open_handles(broker.pid) <= handles + 2
 
-        until(let_go, 15, "the connections are gone")
+        wait_until(let_go, timeout_s=15, what="the connections are gone")
 
 
 def open_handles(pid: int) -> int:
@@ -211,5 +199,5 @@ def test_the_end_of_file_handles_stops_accepting_and_nothing_else(tmp_path: Path
         client.create_topics(["another"])
         for wire in wires:
             wire.close()
-        until(lambda: is_served(Wire(address)), 10, "new connections are accepted again")
+        wait_until(lambda: is_served(Wire(address)), timeout_s=10, what="new connections are accepted again")
         client.round(-1)

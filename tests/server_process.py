@@ -1,0 +1,177 @@
+"""Servers as child processes of tests: ready when they answer, stopped or killed, never outliving the tests."""
+
+import os
+import signal
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+
+def free_port() -> int:
+    """A TCP port of 127.0.0.1 that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, interval_s: float = 0.01) -> None:
+    """Return as soon as `condition()` holds; after `timeout_s` raise a TimeoutError that names `what`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} within {timeout_s} s")
+        time.sleep(interval_s)
+
+
+def broker_answers(host: str, port: int) -> bool:
+    """Whether a Metadata v1 request for no topic names at least one broker: clients can be let in then."""
+    body = struct.pack(">hhihi", 3, 1, 1, -1, 0)
+    try:
+        with socket.create_connection((host, port), timeout=2) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = connection.makefile("rb")
+            size = answer.read(4)
+            if len(size) < 4:
+                return False
+            frame = answer.read(struct.unpack(">i", size)[0])
+            return len(frame) >= 8 and bool(struct.unpack_from(">i", frame, 4)[0] > 0)
+    except OSError:
+        return False
+
+
+class ServerProcess:
+    """A child process whose output goes to a file, that ends with the test process, and whose death is reported."""
+
+    def __init__(self, command: Sequence[str], log_path: Path, env: Mapping[str, str] | None = None) -> None:
+        self.log_path = log_path
+        self._log = log_path.open("ab")
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *command],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **(env or {})},
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def check_alive(self) -> None:
+        """Raise with the end of its log if the process has ended."""
+        code = self._process.poll()
+        if code is not None:
+            raise RuntimeError(f"the server exited {code}:\n{self.log_tail()}")
+
+    def log_tail(self, size: int = 4000) -> str:
+        """The last part of what the process printed."""
+        return self.log_path.read_bytes()[-size:].decode(errors="replace")
+
+    def wait_ready(self, ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:
+        """Wait for `ready()` while the process lives."""
+
+        def alive_and_ready() -> bool:
+            self.check_alive()
+            return ready()
+
+        try:
+            wait_until(alive_and_ready, timeout_s=timeout_s, what=what)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}:\n{self.log_tail()}") from None
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait until it ends by itself; returns the exit status. Raises TimeoutExpired."""
+        status = self._process.wait(timeout_s)
+        self._log.close()
+        return status
+
+    def end(self, signal_number: int = signal.SIGTERM, timeout_s: float = 60) -> int:
+        """Send `signal_number`; returns the exit status. A process that does not end in time is killed and reported."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal_number)
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+        finally:
+            self._log.close()
+
+
+class BrokerProcess:
+    """A broker with its own folder and port; `stop` and `kill` leave the folder, `start` opens it again.
+
+    What it prints goes to `log`; its log directory is `log_dir`.
+    """
+
+    def __init__(self, folder: Path, *, port: int | None = None, properties: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
+        self.log_dir = folder / "data"
+        self.log = folder / "server.log"
+        self.port = port or free_port()
+        self._properties = dict(properties or {})
+        self._process: ServerProcess | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        return self._running().pid
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def command(self) -> list[str]:
+        """What starts it; the folder exists and is prepared afterwards."""
+        raise NotImplementedError
+
+    def start(self, timeout_s: float = 90) -> None:
+        """Start the broker and return once it answers clients."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._process = ServerProcess(self.command(), self.log)
+        self._process.wait_ready(
+            lambda: broker_answers("127.0.0.1", self.port),
+            timeout_s=timeout_s,
+            what=f"{type(self).__name__} answers on {self.bootstrap}",
+        )
+
+    def log_tail(self, size: int = 20_000) -> str:
+        """The last part of what the broker printed."""
+        return self.log.read_bytes()[-size:].decode(errors="replace") if self.log.exists() else ""
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait until it ends by itself; returns the exit status. Raises TimeoutExpired."""
+        status = self._running().wait(timeout_s)
+        self._process = None
+        return status
+
+    def stop(self, timeout_s: float = 60) -> int:
+        """Clean shutdown (SIGTERM); returns the exit status, 0 if it is not running."""
+        return self._end(signal.SIGTERM, timeout_s)
+
+    def kill(self) -> None:
+        """kill -9: nothing is flushed, no clean-shutdown marker is left."""
+        self._end(signal.SIGKILL, 60)
+
+    def _running(self) -> ServerProcess:
+        assert self._process is not None, "the broker is not running"
+        return self._process
+
+    def _end(self, signal_number: signal.Signals, timeout_s: float) -> int:
+        process, self._process = self._process, None
+        return 0 if process is None else process.end(signal_number, timeout_s)
