@@ -1,5 +1,7 @@
 """The benches by name: what each does, to which servers, which figures it gives and what they have to reach."""
 
+from typing import Any
+
 from tests.bench.bench import BROKERS, STEPS, THROUGHPUT, Bench, Goal
 from tests.bench.requests import (
     measure_connection_cost,
@@ -40,28 +42,7 @@ def throughput_benches() -> list[Bench]:
     ]
     for codec in ("zstd", "lz4"):
         for size, short, words in SIZES:
-            about = f"{words} text records, 32 partitions, {codec}"
-            made.append(
-                librdkafka_bench(
-                    f"produce-{short}-32-{codec}",
-                    f"{about}, compressed by librdkafka meanwhile",
-                    size=size,
-                    partitions=32,
-                    codec=codec,
-                    targets=BROKERS,
-                    goals=WIDE,
-                )
-            )
-            made.append(
-                replay_bench(
-                    f"replay-{short}-32-{codec}",
-                    f"{about}, batches of 16 KB compressed beforehand",
-                    size=size,
-                    partitions=32,
-                    codec=codec,
-                    goals=WIDE,
-                )
-            )
+            made += compressed_benches(codec, size, short, words)
     fetches = (
         (
             "fetch-1k",
@@ -77,6 +58,29 @@ def throughput_benches() -> list[Bench]:
     for name, about, measure in fetches:
         made.append(Bench(name, about, THROUGHPUT, measure, prepare_fetch, goals=FETCHED))
     return made
+
+
+def compressed_benches(codec: str, size: int, short: str, words: str) -> list[Bench]:
+    """32 partitions: compressed by librdkafka meanwhile, and beforehand in batches as librdkafka and Java make them."""
+    about = f"{words} text records, 32 partitions, {codec}"
+    same: dict[str, Any] = {"size": size, "partitions": 32, "codec": codec, "targets": BROKERS, "goals": WIDE}
+    return [
+        librdkafka_bench(f"produce-{short}-32-{codec}", f"{about}, compressed by librdkafka meanwhile", **same),
+        replay_bench(
+            f"replay-{short}-32-{codec}",
+            f"{about}, compressed beforehand, a request for each batch of 1 MB, as librdkafka sends them",
+            batch_bytes=1_000_000,
+            batches=1,
+            **same,
+        ),
+        replay_bench(
+            f"replay-{short}-32-{codec}-small",
+            f"{about}, compressed beforehand, a request for 32 batches of 16 KB, as Java's producer sends them",
+            batch_bytes=16_384,
+            batches=32,
+            **same,
+        ),
+    ]
 
 
 def java_benches() -> list[Bench]:

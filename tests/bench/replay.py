@@ -10,7 +10,7 @@ import time
 from collections import deque
 
 from tests.bench.payloads import payloads
-from tests.bench.wire import Answers, connect, fetch_request, produce_request, received, settle
+from tests.bench.wire import Answers, Cycle, connect, fetch_request, produce_request, received, settle
 
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
@@ -42,21 +42,26 @@ def produce(
     codec: str = "none",
     partitions: int = 1,
     batch_bytes: int = 16384,
+    batches: int = 1,
     max_bytes: int = 1_500_000_000,
 ) -> dict[str, float]:
-    """Requests with one batch (as large as a Java producer makes them) a partition, for `seconds` or `max_bytes`."""
+    """Requests with a batch for each of `batches` partitions, all partitions in turn, for `seconds` or `max_bytes`."""
     batch, count = batch_of(size, batch_bytes, codec, codec != "none")
-    request = produce_request(topic, [(index, batch) for index in range(partitions)])
-    per_request = count * partitions
-    answers = Answers(topic, partitions)
-    settle(bootstrap, [request], answers)
+    groups = [range(first, first + batches) for first in range(0, partitions, batches)]
+    requests = [produce_request(topic, [(index, batch) for index in group]) for group in groups]
+    per_request = count * batches
+    # Answers differ in the partitions they name, not in size.
+    answers = Answers(topic, batches)
+    settle(bootstrap, requests, answers)
+    cycle = Cycle(requests, 1)
     sent = done = 0
     with connect(bootstrap) as connection:
         begin = time.perf_counter()
         while True:
             more = time.perf_counter() - begin < seconds and sent * per_request * size < max_bytes
             while more and sent - done < IN_FLIGHT:
-                connection.sendall(request)
+                for piece in cycle.take(1):
+                    connection.sendall(piece)
                 sent += 1
             if sent == done:
                 break

@@ -61,9 +61,16 @@ def librdkafka_bench(
     return produce_bench(name, about, size=size, partitions=partitions, options=options, **other)
 
 
-def replay_bench(name: str, about: str, *, size: int, codec: str, partitions: int, **other: Any) -> Bench:
-    """`produce_bench` with batches compressed beforehand, one for each partition in a request."""
-    options: dict[str, object] = {"codec": codec, "partitions": partitions}
+def replay_bench(
+    name: str, about: str, *, size: int, codec: str, partitions: int, batch_bytes: int, batches: int, **other: Any
+) -> Bench:
+    """`produce_bench` with batches compressed beforehand, `batches` of them in a request."""
+    options: dict[str, object] = {
+        "codec": codec,
+        "partitions": partitions,
+        "batch_bytes": batch_bytes,
+        "batches": batches,
+    }
     return produce_bench(
         name, about, size=size, partitions=partitions, driver="replay-produce", options=options, **other
     )
