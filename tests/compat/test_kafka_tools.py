@@ -2,8 +2,6 @@
 
 import json
 import re
-import socket
-import struct
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -15,25 +13,11 @@ from tests.kafka import NEWEST, KafkaTools
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 
-JOIN_GROUP = 11
-
 
 @pytest.fixture(scope="module")
 def tools() -> KafkaTools:
     require_java()
     return KafkaTools()
-
-
-def served_apis(bootstrap: str) -> set[int]:
-    """The API keys of the broker's ApiVersions answer."""
-    host, port = bootstrap.split(":")
-    body = struct.pack(">hhih", 18, 0, 1, -1)
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
-        connection.sendall(struct.pack(">i", len(body)) + body)
-        answer = connection.makefile("rb")
-        frame = answer.read(struct.unpack(">i", answer.read(4))[0])
-    count = struct.unpack_from(">i", frame, 6)[0]
-    return {struct.unpack_from(">h", frame, 10 + 6 * index)[0] for index in range(count)}
 
 
 def test_tools(broker: str, compat: Callable[[str, str], ClientReport], tools: KafkaTools, tmp_path: Path) -> None:
@@ -105,9 +89,7 @@ def test_tools(broker: str, compat: Callable[[str, str], ClientReport], tools: K
 
 
 def test_consumer_perf_test(broker: str, tools: KafkaTools) -> None:
-    """It reads as a member of a group, so the broker has to have groups."""
-    if JOIN_GROUP not in served_apis(broker):
-        pytest.skip("kafka-consumer-perf-test is a group member and this broker does not serve groups")
+    """It reads as a member of a group."""
     topic = f"tools-{uuid.uuid4().hex[:8]}"
     load = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
     tools.output("kafka-producer-perf-test", "--topic", topic, *load, "--producer-props", f"bootstrap.servers={broker}")
@@ -115,3 +97,29 @@ def test_consumer_perf_test(broker: str, tools: KafkaTools) -> None:
         "kafka-consumer-perf-test", "--bootstrap-server", broker, "--topic", topic, "--messages", "20000"
     )
     assert re.search(r", 20\d{3}, ", answer), answer
+
+
+def test_consumer_groups(broker: str, tools: KafkaTools) -> None:
+    """The console consumer reads and resumes in a group; the group is listed, described, reset and deleted."""
+    at = ("--bootstrap-server", broker)
+    topic, group = f"tools-{uuid.uuid4().hex[:8]}", f"group-{uuid.uuid4().hex[:8]}"
+    of_topic, of_group = ("--topic", topic), ("--group", group)
+    tools.output("kafka-topics", *at, "--create", *of_topic, "--partitions", "2")
+    tools.output("kafka-console-producer", *at, *of_topic, stdin="".join(f"value {n}\n" for n in range(10)))
+    read = ("kafka-console-consumer", *at, *of_topic, *of_group, "--from-beginning", "--timeout-ms", "20000")
+    first = tools.output(*read, "--max-messages", "4").splitlines()
+    rest = tools.output(*read, "--max-messages", "6").splitlines()
+    assert sorted(first + rest) == sorted(f"value {n}" for n in range(10))
+    assert group in tools.output("kafka-consumer-groups", *at, "--list").split()
+    described = tools.output("kafka-consumer-groups", *at, "--describe", *of_group)
+    rows = [line.split() for line in described.splitlines() if line.startswith(group)]
+    assert sum(int(row[3]) for row in rows) == 10 and {row[5] for row in rows} == {"0"}, described
+    state = tools.output("kafka-consumer-groups", *at, "--describe", "--state", *of_group)
+    assert re.search(rf"{group}\s.*Empty\s+0", state), state
+    reset = ("--reset-offsets", "--to-earliest", *of_topic, "--execute")
+    tools.output("kafka-consumer-groups", *at, *of_group, *reset)
+    again = tools.output(*read, "--max-messages", "10").splitlines()
+    assert sorted(again) == sorted(f"value {n}" for n in range(10))
+    tools.output("kafka-consumer-groups", *at, "--delete-offsets", *of_group, "--topic", f"{topic}:0")
+    assert "was successful" in tools.output("kafka-consumer-groups", *at, "--delete", *of_group)
+    assert group not in tools.output("kafka-consumer-groups", *at, "--list").split()
