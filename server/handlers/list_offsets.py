@@ -117,6 +117,5 @@ def _search(
 def _old_style(partition: Partition, wanted: ListOffsetsPartition, bound: int) -> list[int]:
     """Version 0: segment starts before the timestamp, newest first, by file modification time."""
     offsets = partition.log.legacy_fetch_offsets_before(wanted.timestamp, wanted.max_num_offsets)
-    if wanted.timestamp == LATEST_TIMESTAMP:
-        return [min(offset, bound) for offset in offsets]
-    return [offset for offset in offsets if offset <= bound]
+    visible = [offset for offset in offsets if offset < bound]
+    return offsets if len(visible) == len(offsets) else [bound, *visible]
