@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from random import Random
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from ..protocol.apis import ApiKey
+from ..protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ..protocol.messages.create_topics import (
@@ -43,35 +43,6 @@ _FIRST_VERSION_WITH_DEFAULTS = 4
 
 Outcome = KafkaError | None
 """None: done."""
-
-
-class ConfigResourceType(IntEnum):
-    """What a configuration belongs to."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, the most specific first."""
-
-    UNKNOWN = -1
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-
-
-class ConfigOperation(IntEnum):
-    """How a change is applied; append and subtract are for lists."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class ConfigResource(NamedTuple):
@@ -314,7 +285,7 @@ class Admin:
             await self._client.refresh_metadata()
             cluster = self._client.cluster
             return ClusterDescription(cluster.cluster_id, cluster.controller_id, _by_id(cluster.brokers.values()))
-        response = await self._client.ask_on(connection, DescribeClusterRequest())
+        response = await connection.send(DescribeClusterRequest())
         _raise(response.error_code, response.error_message)
         brokers = [BrokerNode(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
         return ClusterDescription(response.cluster_id, response.controller_id, _by_id(brokers))
@@ -384,12 +355,10 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 
 def _config_entry(config: Any) -> ConfigEntry:
-    source = ConfigSource.DEFAULT if config.is_default else config.config_source
-    known = source in ConfigSource._value2member_map_
     return ConfigEntry(
         config.name,
         config.value,
-        ConfigSource(source) if known else ConfigSource.UNKNOWN,
+        ConfigSource.DEFAULT if config.is_default else ConfigSource(config.config_source),
         config.read_only,
         config.is_sensitive,
         config.documentation,

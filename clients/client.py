@@ -262,15 +262,10 @@ class Client:
             await asyncio.sleep(delay)
             await self._refresh_if_reachable()
 
-    async def ask(self, node_id: int | None, request: Any, *, lowest: int = 0, highest: int = 0x7FFF) -> Any:
+    async def ask(self, node_id: int | None, request: Any) -> Any:
         """Send `request` to a broker (None: any) in the newest common version; no retries."""
         connection = await (self.any_connection() if node_id is None else self.connection(node_id))
-        return await self.ask_on(connection, request, lowest=lowest, highest=highest)
-
-    async def ask_on(self, connection: Connection, request: Any, *, lowest: int = 0, highest: int = 0x7FFF) -> Any:
-        """Send `request` on this connection in the newest common version; no retries."""
-        version = connection.version_for(connection.api_key(request), lowest=lowest, highest=highest)
-        return await connection.send(request, version)
+        return await connection.send(request)
 
     async def _refresh_if_reachable(self) -> None:
         try:

@@ -22,25 +22,17 @@ from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from ..protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ..protocol.negotiation import negotiate
+from ..protocol.schema import UNBOUNDED, Buffer, Versions
 from .errors import BrokerUnreachableError, ConnectionLostError, RequestTimeoutError, UnsupportedVersionError, code_of
 from .receive_buffer import ReceiveBuffer
 
 log = logging.getLogger(__name__)
-
-Buffer = bytes | bytearray | memoryview
 
 
 @cache
 def _key_of(request: type) -> ApiKey:
     """The API a request class belongs to: its module is named after it."""
     return ApiKey[request.__module__.rpartition(".")[2].upper()]
-
-
-class VersionRange(NamedTuple):
-    """The versions of one API that a side speaks, both ends included."""
-
-    lowest: int
-    highest: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +62,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, host: str, port: int, options: ConnectionOptions, loop: asyncio.AbstractEventLoop) -> None:
         self.address = f"{host}:{port}"
-        self.api_versions: dict[int, VersionRange] = {}
+        self.api_versions: dict[int, Versions] = {}
         self.closed = loop.create_future()
         """Done, with the reason as its result, once the connection is of no more use."""
         self._options = options
@@ -129,17 +121,17 @@ class Connection(asyncio.BufferedProtocol):
     def supports(self, api_key: ApiKey, version: int = 0) -> bool:
         """Whether the broker speaks `version` (or a later one) of this API."""
         theirs = self.api_versions.get(api_key)
-        return theirs is not None and theirs.highest >= version
+        return theirs is not None and theirs.last >= version
 
-    def version_for(self, api_key: ApiKey, *, lowest: int = 0, highest: int = 0x7FFF) -> int:
+    def version_for(self, api_key: ApiKey, *, lowest: int = 0, highest: int = UNBOUNDED) -> int:
         """The newest version both sides speak within the bounds given. Raises UnsupportedVersionError."""
         ours = API_MESSAGES[api_key].versions
-        bounds = VersionRange(max(ours[0], lowest), min(ours[1], highest))
+        bounds = Versions(max(ours.first, lowest), min(ours.last, highest))
         theirs = self.api_versions.get(api_key)
         version = None if theirs is None else negotiate(bounds, theirs)
         if version is None:
             raise UnsupportedVersionError(
-                f"broker {self.address} does not serve {api_key.name} in versions {bounds.lowest} to {bounds.highest}"
+                f"broker {self.address} does not serve {api_key.name} in versions {bounds.first} to {bounds.last}"
             )
         return version
 
@@ -151,7 +143,11 @@ class Connection(asyncio.BufferedProtocol):
         timeout_ms: int | None = None,
         expects_response: bool = True,
     ) -> asyncio.Future[Any]:
-        """Write a request message; the future gives the decoded response. Raises ConnectionLostError if closed."""
+        """Write a request message; the future gives the decoded response.
+
+        `version` None is the newest that both sides speak. Raises ConnectionLostError if the connection is closed,
+        UnsupportedVersionError.
+        """
         api_key = _key_of(request.__class__)
         if version is None:
             version = self.version_for(api_key)
@@ -276,7 +272,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _negotiate(self) -> None:
         """Ask for the broker's versions; one that does not know our ApiVersions answers in version 0 (KIP-511)."""
-        newest = API_MESSAGES[ApiKey.API_VERSIONS].versions[1]
+        newest = API_MESSAGES[ApiKey.API_VERSIONS].versions.last
         request = ApiVersionsRequest(
             client_software_name="barnabas", client_software_version=self._options.software_version
         )
@@ -285,7 +281,7 @@ class Connection(asyncio.BufferedProtocol):
             response = await self._ask_versions(request, 0)
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(code_of(response.error_code), f"broker {self.address} refused to tell its versions")
-        self.api_versions = {k.api_key: VersionRange(k.min_version, k.max_version) for k in response.api_keys}
+        self.api_versions = {k.api_key: Versions(k.min_version, k.max_version) for k in response.api_keys}
 
     async def _ask_versions(self, request: ApiVersionsRequest, version: int) -> ApiVersionsResponse:
         body = encode_request(request, version)

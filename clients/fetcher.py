@@ -12,7 +12,7 @@ from math import inf
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from ..protocol.schema import ZERO_UUID
+from ..protocol.schema import UNBOUNDED, ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 from .assignment import Assignment, PartitionState
 from .client import Client
@@ -26,7 +26,6 @@ from .offsets import EpochEnd, OffsetLookup
 
 log = logging.getLogger(__name__)
 
-_ANY_VERSION = 0x7FFF
 _LAST_VERSION_BY_NAME = 12
 _FIRST_VERSION_WITH_SESSIONS = 7
 _FIRST_VERSION_WITH_ISOLATION = 4
@@ -222,7 +221,7 @@ class Fetcher:
     ) -> FetchResponse:
         settings = self._settings
         by_name = any(target.topic_id == ZERO_UUID for target in wanted.values())
-        version = connection.version_for(ApiKey.FETCH, highest=_LAST_VERSION_BY_NAME if by_name else _ANY_VERSION)
+        version = connection.version_for(ApiKey.FETCH, highest=_LAST_VERSION_BY_NAME if by_name else UNBOUNDED)
         request = FetchRequest(
             replica_id=_CONSUMER,
             max_wait_ms=settings.max_wait_ms,

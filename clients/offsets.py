@@ -26,7 +26,6 @@ from .errors import code_of
 LATEST = -1
 EARLIEST = -2
 MAX_TIMESTAMP = -3
-UNKNOWN_OFFSET = -1
 _CONSUMER = -1
 _FIRST_VERSION_OF_EACH = {MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
 _FIRST_EPOCH_VERSION_FOR_CONSUMERS = 3
@@ -134,7 +133,7 @@ class OffsetLookup:
                 OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=current, leader_epoch=epoch)
             )
         request = OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
-        response = await self._client.ask_on(connection, request)
+        response = await connection.send(request)
         return {
             TopicPartition(topic_answer.topic, answer.partition): EpochEnd(answer.leader_epoch, answer.end_offset)
             if answer.error_code == ErrorCode.NONE

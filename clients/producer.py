@@ -115,7 +115,7 @@ class Producer:
         try:
             if self._task is not None:
                 async with asyncio.timeout(None if timeout_ms is None else timeout_ms / 1000):
-                    await self._flush()
+                    await self.flush()
         except TimeoutError:
             pass  # said in the docstring: the rest fails below
         finally:
@@ -197,7 +197,16 @@ class Producer:
 
     async def flush(self) -> None:
         """Wait until everything sent so far is acknowledged or has failed; batches do not linger meanwhile."""
-        await self._flush()
+        self._accumulator.flushing += 1
+        try:
+            self._wake()
+            waiting = [
+                future for batch in self._accumulator.incomplete for future in (batch.futures[0], batch.futures[-1])
+            ]
+            if waiting:
+                await asyncio.wait(waiting)
+        finally:
+            self._accumulator.flushing -= 1
 
     async def partitions_for(self, topic: str) -> list[int]:
         """The topic's partitions. Raises KafkaError if it does not exist and is not created in `max_block_ms`."""
@@ -222,18 +231,6 @@ class Producer:
                 f"{accumulator.buffer_memory} bytes of records wait for acknowledgement since {self._max_block_ms} ms"
             ) from None
         accumulator.pass_on()
-
-    async def _flush(self) -> None:
-        self._accumulator.flushing += 1
-        try:
-            self._wake()
-            waiting = [
-                future for batch in self._accumulator.incomplete for future in (batch.futures[0], batch.futures[-1])
-            ]
-            if waiting:
-                await asyncio.wait(waiting)
-        finally:
-            self._accumulator.flushing -= 1
 
     def _wake(self) -> None:
         self._sender.wake()

@@ -21,7 +21,7 @@ from ..protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from ..protocol.schema import ZERO_UUID
+from ..protocol.schema import UNBOUNDED, ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity, RecordAccumulator
 from .client import Client
@@ -191,7 +191,7 @@ class Sender:
         settings = self._settings
         try:
             topic_ids = {b.partition.topic: self._client.cluster.topic_id(b.partition.topic) for b in batches}
-            highest = _LAST_VERSION_BY_NAME if ZERO_UUID in topic_ids.values() else MAX_PRODUCER_EPOCH
+            highest = _LAST_VERSION_BY_NAME if ZERO_UUID in topic_ids.values() else UNBOUNDED
             version = connection.version_for(ApiKey.PRODUCE, highest=highest)
             zstd = self._accumulator.settings.compression == Compression.ZSTD
             if zstd and version < _FIRST_VERSION_WITH_ZSTD:

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from ..protocol.config_resources import ConfigOperation, ConfigResourceType
 from ..protocol.errors import ErrorCode, KafkaError
 from .broker_loggers import ROOT, check_level, set_level
-from .config_resources import ResourceType, check_broker_name
+from .broker_names import check_broker_name
 from .configs.catalogue import BROKER_KEYS, TOPIC_KEYS
 from .configs.definition import ConfigKey, ConfigType
 from .topic_names import check_name
 
 if TYPE_CHECKING:
     from .broker_state import BrokerState
-
-
-class Operation(IntEnum):
-    """What IncrementalAlterConfigs does to one key (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 class NamedConfig(Protocol):
@@ -80,10 +71,10 @@ class ConfigChanger:
         _check_keys(configs, [config.name for config in configs if config.value is None])
         settings = {config.name: config.value for config in configs if config.value is not None}
         async with self._broker.dynamic_config.changing:
-            match ResourceType.of(resource.resource_type):
-                case ResourceType.TOPIC:
+            match ConfigResourceType(resource.resource_type):
+                case ConfigResourceType.TOPIC:
                     await self._set_topic(resource.resource_name, settings)
-                case ResourceType.BROKER:
+                case ConfigResourceType.BROKER:
                     await self._set_broker(self._broker_id(resource.resource_name), settings)
                 case _:
                     raise _unknown_type(resource)
@@ -93,18 +84,18 @@ class ConfigChanger:
         missing = [
             operation.name
             for operation in operations
-            if operation.value is None and operation.config_operation != Operation.DELETE
+            if operation.value is None and operation.config_operation != ConfigOperation.DELETE
         ]
         _check_keys(operations, missing)
         async with self._broker.dynamic_config.changing:
-            match ResourceType.of(resource.resource_type):
-                case ResourceType.TOPIC:
+            match ConfigResourceType(resource.resource_type):
+                case ConfigResourceType.TOPIC:
                     await self._edit_topic(resource.resource_name, operations)
-                case ResourceType.BROKER:
+                case ConfigResourceType.BROKER:
                     broker_id = self._broker_id(resource.resource_name)
                     current = await self._broker.topic_store.broker_config(broker_id)
                     await self._set_broker(broker_id, _edited(current, operations, BROKER_KEYS))
-                case ResourceType.BROKER_LOGGER:
+                case ConfigResourceType.BROKER_LOGGER:
                     self._edit_loggers(resource.resource_name, operations)
                 case _:
                     raise _unknown_type(resource)
@@ -145,16 +136,18 @@ class ConfigChanger:
         check_broker_name(name, self._broker.broker_id)
         for operation in operations:
             kind = _operation(operation)
-            if kind not in (Operation.SET, Operation.DELETE):
+            if kind not in (ConfigOperation.SET, ConfigOperation.DELETE):
                 reason = f"{kind.name} operation is not allowed for the BROKER_LOGGER resource"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
-            if kind is Operation.DELETE and operation.name == ROOT:
+            if kind is ConfigOperation.DELETE and operation.name == ROOT:
                 reason = "Removing the log level of the root logger is not allowed"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
-            check_level(operation.name, None if kind is Operation.DELETE else operation.value)
+            check_level(operation.name, None if kind is ConfigOperation.DELETE else operation.value)
         if not self._validate_only:
             for operation in operations:
-                set_level(operation.name, operation.value if operation.config_operation == Operation.SET else None)
+                set_level(
+                    operation.name, operation.value if operation.config_operation == ConfigOperation.SET else None
+                )
 
 
 def _check_keys(configs: Sequence[NamedConfig], without_value: Sequence[str]) -> None:
@@ -168,9 +161,9 @@ def _unknown_type(resource: Resource) -> KafkaError:
     return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
 
 
-def _operation(operation: NamedOperation) -> Operation:
+def _operation(operation: NamedOperation) -> ConfigOperation:
     try:
-        return Operation(operation.config_operation)
+        return ConfigOperation(operation.config_operation)
     except ValueError:
         reason = f"Unknown operations type {operation.config_operation}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, reason) from None
@@ -185,9 +178,9 @@ def _edited(
     settings = dict(current)
     for operation in operations:
         kind, name, value = _operation(operation), operation.name, operation.value or ""
-        if kind is Operation.SET:
+        if kind is ConfigOperation.SET:
             settings[name] = value
-        elif kind is Operation.DELETE:
+        elif kind is ConfigOperation.DELETE:
             settings.pop(name, None)
         else:
             key = keys.get(name)
@@ -203,7 +196,7 @@ def _parts(text: str) -> list[str]:
     return [stripped for part in text.split(",") if (stripped := part.strip())]
 
 
-def _combined(kind: Operation, before: list[str], entries: Sequence[str]) -> list[str]:
-    if kind is Operation.APPEND:
+def _combined(kind: ConfigOperation, before: list[str], entries: Sequence[str]) -> list[str]:
+    if kind is ConfigOperation.APPEND:
         return before + [entry for entry in dict.fromkeys(entries) if entry not in before]
     return [entry for entry in before if entry not in entries]

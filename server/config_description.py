@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ..protocol.config_resources import ConfigResourceType, ConfigSource
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.describe_configs import (
     DescribeConfigsResourceResult,
@@ -12,8 +13,8 @@ from ..protocol.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 from .broker_loggers import logger_levels
+from .broker_names import parse_broker_id
 from .config import BrokerConfig
-from .config_resources import ConfigSource, ResourceType, parse_broker_id
 from .configs.catalogue import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .configs.definition import ConfigKey, ConfigValue
 from .configs.sentences import BROKER_SENTENCES, NO_EFFECT, TOPIC_SENTENCES
@@ -35,7 +36,7 @@ class ConfigDescriber:
         self._topic_defaults = broker.config.topic_defaults()
         self._layers = _layers(broker.config)
         self._chains: dict[str, _Synonyms] = {}
-        self._known: dict[tuple[ResourceType, object], Sequence[DescribeConfigsResourceResult]] = {}
+        self._known: dict[tuple[ConfigResourceType, object], Sequence[DescribeConfigsResourceResult]] = {}
         self._with_synonyms = with_synonyms
         self._with_documentation = with_documentation
 
@@ -44,7 +45,7 @@ class ConfigDescriber:
         result = DescribeConfigsResult(resource_type=resource_type, resource_name=name, error_message=None)
         wanted = frozenset(keys) if keys else None
         try:
-            entries = self._known_entries(ResourceType.of(resource_type), name, resource_type)
+            entries = self._known_entries(ConfigResourceType(resource_type), name, resource_type)
             result.configs = [entry for entry in entries if wanted is None or entry.name in wanted]
         except KafkaError as error:
             result.error_code = error.code
@@ -52,30 +53,32 @@ class ConfigDescriber:
         return result
 
     def _known_entries(
-        self, resource_type: ResourceType, name: str, number: int
+        self, resource_type: ConfigResourceType, name: str, number: int
     ) -> Sequence[DescribeConfigsResourceResult]:
         """Entries of a resource, worked out once for all names that mean the same: a request may have very many."""
         same: object = name
-        if resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+        if resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
             broker_id = parse_broker_id(name)
             same = name if broker_id is None else broker_id
-        elif resource_type in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+        elif resource_type in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
             same = bool(name)
         entries = self._known.get((resource_type, same))
         if entries is None:
             entries = self._known[resource_type, same] = tuple(self._entries(resource_type, name, number))
         return entries
 
-    def _entries(self, resource_type: ResourceType, name: str, number: int) -> Iterator[DescribeConfigsResourceResult]:
-        if resource_type is ResourceType.TOPIC:
+    def _entries(
+        self, resource_type: ConfigResourceType, name: str, number: int
+    ) -> Iterator[DescribeConfigsResourceResult]:
+        if resource_type is ConfigResourceType.TOPIC:
             return self._topic(name)
-        if resource_type is ResourceType.BROKER:
+        if resource_type is ConfigResourceType.BROKER:
             return self._this_broker(name) if name else self._all_brokers()
-        if resource_type is ResourceType.BROKER_LOGGER:
+        if resource_type is ConfigResourceType.BROKER_LOGGER:
             return self._loggers(name)
-        if resource_type is ResourceType.CLIENT_METRICS:
+        if resource_type is ConfigResourceType.CLIENT_METRICS:
             return self._client_metrics(name)
-        if resource_type is ResourceType.GROUP:
+        if resource_type is ConfigResourceType.GROUP:
             return self._group(name)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {number}")
 

@@ -7,16 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ..admin import (
-    Admin,
-    ConfigChange,
-    ConfigEntry,
-    ConfigOperation,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    raise_first,
-)
+from ...protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
+from ..admin import Admin, ConfigChange, ConfigEntry, ConfigResource, raise_first
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_rows, run
 
 app = typer.Typer(help="Describe and alter the settings of topics and brokers.", no_args_is_help=True)

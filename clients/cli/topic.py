@@ -7,22 +7,11 @@ from typing import Annotated
 
 import typer
 
+from ...protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...protocol.uuid_text import uuid_text
-from ..admin import (
-    BROKER_DEFAULT,
-    HIGH_WATERMARK,
-    Admin,
-    ConfigChange,
-    ConfigOperation,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    NewTopic,
-    Outcome,
-    raise_first,
-)
+from ..admin import BROKER_DEFAULT, HIGH_WATERMARK, Admin, ConfigChange, ConfigResource, NewTopic, Outcome, raise_first
 from ..cluster import TopicInfo
 from ..errors import UnsupportedVersionError
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_json, print_rows, run

@@ -11,6 +11,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.create_topics import (
     CreatableTopic,
@@ -21,7 +22,6 @@ from ...protocol.messages.create_topics import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..config_description import ConfigDescriber
-from ..config_resources import ResourceType
 from ..controller.controller import CreatedTopic
 from ..controller.topic_rules import TopicCreation
 from ..request_context import RequestContext
@@ -101,5 +101,5 @@ def _configs(describer: ConfigDescriber, topic: str) -> list[CreatableTopicConfi
             config_source=entry.config_source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in describer.describe(ResourceType.TOPIC, topic, None).configs
+        for entry in describer.describe(ConfigResourceType.TOPIC, topic, None).configs
     ]

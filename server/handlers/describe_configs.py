@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 
+from ...protocol.config_resources import ConfigSource
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -16,7 +17,6 @@ from ...protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from ..config_description import ConfigDescriber
-from ..config_resources import ConfigSource
 from ..request_context import RequestContext
 
 MOST_ENTRIES = 500_000

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.list_config_resources import (
     ConfigResource,
@@ -14,21 +15,20 @@ from ...protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from ..broker_state import BrokerState
-from ..config_resources import ResourceType
 from ..request_context import RequestContext
 
 _LISTED = (
-    ResourceType.TOPIC,
-    ResourceType.BROKER,
-    ResourceType.BROKER_LOGGER,
-    ResourceType.CLIENT_METRICS,
-    ResourceType.GROUP,
+    ConfigResourceType.TOPIC,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.BROKER_LOGGER,
+    ConfigResourceType.CLIENT_METRICS,
+    ConfigResourceType.GROUP,
 )
 
 
 def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """List the resources of the kinds asked for, of every kind if none is named."""
-    kinds = request.resource_types if ctx.api_version >= 1 else [ResourceType.CLIENT_METRICS]
+    kinds = request.resource_types if ctx.api_version >= 1 else [ConfigResourceType.CLIENT_METRICS]
     if not set(kinds) <= set(_LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
@@ -41,8 +41,8 @@ def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConf
     )
 
 
-def _names(broker: BrokerState, kind: ResourceType) -> Iterator[str]:
-    if kind is ResourceType.TOPIC:
+def _names(broker: BrokerState, kind: ConfigResourceType) -> Iterator[str]:
+    if kind is ConfigResourceType.TOPIC:
         yield from broker.metadata.topic_names
-    elif kind in (ResourceType.BROKER, ResourceType.BROKER_LOGGER):
+    elif kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         yield from map(str, broker.metadata.brokers)

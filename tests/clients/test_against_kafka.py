@@ -9,17 +9,10 @@ import confluent_kafka
 import pytest
 from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST, KafkaServer
 
-from barnabas.clients.admin import (
-    Admin,
-    ConfigChange,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    NewTopic,
-    raise_first,
-)
+from barnabas.clients.admin import Admin, ConfigChange, ConfigResource, NewTopic, raise_first
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
+from barnabas.protocol.config_resources import ConfigResourceType, ConfigSource
 from barnabas.protocol.topic_partition import TopicPartition
 
 pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(240)]

@@ -9,20 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from barnabas import Broker
-from barnabas.clients.admin import (
-    Admin,
-    ConfigChange,
-    ConfigOperation,
-    ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
-    NewTopic,
-    raise_first,
-)
+from barnabas.clients.admin import Admin, ConfigChange, ConfigResource, NewTopic, raise_first
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.clients.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.clients.producer import Producer
+from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 

@@ -97,8 +97,7 @@ def test_malformed_response_headers(data: str) -> None:
     [((0, 5), (3, 9), 5), ((3, 9), (0, 5), 5), ((0, 2), (3, 9), None), ((4, 4), (4, 4), 4), ((5, 9), (0, 4), None)],
 )
 def test_negotiation(ours: tuple[int, int], theirs: tuple[int, int], version: int | None) -> None:
-    assert negotiate(ours, theirs) == version
-    assert negotiate(Versions(*ours), theirs) == version
+    assert negotiate(Versions(*ours), Versions(*theirs)) == version
 
 
 def test_topic_partition_prints_as_its_folder() -> None:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages import alter_configs as legacy
 from barnabas.protocol.messages import incremental_alter_configs as incremental
@@ -21,8 +22,6 @@ from barnabas.protocol.messages.describe_configs import (
 )
 from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from barnabas.server.config import BrokerConfig
-from barnabas.server.config_changes import Operation
-from barnabas.server.config_resources import ConfigSource, ResourceType
 from barnabas.server.configs.catalogue import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from barnabas.server.configs.definition import ConfigType
 from barnabas.server.dynamic_config import DynamicConfig
@@ -38,9 +37,9 @@ from barnabas.server.node_tree import NodeTree
 from barnabas.server.topic_store import TopicStore
 from barnabas.server.znodes import BrokerRegistration
 
-TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
+TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER
 BROKER_ID = 3
-SET, DELETE, APPEND, SUBTRACT = Operation
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 
 @pytest.fixture
@@ -226,8 +225,8 @@ async def test_documentation_is_there_for_every_key_when_asked_for(broker: Any) 
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (LOGGER, "", ErrorCode.INVALID_REQUEST),
         (LOGGER, "4", ErrorCode.INVALID_REQUEST),
-        (ResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
-        (ResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.GROUP, "", ErrorCode.INVALID_REQUEST),
+        (ConfigResourceType.CLIENT_METRICS, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -240,12 +239,12 @@ async def test_what_cannot_be_described_has_an_error_of_its_own(
 
 
 async def test_groups_and_client_metrics_that_nobody_configured_have_defaults(broker: Any) -> None:
-    group = describe(broker, ResourceType.GROUP, "any", synonyms=True)
+    group = describe(broker, ConfigResourceType.GROUP, "any", synonyms=True)
     assert {config.name for config in group.configs} == set(GROUP_KEYS)
     session = entry(group, "consumer.session.timeout.ms")
     assert (session.value, session.config_source) == ("45000", ConfigSource.DEFAULT)
     assert chain(session) == [("consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT)]
-    metrics = describe(broker, ResourceType.CLIENT_METRICS, "any")
+    metrics = describe(broker, ConfigResourceType.CLIENT_METRICS, "any")
     assert {config.name for config in metrics.configs} == set(CLIENT_METRICS_KEYS)
 
 
@@ -329,7 +328,7 @@ async def test_broker_settings_are_stored_per_broker_or_for_all(broker: Any) -> 
         (BROKER, "3", ("broker.id", SET, "5"), 42, "Cannot update these configs dynamically: Set(broker.id)"),
         (BROKER, "4", ("max.connections", SET, "5"), 42, "Unexpected broker id, expected 3, but received 4"),
         (BROKER, "x", ("max.connections", SET, "5"), 42, "Node id must be an integer, but it is: x"),
-        (ResourceType.GROUP, "g", ("consumer.session.timeout.ms", SET, "5"), 42, "Unknown resource type 32"),
+        (ConfigResourceType.GROUP, "g", ("consumer.session.timeout.ms", SET, "5"), 42, "Unknown resource type 32"),
         (77, "g", ("a", SET, "5"), 42, "Unknown resource type 77"),
     ],
 )
@@ -413,7 +412,7 @@ async def test_a_level_that_cannot_be_is_refused(broker: Any, change: Any, code:
         (1, [], [("flights", 2), ("3", 4), ("3", 8)]),
         (1, [TOPIC], [("flights", 2)]),
         (1, [LOGGER, BROKER], [("3", 4), ("3", 8)]),
-        (1, [ResourceType.GROUP], []),
+        (1, [ConfigResourceType.GROUP], []),
     ],
 )
 async def test_resources_are_listed_by_kind(

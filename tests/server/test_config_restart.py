@@ -8,19 +8,18 @@ from pathlib import Path
 from tests.server.config_client import ConfigClient
 
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.server.config_changes import Operation
-from barnabas.server.config_resources import ConfigSource, ResourceType
 from barnabas.server.embedded import Broker
 
-SET, DELETE, _, _ = Operation
+SET, DELETE, _, _ = ConfigOperation
 NONE = (0, None)
 
 
 def retention(client: ConfigClient) -> tuple[str | None, int]:
-    (entry,) = client.describe(ResourceType.TOPIC, "flights", ["retention.ms"]).configs
+    (entry,) = client.describe(ConfigResourceType.TOPIC, "flights", ["retention.ms"]).configs
     return entry.value, entry.config_source
 
 
@@ -38,26 +37,26 @@ def produce(client: ConfigClient, size: int) -> int:
 def test_changes_act_on_open_logs_at_once() -> None:
     with Broker(["flights"]) as broker, closing(ConfigClient(broker.bootstrap)) as client:
         assert produce(client, 1000) == ErrorCode.NONE
-        assert client.edit(ResourceType.TOPIC, "flights", ("max.message.bytes", SET, "500")) == NONE
+        assert client.edit(ConfigResourceType.TOPIC, "flights", ("max.message.bytes", SET, "500")) == NONE
         assert produce(client, 1000) == ErrorCode.MESSAGE_TOO_LARGE
-        assert client.edit(ResourceType.TOPIC, "flights", ("max.message.bytes", DELETE, None)) == NONE
+        assert client.edit(ConfigResourceType.TOPIC, "flights", ("max.message.bytes", DELETE, None)) == NONE
         assert produce(client, 1000) == ErrorCode.NONE
-        assert client.edit(ResourceType.BROKER, "", ("message.max.bytes", SET, "500")) == NONE
+        assert client.edit(ConfigResourceType.BROKER, "", ("message.max.bytes", SET, "500")) == NONE
         assert produce(client, 1000) == ErrorCode.MESSAGE_TOO_LARGE
-        assert client.edit(ResourceType.BROKER, "1", ("message.max.bytes", SET, "5000")) == NONE
+        assert client.edit(ConfigResourceType.BROKER, "1", ("message.max.bytes", SET, "5000")) == NONE
         assert produce(client, 1000) == ErrorCode.NONE
 
 
 def test_changes_outlive_the_broker(tmp_path: Path) -> None:
     with Broker(["flights"], data_dir=tmp_path) as broker, closing(ConfigClient(broker.bootstrap)) as client:
-        assert client.edit(ResourceType.TOPIC, "flights", ("segment.bytes", SET, "2048")) == NONE
-        assert client.edit(ResourceType.BROKER, "", ("log.retention.ms", SET, "60000")) == NONE
-        assert client.edit(ResourceType.BROKER, "1", ("log.retention.ms", SET, "90000")) == NONE
+        assert client.edit(ConfigResourceType.TOPIC, "flights", ("segment.bytes", SET, "2048")) == NONE
+        assert client.edit(ConfigResourceType.BROKER, "", ("log.retention.ms", SET, "60000")) == NONE
+        assert client.edit(ConfigResourceType.BROKER, "1", ("log.retention.ms", SET, "90000")) == NONE
         assert retention(client) == ("90000", ConfigSource.DYNAMIC_BROKER)
     with Broker(data_dir=tmp_path) as broker, closing(ConfigClient(broker.bootstrap)) as client:
         assert retention(client) == ("90000", ConfigSource.DYNAMIC_BROKER)
-        assert client.edit(ResourceType.BROKER, "1", ("log.retention.ms", DELETE, None)) == NONE
+        assert client.edit(ConfigResourceType.BROKER, "1", ("log.retention.ms", DELETE, None)) == NONE
         assert retention(client) == ("60000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
-        (entry,) = client.describe(ResourceType.TOPIC, "flights", ["segment.bytes"]).configs
+        (entry,) = client.describe(ConfigResourceType.TOPIC, "flights", ["segment.bytes"]).configs
         assert (entry.value, entry.config_source) == ("2048", ConfigSource.TOPIC)
         assert broker.server.config.log_retention_ms == 60_000

@@ -11,17 +11,16 @@ import pytest
 from tests.kafka import KafkaServer
 from tests.server.config_client import ConfigClient
 
+from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
 from barnabas.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
-from barnabas.server.config_changes import Operation
-from barnabas.server.config_resources import ResourceType
 from barnabas.server.configs.catalogue import BROKER_KEYS, TOPIC_SYNONYMS
 from barnabas.server.configs.deviations import DEVIATIONS
 from barnabas.server.embedded import EMBEDDED_DEFAULTS, Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.verify]
 
-TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
-SET, DELETE, APPEND, SUBTRACT = Operation
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 WHERE = {"listeners", "advertised.listeners", "log.dirs", "log.dir", "controller.quorum.voters"}
 """Settings that two brokers on one machine cannot share."""
@@ -139,7 +138,7 @@ REFUSED: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = 
     (BROKER, "", (("compression.type", SET, "brotli"),)),
     (BROKER, "2", (("message.max.bytes", SET, "5"),)),
     (BROKER, "x", (("message.max.bytes", SET, "5"),)),
-    (ResourceType.BROKER_LOGGER, "1", (("no.such.logger", SET, "INFO"),)),
+    (ConfigResourceType.BROKER_LOGGER, "1", (("no.such.logger", SET, "INFO"),)),
     (77, "x", (("a", SET, "b"),)),
 )
 
@@ -161,10 +160,10 @@ def test_changes_are_refused_alike(both: tuple[ConfigClient, ConfigClient], kind
         (TOPIC, ""),
         (BROKER, "2"),
         (BROKER, "x"),
-        (ResourceType.BROKER_LOGGER, ""),
-        (ResourceType.BROKER_LOGGER, "2"),
-        (ResourceType.CLIENT_METRICS, ""),
-        (ResourceType.GROUP, ""),
+        (ConfigResourceType.BROKER_LOGGER, ""),
+        (ConfigResourceType.BROKER_LOGGER, "2"),
+        (ConfigResourceType.CLIENT_METRICS, ""),
+        (ConfigResourceType.GROUP, ""),
     ],
 )
 def test_descriptions_are_refused_alike(both: tuple[ConfigClient, ConfigClient], kind: int, name: str) -> None:
@@ -176,7 +175,7 @@ def test_descriptions_are_refused_alike(both: tuple[ConfigClient, ConfigClient],
 
 
 def test_groups_and_client_metrics_are_described_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
-    for kind in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+    for kind in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
         theirs, ours = (client.describe(kind, "anybody") for client in both)
         assert theirs.configs
         assert differences(theirs, ours) == {}

@@ -1,43 +1,8 @@
-"""What can have a configuration: topics, brokers, loggers, client metrics, groups (Kafka: ConfigResource)."""
+"""The name of a broker as a resource that has a configuration: its id."""
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 from ..protocol.errors import ErrorCode, KafkaError
-
-
-class ResourceType(IntEnum):
-    """Kind of a resource, by its number in requests."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-    @classmethod
-    def of(cls, number: int) -> ResourceType:
-        """The kind with this number, UNKNOWN if there is none."""
-        try:
-            return cls(number)
-        except ValueError:
-            return cls.UNKNOWN
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, by its number in DescribeConfigs v1+ (KIP-226)."""
-
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
-
 
 LONGEST_NUMBER = 64
 """Characters of a broker id: Java ignores leading zeros, and Python refuses to parse thousands of them."""
