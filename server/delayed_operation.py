@@ -38,30 +38,29 @@ class DelayedOperation(ABC):
         """Complete now unless that has happened; returns whether this call did it."""
         if self.is_completed:
             return False
-        self.is_completed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._purgatory is not None:
-            self._purgatory.forget(self, self._keys)
+        self._leave()
         self.on_complete()
         return True
 
     def cancel(self) -> None:
         """Give up without an answer, because nobody waits for it any more."""
         if not self.is_completed:
-            self.is_completed = True
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-            if self._purgatory is not None:
-                self._purgatory.forget(self, self._keys)
+            self._leave()
 
-    def park(self, purgatory: Purgatory, keys: Iterable[Hashable], timer: asyncio.TimerHandle) -> None:
+    def park(self, purgatory: Purgatory, keys: tuple[Hashable, ...], timer: asyncio.TimerHandle) -> None:
         """Remember where this operation waits; for `Purgatory.watch` alone."""
         self._purgatory = purgatory
-        self._keys = tuple(keys)
+        self._keys = keys
         self._timer = timer
+
+    def _leave(self) -> None:
+        """Wait no more."""
+        self.is_completed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._purgatory is not None:
+            self._purgatory.forget(self, self._keys)
 
 
 class Purgatory:
@@ -81,8 +80,9 @@ class Purgatory:
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: float) -> None:
         """Park an operation whose condition does not hold yet, until one of `keys` changes or the time is up."""
         timer = self._loop.call_later(max(0.0, timeout_ms) / 1000, self._expire, operation)
-        operation.park(self, keys, timer)
-        for key in operation._keys:
+        watched = tuple(keys)
+        operation.park(self, watched, timer)
+        for key in watched:
             self._watchers.setdefault(key, {})[operation] = None
 
     def check(self, key: Hashable) -> int:

@@ -26,7 +26,6 @@ JOIN_BYTES = 1 << 16
 """Answers up to this size are copied into one buffer: cheaper than a vector of small writes."""
 WRITE_HIGH_BYTES = 1 << 20
 """Unsent bytes beyond which a connection's next request waits."""
-
 STALL_BYTES = 1 << 18
 """A client that takes less than this between two looks at it is as good as one that takes nothing."""
 
