@@ -129,14 +129,20 @@ class Broker:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _start(self) -> None:
+        try:
+            await self._start_server()
+        except BaseException:
+            await self._stop()
+            raise
+
+    async def _start_server(self) -> None:
         loop = asyncio.get_running_loop()
         if self._data_dir is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
         config = BrokerConfig.from_properties({"log.dirs": str(directory), **self._settings})
-        server = BrokerServer(config, host_ports(loop), loop)
+        server = self._server = BrokerServer(config, host_ports(loop), loop)
         await server.start()
-        self._server = server
         for name, partitions in self._topics.items():
             await server.create_topic(name, partitions, {}, exist_ok=True)
 

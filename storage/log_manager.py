@@ -552,6 +552,10 @@ class LogManager:
         """Gives all handles and locks back and writes nothing; the next start is an unclean one."""
         for log in self.logs.values():
             log.close_handles()
+        for deletion in self._deletions:
+            # The files of deleted logs go at the next start.
+            if deletion.log is not None:
+                deletion.log.close_handles()
         self.logs.clear()
         for log_dir in self.dirs:
             log_dir.close()
