@@ -102,7 +102,7 @@ class Cluster:
 
     async def commit(self, offset: int, version: int = 8, **options: Any) -> list[ErrorCode]:
         """OffsetCommit of `t`-0, by nobody in particular unless told otherwise."""
-        response = await self.ask(commit_request(self.state, version, offset, **options), version)
+        response = await self.ask(commit_request(self, version, offset, **options), version)
         return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
 
     async def committed(self, group_id: str = GROUP, version: int = 7, topic: str = "t") -> int:
@@ -126,7 +126,7 @@ class Cluster:
 
 
 def commit_request(
-    state: BrokerState,
+    cluster: Cluster,
     version: int,
     offset: int,
     *,
@@ -141,7 +141,7 @@ def commit_request(
     part = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset, committed_metadata=metadata)
     asked = OffsetCommitRequestTopic(name=topic, partitions=[part])
     if version >= 10:
-        asked.topic_id = state.metadata.topic_id(topic)  # type: ignore[assignment]
+        asked.topic_id = cluster.state.metadata.topic_id(topic)  # type: ignore[assignment]
     return OffsetCommitRequest(
         group_id=group_id,
         generation_id_or_member_epoch=generation,
@@ -259,7 +259,7 @@ class Member:
 
     async def commit(self, offset: int, **options: Any) -> ErrorCode:
         request = commit_request(
-            self.cluster.state,
+            self.cluster,
             8,
             offset,
             group_id=self.group_id,

@@ -216,7 +216,7 @@ def test_offsets_of_topics_that_nobody_reads_any_more_expire_in_a_living_group()
 def test_a_retention_of_the_commits_own_counts_instead() -> None:
     async def talk(cluster: Cluster) -> None:
         for version in (2, 3, 4):
-            request = commit_request(cluster.state, version, 5, group_id=f"v{version}")
+            request = commit_request(cluster, version, 5, group_id=f"v{version}")
             request.retention_time_ms = 3_600_000
             await cluster.ask(request, version)
         await asyncio.sleep(3000)
