@@ -254,7 +254,7 @@ class Admin:
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, isolation_level: int = 0
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Offsets by timestamp (ms), or `offsets.EARLIEST`, `LATEST`, `MAX_TIMESTAMP`. Raises KafkaError."""
+        """Offsets by timestamp (ms), or one of `protocol.special_timestamps`. Raises KafkaError."""
         lookup = OffsetLookup(self._client, isolation_level=isolation_level)
         return await lookup.find(timestamps, timeout_ms=self._timeout_ms)
 

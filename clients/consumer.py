@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
 from .assignment import Assignment, PartitionState
 from .client import Client
@@ -16,7 +17,7 @@ from .connection import ConnectionOptions
 from .fetched_records import ConsumerRecord
 from .fetcher import Fetcher, FetchSettings
 from .host import new_random
-from .offsets import EARLIEST, LATEST, OffsetAndTimestamp, OffsetLookup
+from .offsets import OffsetAndTimestamp, OffsetLookup
 
 AutoOffsetReset = Literal["earliest", "latest", "none"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]

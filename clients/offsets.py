@@ -19,15 +19,12 @@ from ..protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ..protocol.special_timestamps import FIRST_VERSIONS
 from ..protocol.topic_partition import TopicPartition
 from .client import Client
 from .errors import code_of
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
 _CONSUMER = -1
-_FIRST_VERSION_OF_EACH = {MAX_TIMESTAMP: 7, -4: 8, -5: 9, -6: 11}
 _FIRST_EPOCH_VERSION_FOR_CONSUMERS = 3
 
 
@@ -92,7 +89,7 @@ class OffsetLookup:
         request = ListOffsetsRequest(
             replica_id=_CONSUMER, isolation_level=self._isolation_level, topics=list(topics.values())
         )
-        lowest = max((_FIRST_VERSION_OF_EACH.get(timestamp, 0) for timestamp in wanted.values()), default=0)
+        lowest = max((FIRST_VERSIONS.get(timestamp, 0) for timestamp in wanted.values()), default=0)
         if self._isolation_level:
             lowest = max(lowest, 2)
         elif any(timestamp >= 0 for timestamp in wanted.values()):

@@ -26,6 +26,7 @@ from .record import (
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
+    SIZE_POSITION,
     TIMESTAMP_TYPE_MASK,
     Record,
     TimestampType,
@@ -207,7 +208,7 @@ def message_bounds(data: memoryview) -> Iterator[tuple[int, int]]:
     while position < total:
         if position + LOG_OVERHEAD > total:
             raise ProtocolError("message set ends in the middle of a message")
-        end = position + LOG_OVERHEAD + _i32.unpack_from(data, position + 8)[0]
+        end = position + LOG_OVERHEAD + _i32.unpack_from(data, position + SIZE_POSITION)[0]
         if end < position + V0_OVERHEAD or end > total:
             raise ProtocolError("message set ends in the middle of a message")
         yield position, end

@@ -34,6 +34,7 @@ from .record import (
     LOG_OVERHEAD,
     MAGIC_POSITION,
     MIN_ENTRY_HEADER_SIZE,
+    SIZE_POSITION,
     TIMESTAMP_TYPE_MASK,
     Headers,
     Record,
@@ -225,7 +226,7 @@ def iter_batches(buffer: bytes | bytearray | memoryview, position: int = 0) -> I
     view = memoryview(buffer)
     total = len(view)
     while position + MIN_ENTRY_HEADER_SIZE <= total:
-        size: int = _size_field.unpack_from(view, position + 8)[0]
+        size: int = _size_field.unpack_from(view, position + SIZE_POSITION)[0]
         if size < MIN_MESSAGE_SIZE:
             raise ProtocolError(f"entry of {size} bytes at position {position}")
         magic = view[position + MAGIC_POSITION]

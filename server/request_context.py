@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from .broker_state import BrokerState
     from .listeners import ListenerConfig
 
-ANONYMOUS = "User:ANONYMOUS"
-
 
 class Channel(Protocol):
     """The connection as a handler sees it."""
@@ -54,10 +52,6 @@ class RequestContext:
     def listener(self) -> ListenerConfig:
         """The listener that the request came in on; its advertised address is the one to tell this client."""
         return self.channel.listener
-
-    @property
-    def principal(self) -> str:
-        return ANONYMOUS
 
     def respond(self, response: Any) -> None:
         """Encode and send the response, and let the connection go on with its next request."""

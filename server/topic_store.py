@@ -109,11 +109,6 @@ class TopicStore:
         _, stat = await self._store.get(path)
         return replace(registration, broker_epoch=stat.czxid)
 
-    async def update_broker(self, registration: BrokerRegistration) -> None:
-        """Rewrites the registration of a live broker, as when its listeners change."""
-        path = znodes.broker_path(registration.broker_id)
-        await self._store.set(path, znodes.encode_broker(registration, self._now_ms()))
-
     async def brokers(self) -> dict[int, BrokerRegistration]:
         """Returns all live brokers by id."""
         brokers = {}

@@ -45,7 +45,7 @@ def name_of(path: Path) -> str:
 
 
 def is_free(name: str) -> bool:
-    return name in PORTS or name.startswith(("clients/cli/", "clients/spark/"))
+    return name in PORTS or name.startswith("clients/cli/")
 
 
 def attribute_path(node: ast.expr) -> str:

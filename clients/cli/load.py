@@ -19,12 +19,13 @@ from ...protocol.headers import decode_response_header
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ...protocol.record_batch import RecordBatchBuilder, iter_batches
+from ...protocol.special_timestamps import LATEST
 from ...protocol.topic_partition import TopicPartition
 from ..client import Client
 from ..connection import Connection
 from ..errors import code_of
 from ..host import now_ms
-from ..offsets import LATEST, OffsetLookup, by_leader_of
+from ..offsets import OffsetLookup, by_leader_of
 
 # Versions by topic name that brokers from 2.7 to today serve, so that all are asked the same.
 _PRODUCE_VERSION = 8

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.special_timestamps import EARLIEST, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ..admin import Admin
-from ..offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run
 
 app = typer.Typer()

@@ -72,10 +72,6 @@ class ControllerContext:
         """Who leads; None while the partition is new."""
         return self._states.get(partition)
 
-    def phase(self, partition: TopicPartition) -> PartitionPhase:
-        """Where the partition stands."""
-        return self._phases.get(partition, PartitionPhase.NON_EXISTENT)
-
     def restore_state(self, partition: TopicPartition, state: PartitionState) -> None:
         """Takes over a state that an earlier controller, or an earlier run, has left: its leader may be gone."""
         self._states[partition] = state

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ...protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ..request_context import RequestContext
-
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 
 
 async def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:

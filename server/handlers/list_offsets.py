@@ -17,27 +17,11 @@ from ...protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, FIRST_VERSIONS, LATEST, MAX_TIMESTAMP
 from ...storage.errors import LogDirFailedError
-from ..replication.partition import (
-    EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIERED_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    MAX_TIMESTAMP,
-    Partition,
-)
+from ..replication.partition import Partition
 from ..request_context import RequestContext
 
-SINCE_VERSION = {
-    LATEST_TIMESTAMP: 0,
-    EARLIEST_TIMESTAMP: 0,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL_TIMESTAMP: 8,
-    LATEST_TIERED_TIMESTAMP: 9,
-    EARLIEST_PENDING_UPLOAD_TIMESTAMP: 11,
-}
-"""The first version that knows each special timestamp."""
 SINCE_LEADER_EPOCH = 4
 CONSUMER_REPLICA_ID = -1
 
@@ -96,12 +80,12 @@ def _search(
 ) -> None:
     """Fill in offset, timestamp and leader epoch; they stay -1 where nothing is found."""
     log = partition.log
-    if timestamp < 0 and version < SINCE_VERSION.get(timestamp, version + 1):
+    if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in version {version}")
-    if timestamp == LATEST_TIMESTAMP:
+    if timestamp == LATEST:
         answer.offset = bound
         answer.leader_epoch = partition.leader_epoch
-    elif timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
         answer.offset = log.log_start_offset
         answer.leader_epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
     elif timestamp == MAX_TIMESTAMP or timestamp >= 0:

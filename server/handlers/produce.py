@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...protocol.batch_header import TRANSACTIONAL_MASK
+from ...protocol.batch_header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -19,33 +19,33 @@ from ...protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
+from ...protocol.record import MAGIC_POSITION
 from ...storage.errors import LogDirFailedError
 from ...storage.record_validator import RecordValidationError
 from ..leader_hints import LeaderHints
 from ..replication.delayed_produce import AwaitedAppend, DelayedProduce
 from ..replication.partition import Partition
 from ..request_context import RequestContext
+from ..topic_names import is_internal
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
 SINCE_LEADER_HINTS = 10
-MAGIC_POSITION, ATTRIBUTES_POSITION = 16, 22
-"""In a record batch: its format, and the byte of its attributes that says whether it is part of a transaction."""
+SINCE_TOPIC_IDS = 13
 
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
     """Append everything, each partition succeeding or failing on its own."""
     broker = ctx.broker
     acks = request.acks
-    by_id = ctx.api_version >= 13
     awaited: list[AwaitedAppend] = []
     failed = False
     topics: list[TopicProduceResponse] = []
     for topic in request.topic_data:
-        name = broker.metadata.topic_name(topic.topic_id) if by_id else topic.name
+        name = _name(ctx, topic)
         partitions = []
         for data in topic.partition_data:
             try:
@@ -73,6 +73,11 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | No
     return None
 
 
+def _name(ctx: RequestContext, topic: TopicProduceData | TopicProduceResponse) -> str | None:
+    """The topic's name; None for an id that no topic has."""
+    return ctx.broker.metadata.topic_name(topic.topic_id) if ctx.api_version >= SINCE_TOPIC_IDS else topic.name
+
+
 def _append(
     ctx: RequestContext, topic: str | None, data: PartitionProduceData, acks: int, awaited: list[AwaitedAppend]
 ) -> PartitionProduceResponse:
@@ -81,15 +86,16 @@ def _append(
         raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; -1, 0 and 1 are allowed")
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-    if topic in INTERNAL_TOPICS and ctx.client_id != ADMIN_CLIENT_ID:
+    if is_internal(topic) and ctx.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
     records = data.records
     if not isinstance(records, memoryview) or not records:
         if ctx.api_version < 3:
             return PartitionProduceResponse(index=data.index, base_offset=-1)
         raise KafkaError(ErrorCode.INVALID_RECORD, "Produce requests with version 3 and above carry exactly one batch")
-    if len(records) > ATTRIBUTES_POSITION and records[ATTRIBUTES_POSITION] & TRANSACTIONAL_MASK:
-        _refuse_transactional(records)
+    if _is_transactional(records):
+        # There is no transaction coordinator: no transaction is open, and none could ever be ended.
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open")
     replica_manager = ctx.broker.replica_manager
     partition = replica_manager.partition(topic, data.index)
     try:
@@ -107,10 +113,10 @@ def _append(
     return answer
 
 
-def _refuse_transactional(records: memoryview) -> None:
-    """There is no transaction coordinator: no transaction is open, and none could ever be ended. Raises KafkaError."""
-    if records[MAGIC_POSITION] == 2:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open")
+def _is_transactional(records: memoryview) -> bool:
+    """Whether the first batch is of format v2 and part of a transaction; the attributes are two bytes, big-endian."""
+    low_byte = ATTRIBUTES_POSITION + 1
+    return len(records) > low_byte and records[low_byte] & TRANSACTIONAL_MASK != 0 and records[MAGIC_POSITION] == 2
 
 
 def _settle(answer: PartitionProduceResponse, partition: Partition, outcome: ErrorCode) -> None:
@@ -148,7 +154,9 @@ def _with_leaders(ctx: RequestContext, response: ProduceResponse) -> ProduceResp
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                name = ctx.broker.metadata.topic_name(topic.topic_id) if ctx.api_version >= 13 else topic.name
+                name = (
+                    ctx.broker.metadata.topic_name(topic.topic_id) if ctx.api_version >= SINCE_TOPIC_IDS else topic.name
+                )
                 if name is not None:
                     answer.current_leader = hints.leader(name, answer.index, LeaderIdAndEpoch)
     response.node_endpoints = hints.endpoints(NodeEndpoint)

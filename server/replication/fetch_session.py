@@ -12,7 +12,6 @@ from ...protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition, FetchRequest, PartitionData
 
-INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 MAX_EPOCH = 2**31 - 1

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from .replica_manager import ReplicaManager
 
 NO_LEADER_EPOCH = -1
-LATEST_TIMESTAMP = -1
-EARLIEST_TIMESTAMP = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL_TIMESTAMP = -4
-LATEST_TIERED_TIMESTAMP = -5
-EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
 
 
 class Partition:
@@ -129,7 +123,7 @@ class Partition:
         """Let the high watermark follow; it only rises, and not while too few replicas are in sync."""
         if not self.is_leader or len(self.in_sync_replicas) < self.min_in_sync_replicas:
             return
-        end = self._barriers[0][0] if self._barriers else self.log.log_end_offset
+        end = self.durable_end_offset
         if end > self.log.high_watermark:
             self.log.update_high_watermark(end)
             self._manager.high_watermark_raised(self)

@@ -12,10 +12,10 @@ from barnabas import Broker
 from barnabas.clients.admin import Admin, ConfigChange, ConfigResource, NewTopic, raise_first
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.errors import BrokerUnreachableError
-from barnabas.clients.offsets import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.clients.producer import Producer
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.special_timestamps import EARLIEST, LATEST, MAX_TIMESTAMP
 from barnabas.protocol.topic_partition import TopicPartition
 
 _numbers = itertools.count(1)

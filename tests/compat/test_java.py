@@ -11,7 +11,6 @@ from tests.compat.report import COLUMNS, ClientReport
 from tests.java import JVM_FLAGS, compile_java, jars, require_java, run_java
 
 PROGRAMS = Path(__file__).parent / "java"
-PROGRAM_CODECS = {"none", "gzip", "snappy", "lz4", "zstd"}
 OLD_FEATURES = ["none", "gzip", "snappy", "lz4", "acks", "nulls", "large", "offsets"]
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
