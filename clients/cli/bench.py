@@ -18,7 +18,7 @@ from . import load
 from .load import Progress, Workload
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, fail, print_rows, progress_bar, run_fast
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
 _PIPELINE = 64

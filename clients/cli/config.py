@@ -11,7 +11,9 @@ from ...protocol.config_resources import ConfigOperation, ConfigResourceType, Co
 from ..admin import Admin, ConfigChange, ConfigEntry, ConfigResource, raise_first
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_rows, run
 
-app = typer.Typer(help="Describe and alter the settings of topics and brokers.", no_args_is_help=True)
+app = typer.Typer(
+    help="Describe and alter the settings of topics and brokers.", no_args_is_help=True, add_completion=False
+)
 
 
 class Kind(StrEnum):

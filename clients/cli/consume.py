@@ -16,7 +16,7 @@ from ..consumer import Consumer, IsolationLevel
 from ..fetched_records import ConsumerRecord
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_time_ms, run
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _DEFAULT_FORMAT = "%s\\n"
 _POLL_MS = 500

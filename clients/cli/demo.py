@@ -17,7 +17,7 @@ import typer
 
 from .session import Json, fail, print_json, print_rows, progress_bar
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 TOPIC = "flights"
 _TAILNUM_COLUMN = 11
@@ -69,7 +69,7 @@ def demo(
 ) -> None:
     """Put 336 776 flights through a broker with confluent-kafka, read them back, and compare byte for byte.
 
-    Needs the extra: pip install 'barnabas[demo]'
+    Needs the extra: pip install 'barnabas\\[demo]'
     """
     ck = _confluent_kafka()
     say = _silent if json else _say

@@ -10,7 +10,7 @@ import typer
 
 from .session import fail, print_json
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 

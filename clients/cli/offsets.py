@@ -12,7 +12,7 @@ from ...protocol.topic_partition import TopicPartition
 from ..admin import Admin
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 _NAMED = {"beginning": EARLIEST, "end": LATEST, "max-timestamp": MAX_TIMESTAMP}
 
 

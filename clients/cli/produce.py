@@ -18,7 +18,7 @@ from ..accumulator import RecordMetadata
 from ..producer import Producer
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_settings, run
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 _CHUNK = 1 << 16
 _MAX_LINE = 64 * 1024 * 1024

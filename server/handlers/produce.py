@@ -154,9 +154,7 @@ def _with_leaders(ctx: RequestContext, response: ProduceResponse) -> ProduceResp
     for topic in response.responses:
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                name = (
-                    ctx.broker.metadata.topic_name(topic.topic_id) if ctx.api_version >= SINCE_TOPIC_IDS else topic.name
-                )
+                name = _name(ctx, topic)
                 if name is not None:
                     answer.current_leader = hints.leader(name, answer.index, LeaderIdAndEpoch)
     response.node_endpoints = hints.endpoints(NodeEndpoint)
