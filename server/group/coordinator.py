@@ -80,7 +80,7 @@ class GroupCoordinator:
         self._creation: asyncio.Task[None] | None = None
         self._is_closed = False
         log = GroupLog(replica_manager, ports.now_ms, loop)
-        self.members = Membership(config, log, ports, loop, self._index_of, self._forget)
+        self.members = Membership(config, log, ports, loop, partition_of=self._index_of, on_idle=self._forget)
         self.offsets = OffsetCommits(config, log, self.members, self._index_of)
         metadata.on_topics_removed.append(self._topics_removed)
 

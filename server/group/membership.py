@@ -81,6 +81,7 @@ class Membership:
         log: GroupLog,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
+        *,
         partition_of: Callable[[str], int],
         on_idle: Callable[[Group], None],
     ) -> None:
