@@ -256,8 +256,10 @@ class BrokerServer:
 
     def _health(self) -> tuple[bool, dict[str, object]]:
         """Ready or not, and what a person wants to see beside it."""
-        ready = self._state is not None and not self._stopping and not self.failed.is_set()
-        return ready, {"broker.id": self.config.broker_id, "listeners": [str(one) for one in self.listeners]}
+        state = self._state
+        ready = state is not None and not self._stopping and not self.failed.is_set()
+        broker_id = self.config.broker_id if state is None else state.broker_id
+        return ready, {"broker.id": broker_id, "listeners": [str(one) for one in self.listeners]}
 
     def _embedded_store(self) -> EmbeddedStore:
         return EmbeddedStore.open(

@@ -110,9 +110,9 @@ class LogManager:
         for log_dir in self.dirs:
             try:
                 log_dir.open()
-            except BlockingIOError:
+            except BlockingIOError as error:
                 self.close()
-                raise
+                raise BlockingIOError(f"{log_dir.path}: another broker is using this log directory") from error
             except OSError as error:
                 self.fail_log_dir(log_dir.path, error)
 

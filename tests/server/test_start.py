@@ -1,0 +1,285 @@
+"""`barnabas start` as a process: what it prints, whom it tells what address, how it ends, what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.server_process import ServerProcess, free_port
+
+from barnabas.clients.cli import main
+from barnabas.clients.connection import Connection, ConnectionOptions
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.metadata import MetadataRequest
+
+READY_S = 60
+ERROR_STATUS, USAGE_STATUS = 1, 2
+
+
+class Started:
+    """One `barnabas start`, from its command line to its exit status."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.data = folder / "data"
+        self.log = folder / f"log-{len(list(folder.iterdir()))}"
+        command = [str(Path(sys.executable).parent / "barnabas"), "start", *arguments]
+        self.process = ServerProcess(command, self.log)
+
+    def ready(self) -> Started:
+        self.process.wait_ready(lambda: "\nready " in "\n" + self.output, timeout_s=READY_S, what="ready")
+        return self
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    def line(self, pattern: str) -> re.Match[str]:
+        """The one line of output that matches."""
+        (found,) = [match for line in self.output.splitlines() if (match := re.fullmatch(pattern, line))]
+        return found
+
+    @property
+    def port(self) -> int:
+        return int(self.line(r"listening PLAINTEXT://127\.0\.0\.1:(\d+)")[1])
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        return self.process.end(number)
+
+    @property
+    def is_marked_clean(self) -> bool:
+        return (self.data / ".kafka_cleanshutdown").exists()
+
+
+Start = Callable[..., Started]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts brokers that do not outlive the test."""
+    started: list[Started] = []
+
+    def begin(*arguments: str) -> Started:
+        started.append(Started(tmp_path, *arguments))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        one.end(signal.SIGKILL)
+
+
+@pytest.fixture
+def plain(start: Start, tmp_path: Path) -> Callable[..., Started]:
+    """A broker on a free port with its data in `data`."""
+    return lambda *more: start("--port", "0", "--data", str(tmp_path / "data"), *more)
+
+
+async def addresses(port: int) -> set[tuple[str, int]]:
+    """Where the broker at a port sends its clients; Metadata and DescribeCluster agree."""
+    connection = await Connection.open("127.0.0.1", port, ConnectionOptions())
+    metadata = await connection.send(MetadataRequest(topics=[]))
+    cluster = await connection.send(DescribeClusterRequest())
+    connection.close()
+    found = {(broker.host, broker.port) for broker in metadata.brokers}
+    assert {(broker.host, broker.port) for broker in cluster.brokers} == found
+    return found
+
+
+async def test_what_is_printed_is_what_clients_need(plain: Callable[..., Started]) -> None:
+    broker = plain("--override", "health.port=0", "--topic", "orders:3").ready()
+    assert broker.port > 0
+    assert await addresses(broker.port) == {("127.0.0.1", broker.port)}
+    url = broker.line(r"health (http://\S+)")[1]
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert json.load(answer)["ready"] is True
+    ready = broker.line(r"ready broker\.id=(\d+) cluster\.id=(\S{22})")
+    assert f"cluster.id={ready[2]}" in (broker.data / "meta.properties").read_text()
+    assert {path.name for path in broker.data.glob("orders-*")} == {"orders-0", "orders-1", "orders-2"}
+    assert "Traceback" not in broker.output
+
+
+async def test_clients_hear_the_address_of_the_listener_they_came_in_on(start: Start, tmp_path: Path) -> None:
+    inside, outside = free_port(), free_port()
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"""broker.id=3
+listeners=INSIDE://127.0.0.1:{inside},OUTSIDE://127.0.0.1:{outside}
+advertised.listeners=INSIDE://broker.internal:9094,OUTSIDE://kafka.example.org:443
+listener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT
+inter.broker.listener.name=INSIDE
+log.dirs={tmp_path / "data"}
+"""
+    )
+    broker = start(str(properties)).ready()
+    assert await addresses(inside) == {("broker.internal", 9094)}
+    assert await addresses(outside) == {("kafka.example.org", 443)}
+    broker.line(r"listening INSIDE://broker\.internal:9094")
+    broker.line(r"listening OUTSIDE://kafka\.example\.org:443")
+    broker.line(r"ready broker\.id=3 .*")
+
+
+async def test_a_file_written_for_zookeeper(start: Start, tmp_path: Path) -> None:
+    port = free_port()
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"""# The Apache Kafka of old
+broker.id=0
+listeners=PLAINTEXT://127.0.0.1:{port}
+num.network.threads=3
+num.io.threads=8
+log.dirs={tmp_path / "data"}
+num.partitions=4
+offsets.topic.replication.factor=1
+log.retention.hours=168
+zookeeper.connect=localhost:2181
+zookeeper.connection.timeout.ms=18000
+group.initial.rebalance.delay.ms=0
+"""
+    )
+    broker = start(str(properties)).ready()
+    assert await addresses(port) == {("127.0.0.1", port)}
+    line = broker.line(r".* WARNING Ignored, no ZooKeeper ensemble is used: (.*)")
+    assert line[1].split(", ") == ["zookeeper.connect", "zookeeper.connection.timeout.ms"]
+    broker.line(r"ready broker\.id=0 .*")
+
+
+async def test_a_file_written_for_kraft(start: Start, tmp_path: Path) -> None:
+    port, controller = free_port(), free_port()
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        f"""process.roles=broker,controller
+node.id=5
+controller.quorum.bootstrap.servers=localhost:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller}
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL
+log.dirs={tmp_path / "data"}
+"""
+    )
+    broker = start(str(properties)).ready()
+    assert await addresses(port) == {("localhost", port)}
+    line = broker.line(r".* WARNING Ignored, they concern a KRaft quorum: (.*)")
+    assert line[1].split(", ") == [
+        "controller.listener.names",
+        "controller.quorum.bootstrap.servers",
+        "process.roles",
+    ]
+    assert "CONTROLLER://" not in broker.output
+    with pytest.raises(Exception, match="refused"):
+        await Connection.open("127.0.0.1", controller, ConnectionOptions())
+    broker.line(r"ready broker\.id=5 .*")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_clean_end(plain: Callable[..., Started], number: signal.Signals) -> None:
+    broker = plain().ready()
+    cluster = broker.line(r"ready .* cluster\.id=(\S+)")[1]
+    assert not broker.is_marked_clean
+    assert broker.end(number) == 0
+    assert broker.is_marked_clean
+    assert "Traceback" not in broker.output
+    again = plain().ready()
+    assert again.line(r"ready .* cluster\.id=(\S+)")[1] == cluster
+    assert not again.is_marked_clean
+
+
+def test_kill_leaves_no_marker_and_the_next_start_is_none_the_worse(plain: Callable[..., Started]) -> None:
+    broker = plain("--topic", "t").ready()
+    broker.end(signal.SIGKILL)
+    assert not broker.is_marked_clean
+    assert plain().ready().end() == 0
+    assert (broker.data / "t-0").is_dir()
+
+
+def test_a_second_broker_on_the_same_folder(plain: Callable[..., Started]) -> None:
+    first = plain().ready()
+    second = plain()
+    assert second.process.wait(READY_S) == ERROR_STATUS
+    assert second.output == f"barnabas start: {first.data}: another broker is using this log directory\n"
+    assert first.end() == 0
+    assert plain().ready().end() == 0
+
+
+def test_a_port_that_is_taken(start: Start, plain: Callable[..., Started], tmp_path: Path) -> None:
+    first = plain().ready()
+    second = start("--port", str(first.port), "--data", str(tmp_path / "other"))
+    assert second.process.wait(READY_S) == ERROR_STATUS
+    assert f"{first.port}" in second.output
+    assert "Traceback" not in second.output
+
+
+@pytest.mark.parametrize("how", ["a file in the way", "no permission"])
+def test_a_folder_that_cannot_be_written(start: Start, tmp_path: Path, how: str) -> None:
+    place = tmp_path / "place"
+    if how == "no permission":
+        if os.geteuid() == 0:
+            pytest.skip("root may write everywhere")
+        place.mkdir(mode=0o500)
+    else:
+        place.write_text("")
+    broker = start("--port", "0", "--data", str(place / "data"))
+    assert broker.process.wait(READY_S) == ERROR_STATUS
+    assert broker.output.splitlines()[-1] == f"barnabas start: every log directory has failed: {place / 'data'}"
+    assert "Traceback" not in broker.output
+
+
+def test_the_folder_of_another_cluster(plain: Callable[..., Started]) -> None:
+    broker = plain().ready()
+    cluster = broker.line(r"ready .* cluster\.id=(\S+)")[1]
+    assert broker.end() == 0
+    identity = broker.data / "meta.properties"
+    identity.write_text(identity.read_text().replace(cluster, "AAAAAAAAAAAAAAAAAAAAAA"))
+    other = plain()
+    assert other.process.wait(READY_S) == ERROR_STATUS
+    for word in ("cluster", cluster, "AAAAAAAAAAAAAAAAAAAAAA", str(broker.data)):
+        assert word in other.output
+    assert "Traceback" not in other.output
+
+
+def test_the_folder_of_another_broker(plain: Callable[..., Started]) -> None:
+    broker = plain("--override", "broker.id=4").ready()
+    assert broker.end() == 0
+    other = plain("--override", "broker.id=5")
+    assert other.process.wait(READY_S) == ERROR_STATUS
+    assert "broker ids: 5 in the configuration, 4 in" in other.output
+    # Who does not say which broker he is, is the one who was here before.
+    plain().ready().line(r"ready broker\.id=4 .*")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--override", "num.partitions=many"], "num.partitions"),
+        (["--override", "nonsense"], "KEY=VALUE"),
+        (["--topic", "t:none"], "--topic t:none"),
+        (["--listener", "nonsense"], "listeners"),
+        (["no-such-file.properties"], "no-such-file.properties"),
+        (["--no-such-option"], "--no-such-option"),
+    ],
+)
+def test_command_lines_that_make_no_sense(
+    arguments: list[str], said: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    try:
+        status = main(["start", "--port", "0", "--data", str(data), *arguments])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    assert status == USAGE_STATUS
+    assert said in capfd.readouterr().err
+    assert not data.exists()
+
+
+def test_a_topic_that_cannot_be_made(plain: Callable[..., Started]) -> None:
+    broker = plain("--topic", "a b")
+    assert broker.process.wait(READY_S) == ERROR_STATUS
+    assert "INVALID_TOPIC_EXCEPTION" in broker.output
+    assert broker.is_marked_clean
