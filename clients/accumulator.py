@@ -12,13 +12,13 @@ sequences, whether on the wire now or back in the queue for a retry. With idempo
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from struct import Struct
 from typing import NamedTuple
 
-from ..protocol.batch_header import PRODUCER_ID_POSITION, write_crc
+from ..protocol.batch_header import stamp_producer
 from ..protocol.compression import Compression
 from ..protocol.errors import KafkaError
 from ..protocol.legacy_records import build_message_set
@@ -28,7 +28,6 @@ from ..protocol.topic_partition import TopicPartition
 
 MAX_UNACKED = 5
 MAX_SEQUENCE = 0x7FFFFFFF
-_producer_fields = Struct(">qhi")
 _RECORD_OVERHEAD = 21
 _HEADER_OVERHEAD = 10
 
@@ -131,8 +130,7 @@ class ProducerBatch:
         if identity is not None and (self.identity, self.base_sequence) != (identity, sequence):
             assert self.encoded is not None
             self.identity, self.base_sequence = identity, sequence
-            _producer_fields.pack_into(self.encoded, PRODUCER_ID_POSITION, *identity, sequence)
-            write_crc(memoryview(self.encoded))
+            stamp_producer(self.encoded, *identity, sequence)
 
     def records(self) -> list[Record]:
         """The records again, out of the encoded batch."""
@@ -171,7 +169,7 @@ class ProducerBatch:
         """Two batches with half of the records each, sequences kept: for one that the broker found too large."""
         records = self.records()
         half = len(records) // 2
-        settings = replace(self.settings, batch_size=MAX_SEQUENCE)
+        settings = replace(self.settings, batch_size=sys.maxsize)
         parts = []
         for first, last in ((0, half), (half, len(records))):
             part = ProducerBatch(self.partition, self.created, settings)

@@ -19,8 +19,6 @@ class PartitionState:
         "error",
         "high_watermark",
         "is_paused",
-        "last_stable_offset",
-        "log_start_offset",
         "partition",
         "position",
         "position_epoch",
@@ -45,8 +43,6 @@ class PartitionState:
         self.error: KafkaError | None = None
         self.retry_at = 0.0
         self.high_watermark = UNKNOWN
-        self.last_stable_offset = UNKNOWN
-        self.log_start_offset = UNKNOWN
         self.preferred_replica: int | None = None
         self.preferred_until = 0.0
 

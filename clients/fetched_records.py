@@ -45,7 +45,6 @@ class FetchedRecords:
         self.partition = partition
         self.next_offset = next_offset
         self.leader_epoch = -1
-        self.size_in_bytes = len(records)
         self._batches = iter_batches(records)
         self._check_crcs = check_crcs
         self._aborted = sorted(aborted or (), key=lambda a: -a.first_offset)

@@ -250,8 +250,6 @@ class Fetcher:
             return
         assert state.position is not None
         state.high_watermark = data.high_watermark
-        state.last_stable_offset = data.last_stable_offset
-        state.log_start_offset = data.log_start_offset
         if data.preferred_read_replica >= 0:
             state.preferred_replica = data.preferred_read_replica
             state.preferred_until = asyncio.get_running_loop().time() + self._client.metadata_max_age

@@ -131,11 +131,6 @@ class MetadataCache:
         """A topic by name."""
         return self._topics.get(name)
 
-    def topic_by_id(self, topic_id: UUID) -> TopicImage | None:
-        """A topic by id."""
-        name = self._names.get(topic_id)
-        return None if name is None else self._topics.get(name)
-
     def topic_name(self, topic_id: UUID) -> str | None:
         """The name of the topic with an id."""
         return self._names.get(topic_id)

@@ -67,14 +67,6 @@ class LeaderEpochCache:
     def entries(self) -> list[EpochEntry]:
         return list(self._entries)
 
-    @property
-    def latest_entry(self) -> EpochEntry | None:
-        return self._entries[-1] if self._entries else None
-
-    @property
-    def earliest_entry(self) -> EpochEntry | None:
-        return self._entries[0] if self._entries else None
-
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Note that `epoch` starts at `start_offset`; returns whether that was news.
 
@@ -113,11 +105,6 @@ class LeaderEpochCache:
         """The epoch whose leader appended `offset`; -1 below the first known one."""
         slot = bisect_right(self._entries, offset, key=lambda entry: entry.start_offset)
         return self._entries[slot - 1].epoch if slot else UNDEFINED_EPOCH
-
-    def previous_epoch(self, epoch: int) -> int | None:
-        """The greatest known epoch below `epoch`."""
-        earlier = [entry.epoch for entry in self._entries if entry.epoch < epoch]
-        return earlier[-1] if earlier else None
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget the epochs that start at or above `end_offset`."""

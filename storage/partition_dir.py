@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from ..protocol.topic_partition import TopicPartition
 
 DELETE_SUFFIX = "-delete"
-FUTURE_SUFFIX = "-future"
-STRAY_SUFFIX = "-stray"
 MAX_NAME_LENGTH = 255
 
 KRAFT_NAMES = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})

@@ -310,10 +310,6 @@ class ProducerStateManager:
     # -- snapshots and reload --------------------------------------------------------------------------------------
 
     @property
-    def is_empty(self) -> bool:
-        return not self.producers and not self._unreplicated
-
-    @property
     def snapshot_offsets(self) -> list[int]:
         """End offsets of the snapshot files, ascending."""
         return list(self._snapshots)

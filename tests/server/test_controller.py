@@ -166,7 +166,7 @@ async def test_deleted_topic_is_gone_everywhere_and_may_be_created_anew() -> Non
     assert missing is not None
     assert missing.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert "t" not in plane.metadata
-    assert plane.metadata.topic_by_id(first.topic_id) is None
+    assert plane.metadata.topic_name(first.topic_id) is None
     assert plane.replicas.deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert await plane.topic_store.topics() == []
     assert await plane.topic_store.topic_config("t") == {}

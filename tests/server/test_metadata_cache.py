@@ -41,7 +41,7 @@ def test_topics_are_found_by_name_and_id_until_removed() -> None:
     assert "t" in cache
     assert cache.topic_id("t") == UUID(int=1)
     assert cache.topic_name(UUID(int=1)) == "t"
-    assert cache.topic_by_id(UUID(int=1)) is cache.topic("t")
+    assert cache.topic_name(UUID(int=1)) == "t"
     assert cache.has_partition("t", 1)
     assert not cache.has_partition("t", 2)
     assert not cache.has_partition("u", 0)
@@ -51,7 +51,7 @@ def test_topics_are_found_by_name_and_id_until_removed() -> None:
     assert list(cache.partitions()) == [TopicPartition("t", 0), TopicPartition("t", 1)]
     cache.remove_topics(["t", "never"])
     assert "t" not in cache
-    assert cache.topic_by_id(UUID(int=1)) is None
+    assert cache.topic_name(UUID(int=1)) is None
     assert cache.response_topic("t", IN, 12) is None
     assert cache.colliding_topic("t") is None
 
@@ -59,7 +59,7 @@ def test_topics_are_found_by_name_and_id_until_removed() -> None:
 def test_topic_made_anew_has_only_its_new_id() -> None:
     cache = cluster()
     cache.put_topics([topic("t", topic_id=2)])
-    assert cache.topic_by_id(UUID(int=1)) is None
+    assert cache.topic_name(UUID(int=1)) is None
     assert cache.topic_name(UUID(int=2)) == "t"
 
 
