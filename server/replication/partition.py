@@ -93,7 +93,7 @@ class Partition:
         log = self.log
         info = log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, produce_version=api_version)
         if acks == -1 and self._manager.acks_all_on_disk:
-            if not info.duplicate:
+            if not info.duplicate and info.last_offset >= 0:
                 self._barriers.append((info.first_offset, info.last_offset + 1))
             if self._barriers:
                 self._manager.request_flush(self)

@@ -1,0 +1,183 @@
+"""A partition's leader: high watermark, barriers, epochs, deletion of records; over a log in a simulated disk."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+import pytest
+from tests.server.data_plane import batch
+from tests.sim.disk import SimDisk
+
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.replication.partition import Partition
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+
+NAME = TopicPartition("t", 0)
+
+
+class Manager:
+    """What a partition asks of its manager, noted down."""
+
+    def __init__(self, *, acks_all_on_disk: bool) -> None:
+        self.acks_all_on_disk = acks_all_on_disk
+        self.flushes = 0
+        self.raised: list[int] = []
+
+    def request_flush(self, partition: Partition) -> None:
+        self.flushes += 1
+
+    def high_watermark_raised(self, partition: Partition) -> None:
+        self.raised.append(partition.log.high_watermark)
+
+
+def leader(config: LogConfig | None = None, *, on_disk: bool = True, replicas: tuple[int, ...] = (1,)) -> Partition:
+    disk = SimDisk()
+    disk.make_dirs("/data/t-0")
+    log = Log.open(
+        "/data/t-0",
+        config=config or LogConfig(),
+        fs=disk,
+        now_ms=lambda: 1_800_000_000_000,
+        rng=random.Random(1),
+        recovery_point=0,
+        log_start_offset=0,
+        clean_shutdown=True,
+    )
+    partition = Partition(NAME, UUID(int=1), log, Manager(acks_all_on_disk=on_disk))  # type: ignore[arg-type]
+    partition.become_leader(3, 0, replicas, replicas)
+    return partition
+
+
+def append(partition: Partition, acks: int, count: int = 1, **options: int) -> int:
+    records = memoryview(bytearray(batch(*[b"v"] * count, **options)))
+    return partition.append_records_to_leader(records, acks, api_version=9).first_offset
+
+
+def manager_of(partition: Partition) -> Manager:
+    found = partition._manager
+    assert isinstance(found, Manager)
+    return found
+
+
+def flush(partition: Partition) -> None:
+    """One round of the group commit."""
+    task = partition.log.begin_flush()
+    task.run()
+    partition.flushed(partition.log.complete_flush(task))
+
+
+def test_without_a_promise_the_high_watermark_follows_the_log() -> None:
+    partition = leader()
+    for number in range(1, 4):
+        append(partition, 1 if number % 2 else 0)
+        assert partition.log.high_watermark == number
+    assert manager_of(partition).raised == [1, 2, 3]
+    assert manager_of(partition).flushes == 0
+
+
+def test_what_is_promised_to_be_on_disk_holds_the_high_watermark_down() -> None:
+    partition = leader()
+    append(partition, 1)
+    append(partition, -1, 2)
+    append(partition, 1)
+    append(partition, -1)
+    assert (partition.log.high_watermark, partition.durable_end_offset, partition.log.log_end_offset) == (1, 1, 5)
+    assert partition.has_reached(1) is ErrorCode.NONE
+    assert partition.has_reached(3) is None
+    task = partition.log.begin_flush()
+    append(partition, -1)
+    task.run()
+    partition.flushed(partition.log.complete_flush(task))
+    # What came after the flush had begun is not covered by it.
+    assert (partition.log.high_watermark, partition.log.log_end_offset) == (5, 6)
+    assert partition.has_reached(3) is ErrorCode.NONE
+    assert partition.has_reached(6) is None
+    flush(partition)
+    assert partition.log.high_watermark == 6
+    assert manager_of(partition).raised == [1, 5, 6]
+
+
+def test_with_the_page_cache_nothing_is_held_down() -> None:
+    partition = leader(on_disk=False)
+    append(partition, -1, 3)
+    assert (partition.log.high_watermark, manager_of(partition).flushes) == (3, 0)
+    assert partition.has_reached(3) is ErrorCode.NONE
+
+
+def test_a_duplicate_raises_no_barrier_of_its_own() -> None:
+    partition = leader()
+    producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
+    assert append(partition, -1, **producer) == 0
+    flushes = manager_of(partition).flushes
+    assert append(partition, -1, **producer) == 0
+    assert manager_of(partition).flushes == flushes + 1
+    flush(partition)
+    assert append(partition, -1, **producer) == 0
+    assert manager_of(partition).flushes == flushes + 1
+    assert partition.log.high_watermark == 1
+
+
+def test_an_append_that_is_refused_changes_nothing() -> None:
+    partition = leader()
+    with pytest.raises(KafkaError):
+        partition.append_records_to_leader(memoryview(b"x" * 100), -1, api_version=9)
+    assert (partition.log.log_end_offset, partition.durable_end_offset, manager_of(partition).flushes) == (0, 0, 0)
+
+
+def test_a_set_without_a_whole_message_raises_no_barrier() -> None:
+    partition = leader()
+    info = partition.append_records_to_leader(memoryview(bytearray(5)), -1, api_version=2)
+    assert (info.first_offset, partition.durable_end_offset, manager_of(partition).flushes) == (-1, 0, 0)
+    append(partition, 1)
+    assert partition.log.high_watermark == 1
+
+
+def test_too_few_replicas_in_sync() -> None:
+    partition = leader(LogConfig(min_insync_replicas=2), replicas=(1, 2))
+    partition.in_sync_replicas = (1,)
+    with pytest.raises(KafkaError) as caught:
+        append(partition, -1)
+    assert caught.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
+    append(partition, 1)
+    assert (partition.log.log_end_offset, partition.log.high_watermark) == (1, 0)
+    partition.replicas = (1,)
+    assert partition.min_in_sync_replicas == 1
+
+
+def test_only_a_newer_leader_epoch_counts() -> None:
+    partition = leader()
+    append(partition, 1)
+    for epoch in (2, 3):
+        partition.become_leader(epoch, 9, (1, 2), (1, 2))
+        assert (partition.leader_epoch, partition.partition_epoch, partition.replicas) == (3, 0, (1,))
+    partition.become_leader(5, 9, (1,), (1,))
+    append(partition, 1)
+    assert partition.log.end_offset_for_epoch(3) == (3, 1)
+    assert partition.log.end_offset_for_epoch(5) == (5, 2)
+
+
+def test_fencing_by_epoch() -> None:
+    partition = leader()
+    for epoch, code in ((2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)):
+        with pytest.raises(KafkaError) as caught:
+            partition.check_leader_epoch(epoch)
+        assert caught.value.code is code
+    partition.check_leader_epoch(3)
+    partition.check_leader_epoch(-1)
+    partition.is_leader = False
+    for epoch in (3, -1):
+        with pytest.raises(KafkaError) as caught:
+            partition.check_leader_epoch(epoch)
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_who_waits_is_told_why_it_will_not_happen() -> None:
+    partition = leader()
+    append(partition, -1)
+    partition.is_leader = False
+    assert partition.has_reached(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    partition.is_offline = True
+    assert partition.has_reached(1) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -1,0 +1,182 @@
+"""Replicas of a broker: group commit, flushes by count and by age, directories that fail, the end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from dataclasses import replace
+
+import pytest
+from tests.server.data_plane import DataPlane, at, batch, fetch, only_fetched, only_produced, play, produce, values_in
+from tests.sim.disk import Fault
+from tests.sim.world import WorkDelays
+
+from barnabas.protocol.errors import ErrorCode, KafkaError
+
+SLOW_DISK = WorkDelays(usual=1.0)
+
+
+def count_rounds(plane: DataPlane) -> list[str]:
+    """Notes every job that is given to a lane from now on."""
+    work = plane.state.ports.work
+    lanes: list[str] = []
+    submit = work.submit
+
+    def counted(lane, job, done):  # type: ignore[no-untyped-def]
+        lanes.append(lane)
+        submit(lane, job, done)
+
+    work.submit = counted  # type: ignore[method-assign]
+    return lanes
+
+
+def test_appends_that_arrive_while_the_disk_is_busy_share_the_next_round() -> None:
+    async def talk(plane: DataPlane) -> None:
+        rounds = count_rounds(plane)
+        connections = [await plane.connect() for _ in range(40)]
+        answers = [
+            connection.send(produce(batch(b"v"), acks=-1, index=number % 2), 9)
+            for number, connection in enumerate(connections)
+        ]
+        for answer in await asyncio.gather(*answers):
+            assert only_produced(answer).error_code == ErrorCode.NONE
+        assert [plane.partition("t", index).log.recovery_point for index in (0, 1)] == [20, 20]
+        # One for who came first, one for all the others; a third if a request was late.
+        assert 2 <= rounds.count("/data") <= 3
+
+    play(talk, delays=SLOW_DISK)
+
+
+def test_directories_do_not_wait_for_each_other() -> None:
+    async def talk(plane: DataPlane) -> None:
+        rounds = count_rounds(plane)
+        for index in (0, 1):
+            await plane.append(batch(b"v"), index=index, acks=-1)
+        assert sorted(rounds) == ["/data", "/data2"]
+
+    play(talk, settings={"log.dirs": "/data,/data2"})
+
+
+def test_appends_of_acks_1_ask_for_no_flush_unless_the_topic_does() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("counted", flush_messages="3")
+        rounds = count_rounds(plane)
+        for _ in range(5):
+            await plane.append(batch(b"v"))
+        log = plane.partition("counted").log
+        for number in (1, 2):
+            await plane.append(batch(b"v"), topic="counted")
+            assert (log.recovery_point, log.high_watermark) == (0, number)
+        assert rounds == []
+        await plane.append(batch(b"v"), topic="counted")
+        await plane.until(lambda: log.recovery_point == 3, seconds=1)
+        assert plane.partition().log.recovery_point == 0
+
+    play(talk)
+
+
+def test_what_is_older_than_flush_ms_is_flushed() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("aged", flush_ms="5000")
+        await plane.append(batch(b"v"), topic="aged")
+        await plane.append(batch(b"v"))
+        log = plane.partition("aged").log
+        await asyncio.sleep(3)
+        assert log.recovery_point == 0
+        await asyncio.sleep(5)
+        assert log.recovery_point == 1
+        assert plane.partition().log.recovery_point == 0
+
+    play(talk)
+
+
+def test_records_are_durable_when_they_are_acknowledged() -> None:
+    async def talk(plane: DataPlane) -> None:
+        for number in range(5):
+            await plane.append(batch(b"%d" % number), acks=-1)
+        await plane.append(batch(b"unsafe"), acks=1)
+        plane.world.broker.crash("A")
+        await plane.world.broker.start()
+        connection = await plane.connect()
+        values = values_in(only_fetched(await connection.send(fetch(at(0)), 12)))
+        assert values[:5] == [b"%d" % number for number in range(5)]
+        assert values[5:] in ([], [b"unsafe"])
+
+    for seed in range(10):
+        play(talk, seed=seed)
+
+
+def test_who_waits_for_the_disk_at_shutdown_is_answered_first() -> None:
+    async def talk(plane: DataPlane) -> None:
+        connection, reader = await plane.connect(), await plane.connect()
+        log = plane.partition().log
+        produced = connection.send(produce(batch(b"v"), acks=-1), 9)
+        reading = reader.send(fetch(at(0, 1), max_wait_ms=600_000, min_bytes=1), 12)
+        await plane.until(lambda: log.log_end_offset == 1)
+        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        await plane.world.broker.stop()
+        assert only_produced(await produced).error_code == ErrorCode.NONE
+        assert only_fetched(await reading).error_code == ErrorCode.NONE
+        await plane.world.broker.start()
+
+    play(talk, delays=SLOW_DISK)
+
+
+def test_a_failing_fdatasync_fails_who_waits_for_it_and_takes_the_directory_offline() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.append(batch(b"v"), index=1, acks=-1)
+        broken, sound = plane.partition("t", 0), plane.partition("t", 1)
+        connection = await plane.connect()
+        plane.world.broker.disk.faults.append(Fault("fdatasync", errno.EIO, path_contains=broken.log.path))
+        answer = only_produced(await connection.send(produce(batch(b"v"), acks=-1), 9))
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        plane.world.broker.disk.faults.clear()
+        assert (broken.is_offline, sound.is_offline) == (True, False)
+        for version, expected in (
+            (5, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+            (6, ErrorCode.KAFKA_STORAGE_ERROR),
+            (12, ErrorCode.KAFKA_STORAGE_ERROR),
+        ):
+            assert only_fetched(await connection.send(fetch(at(0)), version)).error_code == expected
+        answer = only_produced(await connection.send(produce(batch(b"v"), acks=1), 9))
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert only_produced(await connection.send(produce(batch(b"v"), index=1, acks=-1), 9)).base_offset == 1
+
+    play(talk, settings={"log.dirs": "/data,/data2"})
+
+
+def test_which_partitions_are_here() -> None:
+    async def talk(plane: DataPlane) -> None:
+        manager = plane.state.replica_manager
+        assert {partition.topic_partition for partition in manager.partitions} == {("t", 0), ("t", 1)}
+        for topic, index in (("t", 2), ("nothing", 0)):
+            with pytest.raises(KafkaError) as caught:
+                manager.partition(topic, index)
+            assert caught.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        partition = manager.partition("t", 0)
+        await manager.stop_replica(partition.topic_partition, delete=False)
+        assert manager.find("t", 0) is None
+        with pytest.raises(KafkaError) as caught:
+            manager.partition("t", 0)
+        assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert partition.log.path in {log.path for log in plane.state.log_manager.logs.values()}
+
+    play(talk)
+
+
+def test_settings_of_a_topic_reach_its_partitions_while_they_run() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("other")
+        manager = plane.state.replica_manager
+        log, other = plane.partition().log, plane.partition("other").log
+        changed = replace(log.config, flush_messages=2)
+        manager._topic_log_config = lambda topic: changed
+        manager.topic_config_changed("t")
+        assert log.config is changed
+        assert other.config is not changed
+        await plane.append(batch(b"a", b"b"))
+        await plane.until(lambda: log.recovery_point == 2, seconds=1)
+        manager.topic_config_changed(None)
+        assert other.config is changed
+
+    play(talk)
