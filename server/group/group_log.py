@@ -27,7 +27,7 @@ logger = logging.getLogger("barnabas.groups")
 
 LOAD_BYTES = 64 * 1024
 """Read at a time while loading; in between the loop serves others."""
-OFFSETS_A_TURN = 2000
+OFFSETS_A_TURN = 250
 PRODUCE_VERSION = 7
 LATEST_MS = 24 * 3600 * 1000
 """How long the outcome of an append is waited for after its caller has been told that it takes too long."""

@@ -63,7 +63,7 @@ class Run:
         settings = {**QUICK, "log.segment.bytes": str(rng.choice([2000, 1 << 20]))}
         if rng.random() < 0.5:
             settings["group.initial.rebalance.delay.ms"] = str(rng.choice([500, 3000]))
-        delays = WorkDelays(slow_chance=rng.choice([0.0, 0.1]))
+        delays = WorkDelays(usual=rng.choice([0.001, 0.4]), slow_chance=rng.choice([0.0, 0.1]))
         self.world = World(loop, seed, settings, NetworkFaults(split_chance=0.2), delays)
         self.cluster = Cluster(self.world)
         self.history = History()
@@ -181,6 +181,9 @@ class Process:
         """Join and sync; False if this process has been replaced."""
         member = self.member
         while not self.is_over:
+            if not member.member_id and self._has_bad_luck(0.1):
+                await member.join_once()
+                raise SuddenDeathError  # perhaps with an id that it was given and will never use
             error = await member.join()
             if error is ErrorCode.NONE:
                 if self._has_bad_luck(0.05):
