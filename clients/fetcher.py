@@ -14,6 +14,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ..protocol.schema import UNBOUNDED, ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
+from .alarm import Alarm
 from .assignment import Assignment, PartitionState
 from .client import Client
 from .cluster import BrokerNode
@@ -59,26 +60,21 @@ class Fetcher:
         self._lookup = lookup
         self._settings = settings
         self._sessions: dict[int, FetchSession] = {}
-        self._wake = asyncio.Event()
+        self._alarm = Alarm()
         self._errands = Errands(self.wake)
 
     def wake(self) -> None:
         """There may be something to do: an assignment, a seek, a taken buffer, new metadata."""
-        self._wake.set()
+        self._alarm.set()
 
     async def run(self) -> None:
         """Fetch until cancelled."""
         loop = asyncio.get_running_loop()
         self._client.on_metadata(self.wake)
         while True:
-            self._wake.clear()
+            self._alarm.clear()
             next_at = self._step(loop.time())
-            timer = loop.call_at(next_at, self._wake.set) if next_at < inf else None
-            try:
-                await self._wake.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
+            await self._alarm.wait(next_at)
             self._errands.raise_failure()
 
     async def close(self) -> None:

@@ -24,6 +24,7 @@ from ..protocol.messages.produce import (
 from ..protocol.schema import UNBOUNDED, ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity, RecordAccumulator
+from .alarm import Alarm
 from .client import Client
 from .cluster import BrokerNode
 from .connection import Connection
@@ -61,7 +62,7 @@ class Sender:
         self._client = client
         self._accumulator = accumulator
         self._settings = settings
-        self._wake = asyncio.Event()
+        self._alarm = Alarm()
         self._idempotent = bool(settings.idempotent)
         self._identity: ProducerIdentity | None = None
         self._errands = Errands(self.wake)
@@ -70,7 +71,7 @@ class Sender:
 
     def wake(self) -> None:
         """There may be something to do."""
-        self._wake.set()
+        self._alarm.set()
 
     async def start(self) -> None:
         """Decide about idempotence and get a producer id. Raises UnsupportedVersionError, KafkaError."""
@@ -87,16 +88,11 @@ class Sender:
         """Send until cancelled."""
         loop = asyncio.get_running_loop()
         while True:
-            self._wake.clear()
+            self._alarm.clear()
             while self._answers:
                 self._take_in(*self._answers.popleft())
             next_at = self._step(loop.time())
-            timer = loop.call_at(next_at, self._wake.set) if next_at < inf else None
-            try:
-                await self._wake.wait()
-            finally:
-                if timer is not None:
-                    timer.cancel()
+            await self._alarm.wait(next_at)
             self._errands.raise_failure()
 
     async def close(self) -> None:
@@ -214,7 +210,7 @@ class Sender:
 
     def _on_response(self, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse | None]) -> None:
         self._answers.append((batches, future))
-        self._wake.set()
+        self._alarm.set()
 
     def _take_in(self, batches: list[ProducerBatch], future: asyncio.Future[ProduceResponse | None]) -> None:
         error = None if future.cancelled() else future.exception()
@@ -273,7 +269,7 @@ class Sender:
             parts = batch.split()
             queue.replace(batch, parts)
             self._accumulator.replace(batch, parts)
-            self._wake.set()
+            self._alarm.set()
             return
         oldest = not queue.unacked or queue.unacked[0] is batch
         if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (not oldest or queue.has_gap or queue.needs_reset):
@@ -292,7 +288,7 @@ class Sender:
         batch.attempts += 1
         batch.retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(batch.attempts)
         queue.put_back(batch)
-        self._wake.set()
+        self._alarm.set()
 
     def _give_up(
         self,

@@ -73,8 +73,9 @@ def broker_key(name: str) -> ConfigKey | None:
 
 
 class DynamicConfig:
-    """Holds what is changed, applies it at once and tells those who must act upon it. Loop-thread only.
+    """Holds what is changed and applies it at once. Loop-thread only.
 
+    Settings of the broker change in its `BrokerConfig`, where all read them; of topics those who asked are told.
     Nothing is stored here for longer than the process lives: the handlers write to the store first, under `changing`,
     then call the `..._changed` methods, as does whoever hears of changes that other brokers made.
     """
@@ -84,7 +85,6 @@ class DynamicConfig:
         self.changing = asyncio.Lock()
         self._topics: dict[str, Mapping[str, str]] = {}
         self._default_log_config = topic_log_config(config)
-        self._broker_callbacks: list[tuple[frozenset[str], Callable[[BrokerConfig], None]]] = []
         self._topic_callbacks: list[Callable[[str | None], None]] = []
 
     async def load(self, store: ConfigSource, broker_id: int) -> None:
@@ -99,13 +99,6 @@ class DynamicConfig:
             self.topic_config_changed(topic, _legal(settings, TOPIC_KEYS))
 
     # Brokers
-
-    def on_change(self, names: Iterable[str], callback: Callable[[BrokerConfig], None]) -> None:
-        """Call `callback` with the broker's configuration after each change of one of these keys."""
-        watched = frozenset(synonym for name in names for synonym in synonyms(name))
-        unknown = watched - BROKER_KEYS.keys()
-        assert not unknown, f"no such keys: {unknown}"
-        self._broker_callbacks.append((watched, callback))
 
     def check_broker_config(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
         """Raise KafkaError unless these may be all dynamic settings of this broker, or else of all brokers."""
@@ -145,9 +138,6 @@ class DynamicConfig:
         if changed & _BROKER_KEYS_OF_TOPICS:
             self._default_log_config = topic_log_config(self.config)
             self._tell_topics(None)
-        for watched, callback in self._broker_callbacks:
-            if watched & changed:
-                callback(self.config)
 
     # Topics
 

@@ -11,18 +11,20 @@ import json
 from collections.abc import Callable, Mapping
 
 Status = Callable[[], tuple[bool, Mapping[str, object]]]
+"""Ready or not, and what to tell besides."""
+
 MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
 
 
 class HealthServer:
-    """Loop-thread only. `status` says what to answer: ready or not, and what to tell besides."""
+    """Loop-thread only. `status` says what to answer."""
 
     def __init__(
         self,
         host: str,
         port: int,
-        status: Callable[[], tuple[bool, Mapping[str, object]]],
+        status: Status,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._host = host

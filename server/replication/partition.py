@@ -75,6 +75,14 @@ class Partition:
         self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
         self._raise_high_watermark()
 
+    def resign(self) -> None:
+        """Lead no longer."""
+        self.is_leader = False
+
+    def go_offline(self) -> None:
+        """Its log directory has failed."""
+        self.is_offline = True
+
     # -- appending -------------------------------------------------------------------------------------------------
 
     def append_records_to_leader(

@@ -135,7 +135,7 @@ class ReplicaManager:
         """Stop serving a replica; with `delete` its directory is renamed away before this returns (StopReplica)."""
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
-            partition.is_leader = False
+            partition.resign()
             for per_directory in self._to_flush.values():
                 per_directory.pop(partition, None)
             self._changed(partition)
@@ -224,7 +224,7 @@ class ReplicaManager:
         for topic_partition in lost:
             partition = self._partitions.get(topic_partition)
             if partition is not None and not partition.is_offline:
-                partition.is_offline = True
+                partition.go_offline()
                 self._changed(partition)
         if lost:
             self._on_partitions_lost(lost)

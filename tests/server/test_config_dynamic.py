@@ -146,23 +146,20 @@ def test_a_topics_settings_take_effect_and_are_forgotten_with_it() -> None:
     assert heard == ["a", "a", "a"]
 
 
-def test_a_change_of_the_broker_reaches_topics_and_those_who_watch_its_key() -> None:
-    dynamic = DynamicConfig(BrokerConfig({"log.retention.hours": "1"}))
+def test_a_change_of_the_broker_reaches_its_config_and_the_topics_that_it_concerns() -> None:
+    config = BrokerConfig({"log.retention.hours": "1"})
+    dynamic = DynamicConfig(config)
     topics: list[str | None] = []
-    limits: list[int] = []
-    retentions: list[int] = []
     dynamic.on_topic_change(topics.append)
-    dynamic.on_change(["max.connections"], lambda config: limits.append(config.max_connections))
-    dynamic.on_change(["log.retention.ms"], lambda config: retentions.append(config.log_retention_ms))
     dynamic.broker_config_changed({"max.connections": "7"}, per_broker=False)
-    assert (limits, topics, retentions) == ([7], [], [])
+    assert (config.max_connections, topics, config.log_retention_ms) == (7, [], 3_600_000)
     dynamic.broker_config_changed({"max.connections": "7", "log.retention.ms": "5"}, per_broker=True)
-    assert (limits, topics, retentions) == ([7], [None], [5])
+    assert (config.max_connections, topics, config.log_retention_ms) == (7, [None], 5)
     assert dynamic.topic_log_config("any").retention_ms == 5
     dynamic.broker_config_changed({}, per_broker=True)
-    assert (limits, topics, retentions) == ([7], [None, None], [5, 3_600_000])
+    assert (config.max_connections, topics, config.log_retention_ms) == (7, [None, None], 3_600_000)
     dynamic.broker_config_changed({}, per_broker=False)
-    assert limits == [7, 20_000]
+    assert config.max_connections == 20_000
 
 
 def test_what_may_change_is_decided_as_in_kafka() -> None:
