@@ -28,7 +28,7 @@ test: $(STAMP) lint
 verify: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadfile -m verify
 
-# The long shows, each bounded in time.
+# The long shows. MINUTES bounds the first and the third, ROUNDS the second; FIRST is the seed to begin with.
 simulate: $(STAMP)
 	$(BIN)/python -m tests.sim --seeds 100000 --first $${FIRST:-0} --minutes $${MINUTES:-30}
 
@@ -45,4 +45,4 @@ compat: $(STAMP)
 	BARNABAS_WRITE_REPORT=1 $(BIN)/pytest tests/compat
 
 clean:
-	rm -rf $(VENV) .cache build dist
+	rm -rf $(VENV) .cache build dist .hypothesis .mypy_cache .ruff_cache .import_linter_cache
