@@ -1,0 +1,88 @@
+"""Times the steps of one small produce request in this process: where a request's microseconds go.
+
+python -m tests.bench.budget
+
+Thread time, the best of many rounds, so that a busy machine shows little. What a server spends on a request beyond the
+sum is the loop and the sockets.
+"""
+
+import os
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import crc32c
+from tests.bench.report import markdown_table
+from tests.bench.wire import produce_request, small_batch
+
+from barnabas.protocol.codec import decode_request, encode_response
+from barnabas.protocol.headers import decode_request_header
+from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from barnabas.storage.filesystem import OsFileSystem
+from barnabas.storage.log import Log
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.record_validator import validate_and_assign
+
+ROUNDS, CALLS = 30, 1000
+NOW_MS = int(time.time() * 1000)
+
+
+def microseconds(step: Callable[[], object]) -> float:
+    """Of one call, in the best round."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        begin = time.thread_time()
+        for _ in range(CALLS):
+            step()
+        best = min(best, (time.thread_time() - begin) / CALLS)
+    return best * 1e6
+
+
+def budget(folder: Path) -> list[list[str]]:
+    """Each step and what it costs."""
+    frame = memoryview(bytearray(produce_request("topic", [(0, small_batch())])))[4:]
+    _, body = decode_request_header(frame, 0, len(frame))
+    batch = memoryview(bytearray(small_batch()))
+
+    def received() -> memoryview:
+        """The batch as a client sends it; the broker writes the offset into it."""
+        batch[:8] = bytes(8)
+        return batch
+
+    config = LogConfig(segment_bytes=2**31 - 1)
+    log = Log.open(
+        str(folder / "topic-0"),
+        config=config,
+        fs=OsFileSystem(),
+        now_ms=lambda: NOW_MS,
+        recovery_point=0,
+        log_start_offset=0,
+        clean_shutdown=True,
+        rng=random.Random(1),
+    )
+    bare = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
+    partition = PartitionProduceResponse(index=0, base_offset=1, log_append_time_ms=-1, log_start_offset=0)
+    answer = ProduceResponse(responses=[TopicProduceResponse(name="topic", partition_responses=[partition])])
+    steps: list[tuple[str, Callable[[], object]]] = [
+        ("request header decoded", lambda: decode_request_header(frame, 0, len(frame))),
+        ("Produce v7 decoded", lambda: decode_request(0, 7, frame, body, len(frame))),
+        (
+            "batch validated, offset assigned",
+            lambda: validate_and_assign(received(), base_offset=1, now_ms=NOW_MS, config=config, leader_epoch=0),
+        ),
+        ("… of that the CRC-32C of 151 bytes", lambda: crc32c.crc32c(batch[21:])),
+        ("appended to the log, all in all", lambda: log.append_as_leader(received(), leader_epoch=0)),
+        ("… of that the `pwrite`, measured alone", lambda: os.pwrite(bare, batch, 0)),
+        ("answer encoded", lambda: encode_response(answer, 7)),
+    ]
+    made = [[name, f"{microseconds(step):.1f}"] for name, step in steps]
+    os.close(bare)
+    log.close()
+    return made
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch:
+        print(markdown_table(["step", "µs"], budget(Path(scratch))))
