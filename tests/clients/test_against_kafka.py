@@ -81,9 +81,12 @@ async def test_administration(kafka: KafkaServer) -> None:
         raise_first(await admin.create_topics([NewTopic("adm", 1, 1, {"retention.ms": "5000"})]))
         raise_first(await admin.create_partitions({"adm": 3}))
         raise_first(await admin.alter_configs({resource: [ConfigChange("segment.bytes", "1048576")]}))
-        entries = (await admin.describe_configs([resource]))[resource]
-        own = {entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC}
-        assert own == {"retention.ms": "5000", "segment.bytes": "1048576"}
+        own: dict[str, str | None] = {}
+        async with asyncio.timeout(20):
+            # A KRaft broker hears of a change from its controller, some time after the change was answered.
+            while own != {"retention.ms": "5000", "segment.bytes": "1048576"}:
+                entries = (await admin.describe_configs([resource]))[resource]
+                own = {entry.name: entry.value for entry in entries if entry.source is ConfigSource.TOPIC}
         cluster = await admin.describe_cluster()
         assert [f"{b.host}:{b.port}" for b in cluster.brokers] == [kafka.bootstrap]
         (log_dir,) = await admin.describe_log_dirs()
