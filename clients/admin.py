@@ -196,6 +196,12 @@ class Admin:
         wanted = {topic.name for topic in response.topics if topic.name is not None}
         return [self._client.cluster.topics[name] for name in sorted(wanted)]
 
+    async def partitions_of(self, name: str, indexes: Collection[int] | None = None) -> list[TopicPartition]:
+        """The partitions of a topic that exists, or those asked for, which may not. Raises KafkaError."""
+        (topic,) = await self.describe_topics([name])
+        _raise(topic.error, f"topic {name!r}")
+        return [TopicPartition(name, index) for index in indexes or sorted(topic.partitions)]
+
     # Configurations
 
     async def describe_configs(

@@ -1,11 +1,10 @@
 """Go for tests: a module's program built once into the cache, and run."""
 
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.tools import cache_dir, cache_entry, digest, require_tool, run_checked
+from tests.tools import built_copy, require_tool
 
 
 def require_go() -> None:
@@ -16,14 +15,7 @@ def require_go() -> None:
 def built(source_dir: Path) -> Path:
     """The executable of the module in `source_dir`; an unchanged one is built once."""
     require_go()
-    sources = sorted(path for path in source_dir.iterdir() if path.is_file())
-    parts = [part for path in sources for part in (path.name, path.read_bytes())]
-    with cache_entry(cache_dir("golang"), f"{source_dir.name}-{digest(*parts)}") as (entry, scratch):
-        if scratch is not None:
-            for path in sources:
-                shutil.copy(path, scratch)
-            run_checked(["go", "build", "-o", "program", "."], cwd=scratch)
-    return entry / "program"
+    return built_copy("golang", source_dir, ["go", "build", "-o", "program", "."]) / "program"
 
 
 def run_go(program: Path, args: Sequence[str], timeout: float = 120) -> subprocess.CompletedProcess[str]:

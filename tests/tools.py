@@ -98,3 +98,15 @@ def run_checked(command: Sequence[str], *, cwd: Path | None = None, timeout_s: f
     if result.returncode != 0:
         raise RuntimeError(f"{' '.join(command)} exited {result.returncode}:\n{result.stdout[-4000:]}")
     return result.stdout
+
+
+def built_copy(cache: str, source_dir: Path, command: Sequence[str]) -> Path:
+    """A copy of the files of `source_dir` in which `command` was run; of unchanged files one is made once."""
+    sources = sorted(path for path in source_dir.iterdir() if path.is_file())
+    parts = [part for path in sources for part in (path.name, path.read_bytes())]
+    with cache_entry(cache_dir(cache), f"{source_dir.name}-{digest(*parts)}") as (entry, scratch):
+        if scratch is not None:
+            for path in sources:
+                shutil.copy(path, scratch)
+            run_checked(command, cwd=scratch)
+    return entry

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ..admin import Admin
@@ -31,10 +30,7 @@ def offsets(
 
     async def work() -> list[Row]:
         async with Admin(bootstrap) as admin:
-            (info,) = await admin.describe_topics([topic])
-            if info.error is not ErrorCode.NONE:
-                raise KafkaError(info.error, f"topic {topic!r}")
-            partitions = [TopicPartition(topic, index) for index in partition or sorted(info.partitions)]
+            partitions = await admin.partitions_of(topic, partition)
             return await (_ends(admin, partitions) if at is None else _at(admin, partitions, at))
 
     print_rows(run(work()), as_json=json)

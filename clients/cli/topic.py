@@ -9,7 +9,6 @@ import typer
 
 from ...protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.topic_partition import TopicPartition
 from ...protocol.uuid_text import uuid_text
 from ..admin import BROKER_DEFAULT, HIGH_WATERMARK, Admin, ConfigChange, ConfigResource, NewTopic, Outcome, raise_first
 from ..cluster import TopicInfo
@@ -167,10 +166,7 @@ def delete_records(
 
     async def work() -> list[Row]:
         async with Admin(bootstrap) as admin:
-            (topic,) = await admin.describe_topics([name])
-            if topic.error is not ErrorCode.NONE:
-                raise KafkaError(topic.error, f"topic {name!r}")
-            partitions = [TopicPartition(name, index) for index in partition or sorted(topic.partitions)]
+            partitions = await admin.partitions_of(name, partition)
             outcomes = await admin.delete_records(dict.fromkeys(partitions, before))
             raise_first({tp: o if isinstance(o, KafkaError) else None for tp, o in outcomes.items()})
             return [{"partition": tp.partition, "log start offset": outcomes[tp]} for tp in partitions]
