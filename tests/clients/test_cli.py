@@ -168,7 +168,7 @@ def test_nobody_listens(run: Run) -> None:
 
 
 def test_bench_measures_each_kind(run: Run) -> None:
-    status, out, err = run("bench", "--seconds", "0.2", "--rate", "100", "--partitions", "2", "--json")
+    status, out, err = run("bench", "--seconds", "0.5", "--rate", "100", "--partitions", "2", "--json")
     assert status == 0, err
     rows = json.loads(out)
     assert len(rows) == 4
