@@ -35,6 +35,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
 SINCE_LEADER_HINTS = 10
 SINCE_TOPIC_IDS = 13
+ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 
 
 def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | None:
@@ -114,9 +115,10 @@ def _append(
 
 
 def _is_transactional(records: memoryview) -> bool:
-    """Whether the first batch is of format v2 and part of a transaction; the attributes are two bytes, big-endian."""
-    low_byte = ATTRIBUTES_POSITION + 1
-    return len(records) > low_byte and records[low_byte] & TRANSACTIONAL_MASK != 0 and records[MAGIC_POSITION] == 2
+    """Whether the first batch is of format v2 and part of a transaction."""
+    if len(records) <= ATTRIBUTES_LOW_BYTE or not records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK:
+        return False
+    return records[MAGIC_POSITION] == 2
 
 
 def _settle(answer: PartitionProduceResponse, partition: Partition, outcome: ErrorCode) -> None:
