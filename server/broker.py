@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.errors import LogDirFailedError
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from ..storage.log_manager import AllLogDirsFailedError, LaneTask, LogManager
+from ..storage.log_manager import AllLogDirsFailedError, LogManager
 from .apis import KafkaApis
 from .broker_state import BrokerState
 from .controller.adoption import FoundReplica
@@ -36,6 +36,7 @@ from .znodes import BrokerEndpoint, BrokerRegistration
 
 if TYPE_CHECKING:
     from ..protocol.topic_partition import TopicPartition
+    from ..storage.lane_task import LaneTask
     from .config import BrokerConfig
     from .listeners import ListenerConfig
     from .metadata_store import MetadataStore
@@ -45,6 +46,8 @@ logger = logging.getLogger("barnabas.broker")
 
 FLUSH_CHECK_MS = 1000
 """How often logs are looked at whose `flush.ms` may have passed."""
+CLOSING_LANES = 4
+"""How many lanes a directory sync its logs at a stop: syncs that run side by side share what the journal writes."""
 DELETION_CHECK_MS = 1000
 """How often folders of deleted topics whose delay is over are removed."""
 
@@ -270,9 +273,13 @@ class BrokerServer:
         )
 
     async def _load_logs(self, log_manager: LogManager) -> None:
-        """Open all logs, on as many lanes a directory as `num.recovery.threads.per.data.dir` says."""
+        """Open all logs."""
         lanes = max(1, self.config.num_recovery_threads_per_data_dir)
-        tasks = log_manager.loading_tasks()
+        await self._on_many_lanes(log_manager, log_manager.loading_tasks(), lanes)
+        log_manager.finish_loading()
+
+    async def _on_many_lanes(self, log_manager: LogManager, tasks: list[LaneTask], lanes: int) -> None:
+        """Run tasks on several lanes a directory, for which Kafka has `num.recovery.threads.per.data.dir`."""
         work = self._ports.work
         results = await asyncio.gather(
             *(work.run(f"{task.lane}#{number % lanes}", task) for number, task in enumerate(tasks)),
@@ -283,14 +290,21 @@ class BrokerServer:
                 log_manager.fail_log_dir(result.path, result.cause)
             elif isinstance(result, BaseException):
                 raise result
-        log_manager.finish_loading()
 
     async def _shut_down_logs(self, log_manager: LogManager) -> None:
-        epoch = self._state.broker_epoch if self._state is not None else -1
-        if self._state is None:
+        """What `LogManager.shutdown` does, on the lanes.
+
+        Whatever still runs on a directory's lane, a checkpoint for one, is over before its logs are closed.
+        """
+        try:
+            if self._state is not None:
+                await self._state.replica_manager.finish_flushing()
+                await asyncio.gather(*(self._ports.work.run(one.path, lambda: None) for one in log_manager.online_dirs))
+                lanes = max(CLOSING_LANES, self.config.num_recovery_threads_per_data_dir)
+                await self._on_many_lanes(log_manager, log_manager.closing_tasks(), lanes)
+                await self._on_lanes(log_manager.marking_tasks(self._state.broker_epoch))
+        finally:
             log_manager.close()
-        else:
-            await self._ports.work.run("shutdown", lambda: log_manager.shutdown(epoch))
 
     def _schedule(self, state: BrokerState) -> None:
         """Kafka's log tasks at Kafka's intervals."""
@@ -299,10 +313,14 @@ class BrokerServer:
         every("retention", lambda: config.log_retention_check_interval_ms, self._retention, delay_ms=delay_ms)
         every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)
         every("deletion", lambda: DELETION_CHECK_MS, lambda: self._on_lanes(logs.deletion_tasks()))
+        every(
+            HIGH_WATERMARK_CHECKPOINT,
+            lambda: config.replica_high_watermark_checkpoint_interval_ms,
+            lambda: self._on_lanes(logs.high_watermark_tasks()),
+        )
         checkpoints: tuple[tuple[str, Callable[[], int]], ...] = (
             (RECOVERY_POINT_CHECKPOINT, lambda: config.log_flush_offset_checkpoint_interval_ms),
             (LOG_START_OFFSET_CHECKPOINT, lambda: config.log_flush_start_offset_checkpoint_interval_ms),
-            (HIGH_WATERMARK_CHECKPOINT, lambda: config.replica_high_watermark_checkpoint_interval_ms),
         )
         for name, interval_ms in checkpoints:
             every(name, interval_ms, partial(self._checkpoint, name))
@@ -320,6 +338,9 @@ class BrokerServer:
                 await self._ports.work.run(task.lane, task)
             except LogDirFailedError as error:
                 self.state.replica_manager.log_dir_failed(error.path, error.cause)
+            except OSError as error:
+                # Too many open files: the next round may find one.
+                logger.warning("work in %s has to wait: %s", task.lane, error)
 
     def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """A log directory failed: let the controller say so to everybody."""

@@ -1,6 +1,6 @@
 """Kafka's versioned text checkpoints: a version, a count, then one line an entry, replaced as a whole."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from ..protocol.topic_partition import TopicPartition
 from .errors import CorruptCheckpointError
@@ -11,9 +11,12 @@ VERSION = 0
 
 def write_lines(fs: FileSystem, path: str, lines: Iterable[str]) -> None:
     """Replace the checkpoint at `path` durably; a crash leaves the old or the new one. Raises OSError."""
-    entries = list(lines)
-    text = "\n".join([str(VERSION), str(len(entries)), *entries, ""])
-    fs.write_atomic(path, text.encode())
+    fs.write_atomic(path, content_of(list(lines)))
+
+
+def content_of(lines: Sequence[str]) -> bytes:
+    """The bytes of a checkpoint of these entries."""
+    return "\n".join([str(VERSION), str(len(lines)), *lines, ""]).encode()
 
 
 def read_lines(fs: FileSystem, path: str) -> list[str]:

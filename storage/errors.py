@@ -44,6 +44,10 @@ class LogDirFailedError(StorageError):
         self.cause = cause
 
 
+class FlushPostponedError(OSError):
+    """A flush lacked space or handles, and no sync failed: running it again may succeed."""
+
+
 @contextmanager
 def failing_dir(directory: str) -> Iterator[None]:
     """An `OSError` inside means that the log directory has failed: raises `LogDirFailedError`."""

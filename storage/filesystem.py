@@ -160,6 +160,41 @@ def write_atomic(fs: FileSystem, path: str, data: bytes) -> None:
     fs.fsync_dir(parent_of(path))
 
 
+class TemporaryFile:
+    """`FileSystem.write_atomic` in steps, for callers that take each step with many files at once.
+
+    No handle is kept between the steps, of which `fsync_dir` is the last, for the caller to take. All raise `OSError`.
+    """
+
+    __slots__ = ("_fs", "_path", "_temporary")
+
+    def __init__(self, fs: FileSystem, path: str) -> None:
+        self._fs = fs
+        self._path = path
+        self._temporary = path + ".tmp"
+
+    def write(self, data: bytes) -> None:
+        """Write the content, under the temporary name."""
+        file = self._fs.open(self._temporary, create=True)
+        try:
+            file.truncate(0)
+            write_all(file, data, 0)
+        finally:
+            file.close()
+
+    def sync(self) -> None:
+        """Make the content durable."""
+        file = self._fs.open(self._temporary)
+        try:
+            file.fsync()
+        finally:
+            file.close()
+
+    def rename(self) -> None:
+        """Let it take its place."""
+        self._fs.rename(self._temporary, self._path)
+
+
 def make_dirs(fs: FileSystem, path: str) -> None:
     """`FileSystem.make_dirs` in terms of the other operations; each new name is made durable in its parent."""
     if fs.is_dir(path):

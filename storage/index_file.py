@@ -26,7 +26,17 @@ class IndexFile:
     the written ones (it is dropped before the file shrinks, as reading beyond the end through it would be fatal).
     """
 
-    __slots__ = ("_file", "_fs", "_mapping", "_pending", "_written", "base_offset", "max_entries", "path")
+    __slots__ = (
+        "_file",
+        "_fs",
+        "_has_content",
+        "_mapping",
+        "_pending",
+        "_written",
+        "base_offset",
+        "max_entries",
+        "path",
+    )
 
     ENTRY_SIZE: ClassVar[int]
 
@@ -38,7 +48,8 @@ class IndexFile:
         self._file: File | None = None
         self._mapping: memoryview | bytes = b""
         self._pending = bytearray()
-        size = fs.size(path) if fs.exists(path) else 0
+        self._has_content = fs.exists(path)
+        size = fs.size(path) if self._has_content else 0
         self._written = size // self.ENTRY_SIZE
         self._load_last_entry()
 
@@ -78,6 +89,7 @@ class IndexFile:
         file = self._open()
         if self._pending:
             write_all(file, self._pending, self._written * self.ENTRY_SIZE)
+            self._has_content = True
             self._written += len(self._pending) // self.ENTRY_SIZE
             self._pending = bytearray()
 
@@ -86,14 +98,19 @@ class IndexFile:
         if len(self._pending) >= PENDING_BYTES_MAX:
             self.trim_to_valid_size()
 
-    def unsynced_file(self) -> File:
-        """The open file, with every entry written, for somebody to sync."""
+    def unsynced_file(self) -> File | None:
+        """The open file, with every entry written, for somebody to sync; None if nothing was ever written.
+
+        A new, empty file need not last: a missing one says the same.
+        """
         self.trim_to_valid_size()
-        return self._open()
+        return self._open() if self._has_content else None
 
     def flush(self) -> None:
         """Write what still waits and make it durable."""
-        self.unsynced_file().fsync()
+        file = self.unsynced_file()
+        if file is not None:
+            file.fsync()
 
     def close_handle(self) -> None:
         """Give the descriptor back; the next use opens the file again."""

@@ -300,12 +300,6 @@ class Log:
         self._activate(segment)
         return segment
 
-    def maybe_roll(self, size: int = 0, max_timestamp: int = -1) -> bool:
-        """Roll if a batch of `size` bytes with this timestamp would not fit the active segment; whether it did."""
-        active = self._active
-        due = active.should_roll(self._config, size, max_timestamp, self.log_end_offset, self._now_ms())
-        return due and self.roll() is not active
-
     def _create_segment(self, base_offset: int) -> LogSegment:
         self._unsynced.names = True
         return create_segment(self.path, base_offset, self._config, self._fs, now_ms=self._now_ms(), rng=self._rng)
@@ -448,10 +442,15 @@ class Log:
     def begin_flush(self) -> FlushTask:
         """Collect everything that is not durable yet; to be completed once run, unless the directory failed.
 
-        Raises `LogDirFailedError` if an index cannot be written.
+        An index that cannot be written raises as `append_as_leader`; nothing is begun then.
         """
-        with failing_dir(self.directory):
-            return self._unsynced.begin(self._active, self.leader_epochs, self.log_end_offset, lambda: self.path)
+        try:
+            return self._begin_flush()
+        except OSError as error:
+            raise write_failure(self.directory, error) from error
+
+    def _begin_flush(self) -> FlushTask:
+        return self._unsynced.begin(self._active, self.leader_epochs, self.log_end_offset, lambda: self.path)
 
     def complete_flush(self, task: FlushTask) -> int:
         """`task.run` has succeeded: the recovery point may rise; returns it."""
@@ -465,9 +464,9 @@ class Log:
         While another flush is under way elsewhere, the recovery point waits for that one's end.
         """
         with failing_dir(self.directory):
-            task = self.begin_flush()
+            task = self._begin_flush()
             task.run()
-            return self.complete_flush(task)
+        return self.complete_flush(task)
 
     # -- truncation ------------------------------------------------------------------------------------------------
 
@@ -556,10 +555,10 @@ class Log:
 
     # -- end -------------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Bring every file to its final form, flush, and give the handles back; no flush may be under way.
+    def begin_close(self) -> FlushTask | None:
+        """Bring every file to its final form; the flush that makes it last, after which the handles may go.
 
-        A log that nobody wrote to since it was opened is left alone. Raises `LogDirFailedError`.
+        None if nobody wrote since the log was opened. No other flush may be under way. Raises `LogDirFailedError`.
         """
         active, unsynced = self._active, self._unsynced
         with failing_dir(self.directory):
@@ -569,8 +568,16 @@ class Log:
                 active.become_inactive()
                 unsynced.rolled.append(active)
             if unsynced.rolled or unsynced.snapshots or self.leader_epochs.is_dirty:
-                unsynced.names = True
-                self.flush()
+                unsynced.expect_last_flush()
+                return self._begin_flush()
+        return None
+
+    def close(self) -> None:
+        """Close this log alone, durably. Raises `LogDirFailedError`."""
+        if (task := self.begin_close()) is not None:
+            with failing_dir(self.directory):
+                task.run()
+            self.complete_flush(task)
         self.close_handles()
 
     def _take_snapshot(self) -> None:
@@ -591,10 +598,3 @@ class Log:
         self._segments.moved_to(path)
         self.producer_state.moved_to(path)
         self.leader_epochs.path = f"{path}/{EPOCHS_FILE_NAME}"
-
-    def delete(self) -> None:
-        """Remove the directory with everything in it. Raises `LogDirFailedError`."""
-        self.close_handles()
-        with failing_dir(self.directory):
-            self._fs.remove_tree(self.path)
-            self._fs.fsync_dir(self.directory)

@@ -98,7 +98,11 @@ class LogDir:
         return found
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replaces one checkpoint file, durably. Raises `OSError`. One caller at a time."""
+        """Replaces one checkpoint file, durably. Raises `OSError`.
+
+        Each file has one writer: the high watermarks the directory's lane, all others the thread that owns the logs,
+        and all of them the lane once the logs are closed.
+        """
         self._file(name).write(offsets)
         self.offsets[name] = dict(offsets)
 
@@ -106,9 +110,11 @@ class LogDir:
         """Notes that partitions are about to be made here: recovery starts at 0, and no older offsets count.
 
         A deleted log's offsets must never be applied to a new log of the same name: a recovery point beyond its data
-        would skip recovery, a start offset beyond its end would discard it. Raises `OSError`.
+        would skip recovery, a start offset beyond its end would discard it. An old high watermark may stay, as it is
+        held within the log's ends. Raises `OSError`.
         """
-        for name, offsets in self.offsets.items():
+        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT):
+            offsets = self.offsets[name]
             new = dict.fromkeys(topic_partitions, 0) if name == RECOVERY_POINT_CHECKPOINT else {}
             if new or any(topic_partition in offsets for topic_partition in topic_partitions):
                 gone = set(topic_partitions)

@@ -2,15 +2,16 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
+from .deletion import Deletion
 from .errors import PASSING, LogDirFailedError, StorageError
 from .filesystem import FileSystem
+from .lane_task import LaneTask, close_together
 from .log import Log
 from .log_config import LogConfig
 from .log_dir import (
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from random import Random
 
 LOGS_PER_LOADING_TASK = 64
+LOGS_PER_CLOSING_TASK = 128
 
 _logger = logging.getLogger(__name__)
 
@@ -38,34 +40,6 @@ class AllLogDirsFailedError(StorageError):
 
 class DuplicateLogError(StorageError):
     """One partition has a folder in two log directories, and nothing tells which one counts."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneTask:
-    """Blocking work of one log directory, to be called on any thread, one at a time per lane.
-
-    Raises `LogDirFailedError`, which the owner of the manager answers with `fail_log_dir`.
-    """
-
-    lane: str
-    work: Callable[[], None]
-
-    def __call__(self) -> None:
-        try:
-            self.work()
-        except OSError as error:
-            raise LogDirFailedError(self.lane, error) from error
-
-
-@dataclass(frozen=True, slots=True)
-class _Deletion:
-    """Files that go when their readers have had time to finish."""
-
-    due_ms: int
-    log_dir: LogDir
-    remove: Callable[[], None]
-    log: Log | None = None
-    """The deleted log, whose handles are given back first."""
 
 
 class LogManager:
@@ -96,7 +70,7 @@ class LogManager:
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._prepared: dict[TopicPartition, LogDir] = {}
         """Folders that are made and durable, and of which nobody has opened a log yet."""
-        self._deletions: list[_Deletion] = []
+        self._deletions: list[Deletion] = []
         self.on_dir_failure: Callable[[LogDirFailedError, list[TopicPartition]], None] | None = None
         """Told of each directory that fails, with the partitions it held."""
 
@@ -337,12 +311,6 @@ class LogManager:
     def _prepare(self, log_dir: LogDir, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         self._prepared.update(dict.fromkeys(log_dir.make_folders(topic_ids), log_dir))
 
-    def update_config(self, topic: str, config: LogConfig) -> None:
-        """Gives every log of a topic its new settings."""
-        for topic_partition, log in self.logs.items():
-            if topic_partition.topic == topic:
-                log.config = config
-
     # Deletion
 
     def delete_log(self, topic_partition: TopicPartition) -> None:
@@ -367,22 +335,21 @@ class LogManager:
         del self._dir_of[topic_partition]
         log_dir.partition_count -= 1
         due_ms = self._now_ms() + log.config.file_delete_delay_ms
-        self._deletions.append(_Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
+        self._deletions.append(Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
 
     def _resume_deletions(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         for partition_dir in partition_dirs:
             remove = partial(log_dir.remove_tree, f"{log_dir.path}/{partition_dir.name}")
-            self._deletions.append(_Deletion(self._now_ms(), log_dir, remove))
+            self._deletions.append(Deletion(self._now_ms(), log_dir, remove))
 
     def deletion_tasks(self) -> list[LaneTask]:
-        """The removal of deleted logs and segments whose delay is over."""
+        """The removal of deleted logs and segments whose delay is over; what fails to be done is due again."""
+        self._deletions = [deletion for deletion in self._deletions if not deletion.is_over]
         now_ms = self._now_ms()
         due = [deletion for deletion in self._deletions if deletion.due_ms <= now_ms]
-        self._deletions = [deletion for deletion in self._deletions if deletion.due_ms > now_ms]
         for deletion in due:
-            if deletion.log is not None:
-                deletion.log.close_handles()
-        return [LaneTask(deletion.log_dir.path, deletion.remove) for deletion in due if deletion.log_dir.is_online]
+            deletion.close_handles()
+        return [LaneTask(deletion.log_dir.path, deletion.run) for deletion in due if not deletion.is_over]
 
     def tick_deletions(self) -> None:
         """Removes the files of deleted logs and segments whose delay is over."""
@@ -462,7 +429,7 @@ class LogManager:
         paths = log.delete_old_segments()
         if paths:
             due_ms = self._now_ms() + log.config.file_delete_delay_ms
-            self._deletions.append(_Deletion(due_ms, log_dir, partial(log_dir.unlink_all, paths)))
+            self._deletions.append(Deletion(due_ms, log_dir, partial(log_dir.unlink_all, paths)))
 
     def _keep_log_start(self, log: Log) -> None:
         """Called by a log whose start rose, before it lets files go."""
@@ -482,7 +449,25 @@ class LogManager:
         for log_dir in self.online_dirs:
             self._write_checkpoint(log_dir, name)
 
+    def high_watermark_tasks(self) -> list[LaneTask]:
+        """What `tick_checkpoint_high_watermarks` does, for the lane of each directory: that is its only writer.
+
+        It is only ever a hint: a log that is opened holds it within its ends. The other checkpoints are promises that
+        an operation waits for (a new log, a truncation, a deletion), so the thread that owns the logs writes those.
+        """
+        name = HIGH_WATERMARK_CHECKPOINT
+        return [
+            LaneTask(
+                log_dir.path, partial(self._replace_checkpoint, log_dir, name, self._offsets_to_write(log_dir, name))
+            )
+            for log_dir in self.online_dirs
+        ]
+
     def _write_checkpoint(self, log_dir: LogDir, name: str) -> None:
+        offsets = self._offsets_to_write(log_dir, name)
+        self._on_disk(log_dir, partial(self._replace_checkpoint, log_dir, name, offsets))
+
+    def _offsets_to_write(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
         read = _CHECKPOINTED[name]
         offsets = {}
         for topic_partition, holder in self._dir_of.items():
@@ -493,10 +478,11 @@ class LogManager:
             # That a recovery point is 0 says that the log is this broker's own.
             if offset > 0 or (offset == 0 and name == RECOVERY_POINT_CHECKPOINT):
                 offsets[topic_partition] = offset
-        if offsets != log_dir.offsets[name]:
-            self._on_disk(log_dir, partial(self._replace_checkpoint, log_dir, name, offsets))
+        return offsets
 
     def _replace_checkpoint(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if offsets == log_dir.offsets[name]:
+            return
         try:
             log_dir.write_checkpoint(name, offsets)
         except OSError as error:
@@ -535,18 +521,38 @@ class LogManager:
 
         A directory that fails on the way gets no marker, so that its next start is an unclean one.
         """
-        for log_dir in self.online_dirs:
-            self._on_disk(log_dir, partial(self._shut_down_dir, log_dir, broker_epoch))
-        self.close()
+        try:
+            for task in self.closing_tasks():
+                self._run(task)
+            for task in self.marking_tasks(broker_epoch):
+                self._run(task)
+        finally:
+            self.close()
 
-    def _shut_down_dir(self, log_dir: LogDir, broker_epoch: int) -> None:
+    def closing_tasks(self) -> list[LaneTask]:
+        """The first part of `shutdown`: the logs, in pieces that may run on several lanes at once."""
+        logs: dict[str, list[Log]] = {}
         for topic_partition, log in self.logs.items():
-            if self._dir_of[topic_partition] is log_dir:
-                log.close()
-        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-            self._write_checkpoint(log_dir, name)
-        if log_dir.is_online:
-            log_dir.write_clean_shutdown_marker(broker_epoch)
+            logs.setdefault(self._dir_of[topic_partition].path, []).append(log)
+        return [
+            LaneTask(path, partial(close_together, held[start : start + LOGS_PER_CLOSING_TASK]))
+            for path, held in logs.items()
+            for start in range(0, len(held), LOGS_PER_CLOSING_TASK)
+        ]
+
+    def marking_tasks(self, broker_epoch: int = -1) -> list[LaneTask]:
+        """The second part of `shutdown`, when all of the first is done: the last word of each directory still online.
+
+        `close` comes after.
+        """
+        return [
+            LaneTask(log_dir.path, partial(self._mark_clean, log_dir, broker_epoch)) for log_dir in self.online_dirs
+        ]
+
+    def _mark_clean(self, log_dir: LogDir, broker_epoch: int) -> None:
+        for name in _CHECKPOINTED:
+            self._replace_checkpoint(log_dir, name, self._offsets_to_write(log_dir, name))
+        log_dir.write_clean_shutdown_marker(broker_epoch)
 
     def close(self) -> None:
         """Gives all handles and locks back and writes nothing; the next start is an unclean one."""
@@ -554,8 +560,7 @@ class LogManager:
             log.close_handles()
         for deletion in self._deletions:
             # The files of deleted logs go at the next start.
-            if deletion.log is not None:
-                deletion.log.close_handles()
+            deletion.close_handles()
         self.logs.clear()
         for log_dir in self.dirs:
             log_dir.close()

@@ -507,14 +507,12 @@ class LogSegment:
         Without the indexes, which can be rebuilt, that is the data, and the transaction index if it has news: what is
         missing there nobody would notice.
         """
-        files = [self.records.file]
+        indexes: list[File | None] = []
         if with_indexes:
-            files += [self.offset_index.unsynced_file(), self.time_index.unsynced_file()]
+            indexes += [self.offset_index.unsynced_file(), self.time_index.unsynced_file()]
         if with_indexes or self.has_new_transactions:
-            transactions = self.transaction_index.unsynced_file()
-            if transactions is not None:
-                files.append(transactions)
-        return files
+            indexes.append(self.transaction_index.unsynced_file())
+        return [self.records.file, *(index for index in indexes if index is not None)]
 
     @property
     def has_new_transactions(self) -> bool:

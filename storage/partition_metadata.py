@@ -7,7 +7,7 @@ from uuid import UUID
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from .errors import CorruptCheckpointError
-from .filesystem import FileSystem, write_all
+from .filesystem import FileSystem, TemporaryFile
 
 FILE_NAME = "partition.metadata"
 _VERSION = 0
@@ -47,22 +47,14 @@ def write_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> 
 
 def begin_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> None:
     """Write the note under a temporary name, without a sync. Raises OSError."""
-    file = fs.open(f"{directory}/{FILE_NAME}.tmp", create=True)
-    try:
-        write_all(file, _content(topic_id), 0)
-    finally:
-        file.close()
+    TemporaryFile(fs, f"{directory}/{FILE_NAME}").write(_content(topic_id))
 
 
 def finish_partition_metadata(fs: FileSystem, directory: str) -> None:
     """Sync what was begun and give it its name, which is for the caller to make durable. Raises OSError."""
-    temporary = f"{directory}/{FILE_NAME}.tmp"
-    file = fs.open(temporary)
-    try:
-        file.fsync()
-    finally:
-        file.close()
-    fs.rename(temporary, f"{directory}/{FILE_NAME}")
+    note = TemporaryFile(fs, f"{directory}/{FILE_NAME}")
+    note.sync()
+    note.rename()
 
 
 def _content(topic_id: UUID) -> bytes:

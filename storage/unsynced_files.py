@@ -1,5 +1,6 @@
 """What a log has written and not yet synced, and the flushes that are under way."""
 
+import errno
 from collections.abc import Callable
 
 from .filesystem import File, FileSystem
@@ -51,6 +52,12 @@ class UnsyncedFiles:
         self._closes += [segment.close_handles for segment in self.rolled]
         self.rolled, self.snapshots = [], []
         return task
+
+    def expect_last_flush(self) -> None:
+        """The next flush is to take everything along. Raises OSError if an earlier one never came to its end."""
+        if self._flushes:
+            raise OSError(errno.EBUSY, "a flush is not over")
+        self.names = True
 
     def complete(self, task: FlushTask) -> None:
         """`task.run` has succeeded."""

@@ -11,13 +11,14 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
-from ...storage.errors import LogDirFailedError
-from ...storage.log_manager import AllLogDirsFailedError, LaneTask
+from ...storage.errors import FlushPostponedError, LogDirFailedError
+from ...storage.flush_task import FlushTask, run_together
+from ...storage.log_manager import AllLogDirsFailedError
 from ..delayed_operation import Purgatory
 from .partition import Partition
 
 if TYPE_CHECKING:
-    from ...storage.log import FlushTask
+    from ...storage.lane_task import LaneTask
     from ...storage.log_config import LogConfig
     from ...storage.log_manager import LogManager
     from ..metadata_cache import MetadataCache
@@ -27,6 +28,12 @@ logger = logging.getLogger("barnabas.replication")
 
 LATE_SECONDS = 2.0
 """How late the fault point `flush-late` makes a round of flushes."""
+RETRY_SECONDS = 1.0
+"""How long a flush waits that lacked space or handles."""
+FINISH_SECONDS = 30.0
+"""How long a stop waits for appends that are not on disk yet."""
+PARTITIONS_PER_FLUSH = 256
+"""The most partitions of one round: those of the next one wait for its end, and its handles stay open till then."""
 
 
 class ReplicaManager:
@@ -98,7 +105,7 @@ class ReplicaManager:
         for task in tasks:
             try:
                 await self._ports.work.run(task.lane, task)
-            except LogDirFailedError as error:
+            except (OSError, LogDirFailedError) as error:
                 # Left to `become_leader`, which tries each by itself and says what is wrong with it.
                 logger.warning("new partitions could not be prepared: %s", error)
 
@@ -170,37 +177,63 @@ class ReplicaManager:
         if self._ports.fault("flush-late"):
             self._loop.call_later(LATE_SECONDS, self._flush, directory)
             return
-        partitions = list(self._to_flush.pop(directory, ()))
-        tasks: list[tuple[Partition, FlushTask]] = [
-            (partition, partition.log.begin_flush()) for partition in partitions if not partition.is_offline
-        ]
-        if not tasks:
-            self._end_flushing(directory)
-            return
-
-        def run() -> None:
-            for _, task in tasks:
-                task.run()
-
-        def done(_: None, error: BaseException | None) -> None:
-            if error is not None:
-                self._end_flushing(directory)
-                self.log_dir_failed(directory, error)
-                return
-            for partition, task in tasks:
-                partition.flushed(partition.log.complete_flush(task))
-            if self._to_flush.get(directory):
-                self._flush(directory)
+        try:
+            tasks = self._begin_flushes(self._to_flush.get(directory, {}))
+        except LogDirFailedError as error:
+            self._flush_failed(directory, error.cause)
+        else:
+            if tasks:
+                self._run_flushes(directory, tasks)
+            elif self._to_flush.get(directory):
+                logger.warning("%s: flushes are tried again, as files could not be opened or written", directory)
+                self._loop.call_later(RETRY_SECONDS, self._flush, directory)
             else:
                 self._end_flushing(directory)
 
-        self._ports.work.submit(directory, run, done)
+    def _begin_flushes(self, waiting: dict[Partition, None]) -> list[tuple[Partition, FlushTask]]:
+        """One round of those that wait; a partition that lacks space or handles goes on waiting.
+
+        Raises LogDirFailedError.
+        """
+        tasks = []
+        for partition in list(waiting)[:PARTITIONS_PER_FLUSH]:
+            if not partition.is_offline:
+                try:
+                    tasks.append((partition, partition.log.begin_flush()))
+                except KafkaError:
+                    continue
+            del waiting[partition]
+        return tasks
+
+    def _run_flushes(self, directory: str, tasks: list[tuple[Partition, FlushTask]]) -> None:
+        def done(_: None, error: BaseException | None) -> None:
+            if isinstance(error, FlushPostponedError):
+                logger.warning("%s: a flush is tried again: %s", directory, error)
+                self._loop.call_later(RETRY_SECONDS, self._run_flushes, directory, tasks)
+            elif error is not None:
+                self._flush_failed(directory, error)
+            else:
+                for partition, task in tasks:
+                    partition.flushed(partition.log.complete_flush(task))
+                self._flush(directory)
+
+        self._ports.work.submit(directory, lambda: run_together([task for _, task in tasks]), done)
+
+    def _flush_failed(self, directory: str, error: BaseException) -> None:
+        self._to_flush.pop(directory, None)
+        self._end_flushing(directory)
+        self.log_dir_failed(directory, error)
 
     async def finish_flushing(self) -> None:
-        """Wait until no append waits for the disk any more: what was appended is answered as what it is, committed."""
-        while self._flushing:
-            self._flush_ended = self._loop.create_future()
-            await self._flush_ended
+        """Wait until no append waits for the disk any more: what was appended is answered as what it is, committed.
+
+        Not for ever, though, if the disk has no room.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                while self._flushing:
+                    self._flush_ended = self._loop.create_future()
+                    await self._flush_ended
 
     def _end_flushing(self, directory: str) -> None:
         self._flushing.discard(directory)

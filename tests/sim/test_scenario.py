@@ -73,7 +73,7 @@ def show_readers_what_is_not_on_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def flush_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(FlushTask, "run", lambda self: None)
+    patch.setattr(FlushTask, "sync", lambda self: None)
 
 
 def forget_the_window_of_batches(patch: pytest.MonkeyPatch) -> None:

@@ -108,13 +108,14 @@ def clean_marker_left_at_start(patch: Patch) -> None:
 
 
 def marker_before_the_flush(patch: Patch) -> None:
-    shut_down = LogManager._shut_down_dir
+    closing_tasks = LogManager.closing_tasks
 
-    def marker_first(manager: LogManager, log_dir: LogDir, broker_epoch: int) -> None:
-        log_dir.write_clean_shutdown_marker(broker_epoch)
-        shut_down(manager, log_dir, broker_epoch)
+    def marker_first(manager: LogManager) -> Any:
+        for log_dir in manager.online_dirs:
+            log_dir.write_clean_shutdown_marker()
+        return closing_tasks(manager)
 
-    patch.setattr(LogManager, "_shut_down_dir", marker_first)
+    patch.setattr(LogManager, "closing_tasks", marker_first)
 
 
 def checkpoint_renamed_without_fsync(patch: Patch) -> None:
