@@ -69,7 +69,7 @@ def growth_plot(results: Sequence[BenchResult]) -> str:
             parts += panel(left, title, lines)
             left += PANEL_WIDTH + 80
     for number, (kind, (colour, dashes)) in enumerate(STYLES.items()):
-        at, height = LEFT + 150 * number, PANEL_BOTTOM + 44
+        at, height = LEFT + 180 * number, PANEL_BOTTOM + 44
         parts.append(
             f'<path d="M{at} {height - 4}h28" stroke="{colour}" stroke-width="2" stroke-dasharray="{dashes}"/>'
         )
