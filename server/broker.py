@@ -48,6 +48,8 @@ FLUSH_CHECK_MS = 1000
 """How often logs are looked at whose `flush.ms` may have passed."""
 CLOSING_LANES = 4
 """How many lanes a directory sync its logs at a stop: syncs that run side by side share what the journal writes."""
+REPLICA_RETRY_MS = 10_000
+"""How often a partition that found no room for its log is tried again."""
 DELETION_CHECK_MS = 1000
 """How often folders of deleted topics whose delay is over are removed."""
 
@@ -318,6 +320,7 @@ class BrokerServer:
             lambda: config.replica_high_watermark_checkpoint_interval_ms,
             lambda: self._on_lanes(logs.high_watermark_tasks()),
         )
+        every("replicas without room", lambda: REPLICA_RETRY_MS, self._retry_replicas)
         checkpoints: tuple[tuple[str, Callable[[], int]], ...] = (
             (RECOVERY_POINT_CHECKPOINT, lambda: config.log_flush_offset_checkpoint_interval_ms),
             (LOG_START_OFFSET_CHECKPOINT, lambda: config.log_flush_start_offset_checkpoint_interval_ms),
@@ -341,6 +344,12 @@ class BrokerServer:
             except OSError as error:
                 # Too many open files: the next round may find one.
                 logger.warning("work in %s has to wait: %s", task.lane, error)
+
+    async def _retry_replicas(self) -> None:
+        """Make the logs for which there was no room; not while a directory is offline, as they may be there."""
+        logs = self.state.log_manager
+        if len(logs.online_dirs) == len(logs.dirs):
+            await self.state.controller.retry_replicas(self.state.broker_id, lost=logs.offline)
 
     def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """A log directory failed: let the controller say so to everybody."""

@@ -68,6 +68,14 @@ class ControllerContext:
         """Notes that a live broker cannot serve its replica."""
         self._offline_replicas.setdefault(partition, set()).add(broker_id)
 
+    def failed_replicas(self, broker_id: int) -> list[TopicPartition]:
+        """The partitions whose replica a live broker could not serve."""
+        return [partition for partition, brokers in self._offline_replicas.items() if broker_id in brokers]
+
+    def replica_returned(self, partition: TopicPartition, broker_id: int) -> None:
+        """Lets a replica be tried again."""
+        self._offline_replicas[partition].discard(broker_id)
+
     def state(self, partition: TopicPartition) -> PartitionState | None:
         """Who leads; None while the partition is new."""
         return self._states.get(partition)

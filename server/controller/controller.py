@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -370,6 +370,19 @@ class Controller:
             for partition in present:
                 self._context.replica_failed(partition, broker_id)
             await self._partitions.bring_online(self._led_by(broker_id, present), self._term)
+
+    async def retry_replicas(self, broker_id: int, lost: Container[TopicPartition]) -> None:
+        """Tries again the replicas that a live broker could not make, for want of room, say; not those it has `lost`.
+
+        Does nothing if this broker is not the controller.
+        """
+        async with self._turn:
+            failed = [partition for partition in self._context.failed_replicas(broker_id) if partition not in lost]
+            if self._term is None or not failed:
+                return
+            for partition in failed:
+                self._context.replica_returned(partition, broker_id)
+            await self._partitions.bring_online(failed, self._term)
 
     def _led_by(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         states = ((partition, self._context.state(partition)) for partition in partitions)

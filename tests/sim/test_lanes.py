@@ -1,0 +1,209 @@
+"""Work on lanes: checkpoints leave the loop alone, a stop waits for them, what finds no handle or room comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.sim.loop import SimLoop, leave
+from tests.sim.world import SimWork, World
+from tests.storage.logs import batch
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server import broker as server_module
+from barnabas.server.replication import replica_manager
+from barnabas.server.replication.partition import Partition
+from barnabas.storage.log_dir import CLEAN_SHUTDOWN_FILE, HIGH_WATERMARK_CHECKPOINT, LogDir
+
+TP = TopicPartition("t", 0)
+WATERMARKS = f"/data/{HIGH_WATERMARK_CHECKPOINT}"
+SETTINGS = {"replica.high.watermark.checkpoint.interval.ms": "1000", "offsets.topic.num.partitions": "1"}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    loop = SimLoop(random.Random(1))
+    yield World(loop, 1, SETTINGS)
+    leave(loop)
+
+
+def run(world: World, work: Any) -> Any:
+    return world.loop.run_until_complete(work)
+
+
+def wait_until(world: World, holds: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Let virtual time pass until something holds."""
+
+    async def wait() -> None:
+        deadline = world.loop.time() + seconds
+        while not holds():
+            assert world.loop.time() < deadline, "it never came true"
+            await asyncio.sleep(0.01)
+
+    run(world, wait())
+
+
+def start(world: World, partitions: int = 1) -> list[Partition]:
+    run(world, world.broker.start())
+    server = world.broker.server
+    assert server is not None
+    run(world, world.spawn(world.broker.node, server.create_topic("t", partitions, {})))
+    found = [server.state.replica_manager.find("t", index) for index in range(partitions)]
+    return [partition for partition in found if partition is not None]
+
+
+def append(world: World, partition: Partition) -> None:
+    partition.log.append_as_leader(batch(), leader_epoch=0)
+    server = world.broker.server
+    assert server is not None
+    server.state.replica_manager.request_flush(partition)
+    wait_until(world, lambda: partition.log.recovery_point == partition.log.log_end_offset)
+    partition.log.update_high_watermark(partition.log.log_end_offset)
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """Each write of the high watermarks and of the marker, and whether it was a lane's job."""
+    found: list[tuple[str, bool]] = []
+    on_lane = False
+    execute, checkpoint, marker = SimWork._execute, LogDir.write_checkpoint, LogDir.write_clean_shutdown_marker
+
+    def execute_on_lane(work: SimWork, *arguments: Any) -> None:
+        nonlocal on_lane
+        on_lane = True
+        try:
+            execute(work, *arguments)
+        finally:
+            on_lane = False
+
+    def note_checkpoint(log_dir: LogDir, name: str, offsets: Any) -> None:
+        if name == HIGH_WATERMARK_CHECKPOINT:
+            found.append((str(offsets.get(TP)), on_lane))
+        checkpoint(log_dir, name, offsets)
+
+    def note_marker(log_dir: LogDir, broker_epoch: int = -1) -> None:
+        found.append(("marker", on_lane))
+        marker(log_dir, broker_epoch)
+
+    monkeypatch.setattr(SimWork, "_execute", execute_on_lane)
+    monkeypatch.setattr(LogDir, "write_checkpoint", note_checkpoint)
+    monkeypatch.setattr(LogDir, "write_clean_shutdown_marker", note_marker)
+    return found
+
+
+def test_high_watermarks_are_written_by_the_lane(world: World, writes: list[tuple[str, bool]]) -> None:
+    (partition,) = start(world)
+    append(world, partition)
+    wait_until(world, lambda: ("1", True) in writes)
+    run(world, world.broker.stop())
+    assert all(on_lane for _, on_lane in writes)
+    assert writes[-1] == ("marker", True)
+
+
+def test_a_stop_waits_for_a_checkpoint_in_flight(world: World, writes: list[tuple[str, bool]]) -> None:
+    (partition,) = start(world)
+    append(world, partition)
+    wait_until(world, lambda: ("1", True) in writes)
+    append(world, partition)
+    world.delays.usual = 5.0
+    server = world.broker.server
+    assert server is not None
+    (task,) = server.state.log_manager.high_watermark_tasks()
+    server._ports.work.submit(task.lane, task, lambda *_: None)
+    partition.log.append_as_leader(batch(), leader_epoch=0)
+    partition.log.update_high_watermark(3)
+    run(world, world.broker.stop())
+    assert [what for what, _ in writes][-3:] == ["2", "3", "marker"]
+    assert world.broker.disk.read_bytes(WATERMARKS) == b"0\n1\nt 0 3\n"
+    assert world.broker.disk.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.ENOSPC])
+def test_a_flush_without_handles_or_room_comes_back(world: World, number: int) -> None:
+    (partition,) = start(world)
+    fault = world.broker.disk.fail("open", number, "leader-epoch-checkpoint.tmp", times=2)
+    begin = world.loop.time()
+    append(world, partition)
+    assert fault.times == 0
+    assert world.loop.time() - begin >= 2 * replica_manager.RETRY_SECONDS
+    assert not partition.is_offline
+    run(world, world.broker.stop())
+    assert world.broker.disk.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
+
+
+@pytest.mark.parametrize(("number", "goes_offline"), [(errno.EMFILE, False), (errno.ENOSPC, False), (errno.EIO, True)])
+def test_a_flush_that_cannot_begin_is_tried_again_or_ends_the_directory(
+    world: World, number: int, *, goes_offline: bool
+) -> None:
+    partition, other = start(world, 2)
+    for index in range(2):
+        partition.log.append_as_leader(batch(), leader_epoch=index)
+        partition.log.roll()
+    fault = world.broker.disk.fail("open", number, "t-0/00000000000000000000.index", times=1)
+    partition.log.segments[0].close_handles()
+    partition.log.segments[0].offset_index._has_content = True
+    server = world.broker.server
+    assert server is not None
+    server.state.replica_manager.request_flush(partition)
+    if goes_offline:
+        wait_until(world, lambda: partition.is_offline and other.is_offline)
+        assert server.failed.is_set()
+    else:
+        wait_until(world, lambda: partition.log.recovery_point == 2)
+        append(world, other)
+    assert fault.times == 0
+    assert not server.state.replica_manager._flushing
+
+
+def test_a_round_takes_a_bounded_number_of_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    rounds = []
+    run_together = replica_manager.run_together
+
+    def count(tasks: Any) -> None:
+        rounds.append(len(tasks))
+        run_together(tasks)
+
+    monkeypatch.setattr(replica_manager, "PARTITIONS_PER_FLUSH", 3)
+    monkeypatch.setattr(replica_manager, "run_together", count)
+    partitions = start(world, 8)
+    server = world.broker.server
+    assert server is not None
+    rounds.clear()
+    for partition in partitions:
+        partition.log.append_as_leader(batch(), leader_epoch=0)
+        server.state.replica_manager.request_flush(partition)
+    wait_until(world, lambda: all(partition.log.recovery_point == 1 for partition in partitions))
+    assert rounds == [3, 3, 2]
+
+
+def test_a_topic_made_on_a_full_disk_gets_its_leader_when_there_is_room(world: World) -> None:
+    start(world)
+    server = world.broker.server
+    assert server is not None
+    fault = world.broker.disk.fail("open", errno.ENOSPC, "/new-0/", times=None)
+    run(world, world.spawn(world.broker.node, server.create_topic("new", 1, {})))
+    manager = server.state.replica_manager
+    wait_until(world, lambda: world.loop.time() > 3 * server_module.REPLICA_RETRY_MS / 1000, 60)
+    assert manager.find("new", 0) is None
+    world.broker.disk.faults.remove(fault)
+    wait_until(world, lambda: manager.find("new", 0) is not None, 60)
+    assert manager.partition("new", 0).is_leader
+    state = server.state.metadata.partition(TopicPartition("new", 0))
+    assert state is not None
+    assert state.leader == server.state.broker_id
+    run(world, world.broker.stop())
+
+
+def test_a_deletion_without_handles_comes_back(world: World) -> None:
+    start(world)
+    server = world.broker.server
+    assert server is not None
+    run(world, world.spawn(world.broker.node, server.delete_topic("t")))
+    fault = world.broker.disk.fail("fsync_dir", errno.EMFILE, "/data", times=1)
+    wait_until(world, lambda: not any(name.startswith("t-0") for name in world.broker.disk.list_dir("/data")), 120)
+    assert fault.times == 0
+    assert server.state.log_manager.online_dirs
