@@ -522,7 +522,7 @@ class Log:
             end_offset=offset,
             now_ms=self._now_ms(),
         )
-        self.high_watermark = min(self.high_watermark, offset)
+        self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
         self._refresh_first_unstable_offset()
 
     # -- retention -------------------------------------------------------------------------------------------------
