@@ -39,7 +39,9 @@ fuzz: $(STAMP)
 	$(BIN)/python -m tests.hostile --frames 1000000 --minutes $${MINUTES:-20}
 
 bench: $(STAMP)
-	$(BIN)/python -m tests.bench --markdown build/performance.md
+	mkdir -p build
+	$(BIN)/python -m tests.bench --rounds 5 --seconds 3 --warmup 3 --json build/bench.json
+	$(BIN)/python -m tests.bench --report build/bench.json --markdown docs/performance.md --plot docs/performance.svg
 
 compat: $(STAMP)
 	BARNABAS_WRITE_REPORT=1 $(BIN)/pytest tests/compat
