@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from .host import event_loop, host_ports, raise_open_files
+from .host import event_loop, host_ports, keep_freed_memory, raise_open_files
 
 if TYPE_CHECKING:
     from .config import BrokerConfig
@@ -22,6 +22,7 @@ def run(config: BrokerConfig, topics: Mapping[str, int] | None = None) -> int:
     """Serve until SIGTERM or SIGINT, then shut down cleanly; returns the process's exit status."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     raise_open_files()
+    keep_freed_memory()
     loop = event_loop()
     asyncio.set_event_loop(loop)
     try:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import random
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +26,11 @@ except ImportError:
     resource = None
 
 T = TypeVar("T")
+
+KEPT_BYTES = 32 << 20
+"""Freed memory that the process keeps for the next request. It is the most that glibc allows for a single block."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's mallopt(3)."""
 
 
 class ThreadWork:
@@ -84,6 +91,20 @@ def raise_open_files() -> None:
         _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep freed blocks of megabytes, up to `KEPT_BYTES`, instead of returning each to the kernel.
+
+    The plain records of a compressed batch and the answer to a fetch live for a millisecond. glibc maps such a block
+    anew each time, and the page faults then cost more than the decompression. Other C libraries are left alone.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
 
 
 def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
