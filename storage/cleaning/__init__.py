@@ -1,0 +1,1 @@
+"""Log compaction: keeps the last value of every key."""

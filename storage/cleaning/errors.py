@@ -1,0 +1,15 @@
+"""Why a pass of the cleaner fails; the log is left as it was."""
+
+from ..errors import StorageError
+
+
+class OffsetMapFullError(StorageError):
+    """A key that the offset map does not have comes when there is no room left."""
+
+
+class OffsetMapTooSmallError(StorageError):
+    """The offset map does not hold the keys of even one record, so that no pass could ever get further."""
+
+
+class SegmentOffsetOverflowError(StorageError):
+    """A segment holds offsets too far above its base offset for an index to name them."""
