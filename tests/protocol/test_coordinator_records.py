@@ -18,6 +18,10 @@ from barnabas.protocol.consumer_protocol import (
     TopicPartitions,
 )
 from barnabas.protocol.coordinator_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
     GroupMetadataKey,
     OffsetCommitKey,
     OffsetCommitValue,
@@ -37,9 +41,16 @@ PACKAGES = {
     "TransactionLog": "org.apache.kafka.coordinator.transaction.generated",
     "": "org.apache.kafka.coordinator.group.generated",
 }
-# In the older release the number in front of a key is the version of its class; in the newer one it is a type.
+# In the older release the number in front of a key is the version of its class; in the newer one it is a type, and the
+# class has version 0.
 RELEASES = ("3.9.1", "4.1.1")
-LATER = {(OffsetCommitValue, 4), (TransactionLogValue, 1)}
+LATER = {
+    (OffsetCommitValue, 4),
+    (TransactionLogValue, 1),
+    (ConsumerGroupMetadataValue, 0),  # its hash, a tagged field
+    (ConsumerGroupRegularExpressionKey, 16),
+    (ConsumerGroupRegularExpressionValue, 0),
+}
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
@@ -90,16 +101,20 @@ def test_kafka_reads_and_writes_the_same_bytes(release: str) -> None:
     )
     asked = []
     for cls in CLASSES:
-        if release != RELEASES[0] and cls.__name__.endswith("Key"):
-            continue
+        is_typed = release != RELEASES[0] and cls.__name__.endswith("Key")
         for version in versions_of(cls).numbers():
             if release == RELEASES[0] and (cls, version) in LATER:
+                continue
+            if is_typed and version != max(versions_of(cls).numbers()):
                 continue
             package = next(package for prefix, package in PACKAGES.items() if cls.__name__.startswith(prefix))
             for seed in range(20):
                 message = random_message(cls, version, random.Random(f"{cls.__name__} {version} {seed}"))
+                if getattr(message, "classic_member_metadata", None) == ClassicMemberMetadata():
+                    continue  # Kafka takes a tagged struct without any value of its own for the null it defaults to
                 body = encode_versioned(message, version)[2:]
-                asked.append((message, version, body, f"record {package}.{cls.__name__} {version} {body.hex()}"))
+                question = f"record {package}.{cls.__name__} {0 if is_typed else version} {body.hex()}"
+                asked.append((message, version, body, question))
     classes = compile_java(Path(__file__).parent / "java", classpath)
     questions = "\n".join(question for *_, question in asked) + "\n"
     result = run_java("MessageOracle", [classes, *classpath], stdin=questions)
