@@ -1,20 +1,20 @@
 """The log of one partition: appends, reads, rolls, truncates, flushes and forgets. Owns the offset invariants."""
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import RecordBatch, iter_batches
-from .errors import CorruptSegmentError, failing_dir, failing_read, read_failure, write_failure
+from .errors import CorruptSegmentError, failing_dir, read_failure, write_failure
 from .filesystem import FileSystem, parent_of
 from .flush_task import FlushTask
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
-from .leader_epochs import EpochEndOffset, LeaderEpochCache
+from .leader_epochs import LeaderEpochCache
 from .log_append import append_info, check_producers, duplicate_info
 from .log_config import NEVER, LogConfig
 from .log_loader import Chance, LoadedLog, LogLoader, create_segment, rebuild_producer_state
-from .log_offsets import aborted_transactions, offsets_before
+from .log_offsets import aborted_transactions
+from .log_queries import LogQueries
 from .log_reader import LogReader
 from .log_retention import deletable_segments
 from .log_segment import MAX_RELATIVE_OFFSET, LogSegment
@@ -23,13 +23,14 @@ from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata, topic_parti
 from .partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
 from .producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
 from .record_validator import Origin, validate_and_assign
-from .time_index import TimestampOffset
+from .segment_changes import SegmentChanges
+from .segment_swap import SegmentSwap
 from .unsynced_files import UnsyncedFiles
 
 __all__ = ["FetchData", "FlushTask", "Log", "LogAppendInfo", "LogOffsetMetadata"]
 
 
-class Log:
+class Log(LogQueries):
     """Kafka's UnifiedLog. Used by one thread, apart from `FlushTask.run`.
 
     Invariant: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset, and recovery_point <=
@@ -72,6 +73,7 @@ class Log:
         self._first_unstable_offset = NEVER
         self._unsynced = UnsyncedFiles(fs, loaded.log_end_offset)
         self._reader = LogReader(self._segments, self._unsynced)
+        self._changes = SegmentChanges(self._segments, self._unsynced, self._reader, self.producer_state)
         self.config = config
         self._refresh_first_unstable_offset()
 
@@ -129,32 +131,10 @@ class Log:
         self._roll_timestamp = -2  # found at the next append, as it may take a look into the file
 
     @property
-    def active_segment(self) -> LogSegment:
-        return self._active
-
-    @property
-    def segments(self) -> list[LogSegment]:
-        """Oldest first; the last one is active."""
-        return list(self._segments)
-
-    def segments_from(self, offset: int) -> list[LogSegment]:
-        """The segment that may hold `offset`, and all later ones."""
-        return self._segments.from_offset(offset)
-
-    @property
-    def size(self) -> int:
-        """Bytes of all segments."""
-        return self._segments.size_in_bytes
-
-    @property
     def last_stable_offset(self) -> int:
         """First offset of the oldest open transaction, or the high watermark."""
         first, high_watermark = self._first_unstable_offset, self.high_watermark
         return first if first < high_watermark else high_watermark
-
-    @property
-    def log_end_offset_metadata(self) -> LogOffsetMetadata:
-        return LogOffsetMetadata(self.log_end_offset, self._active.base_offset, self._active.size)
 
     def assign_topic_id(self, topic_id: UUID) -> None:
         """Note the topic id durably, if none is. Raises `KafkaError` INCONSISTENT_TOPIC_ID if another one is."""
@@ -315,7 +295,7 @@ class Log:
         if first is None or first < 0:
             self._roll_timestamp = NEVER if first is None else -2
         else:
-            self._roll_timestamp = first + self._config.segment_ms - self._active.roll_jitter_ms
+            self._roll_timestamp = first + self._config.max_segment_ms - self._active.roll_jitter_ms
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -350,43 +330,6 @@ class Log:
             return FetchData(data, first, aborted_transactions(self, first, len(data)) if read_committed else None)
         except (OSError, CorruptSegmentError) as error:
             raise read_failure(self.directory, error) from error
-
-    def _raise_out_of_range(self, offset: int) -> NoReturn:
-        message = f"offset {offset} of {self.topic_partition} is not in {self.log_start_offset}..{self.log_end_offset}"
-        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
-
-    def convert_to_offset_metadata(self, offset: int) -> LogOffsetMetadata:
-        """Where `offset` lies. Raises OFFSET_OUT_OF_RANGE, `LogDirFailedError`."""
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            self._raise_out_of_range(offset)
-        with failing_read(self.directory):
-            return self._reader.offset_metadata(offset, self.log_end_offset)
-
-    def bytes_between(self, offset: int, bound: int) -> int:
-        """Bytes of the batches from the one that contains `offset` up to `bound`. Errors as above."""
-        if offset >= bound:
-            return 0
-        start, end = self.convert_to_offset_metadata(offset), self.convert_to_offset_metadata(bound)
-        return self._reader.bytes_between(start, end)
-
-    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record not older than `timestamp`, exactly, with its own timestamp; None if there is none."""
-        with failing_read(self.directory):
-            return self._reader.find_by_timestamp(timestamp, self.log_start_offset)
-
-    def max_timestamp_and_offset(self) -> TimestampOffset | None:
-        """The record with the largest timestamp (the first of several); None if none has a timestamp."""
-        with failing_read(self.directory):
-            return self._reader.find_max_timestamp(self.log_start_offset)
-
-    def legacy_fetch_offsets_before(self, timestamp: int, max_offsets: int) -> list[int]:
-        """ListOffsets v0: segment starts by file time, up to `timestamp` (-1 all, -2 oldest), newest first."""
-        with failing_read(self.directory):
-            return offsets_before(self, timestamp, max_offsets, self._now_ms())
-
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
-        """(largest known epoch at or below `epoch`, its end offset); (-1, -1) if that cannot be said."""
-        return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)
 
     # -- watermarks ------------------------------------------------------------------------------------------------
 
@@ -485,7 +428,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         with failing_dir(self.directory):
-            self._remove_segments([segment for segment in self._segments if segment.base_offset > offset])
+            self._changes.remove_files([segment for segment in self._segments if segment.base_offset > offset])
             self._active = self._segments.last
             self._active.truncate_to(offset, self._now_ms())
             self._active.flush()
@@ -495,17 +438,12 @@ class Log:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything and go on, empty, at `offset`. Raises `LogDirFailedError`."""
         with failing_dir(self.directory):
-            self._remove_segments(list(self._segments))
+            self._changes.remove_files(list(self._segments))
             self.producer_state.truncate_fully_and_start_at(offset)
             self._activate(self._create_segment(offset))
             self._fs.fsync_dir(self.path)
         self.log_start_offset = offset
         self._after_truncation(offset)
-
-    def _remove_segments(self, removed: list[LogSegment]) -> None:
-        for segment in removed:
-            self._unsynced.forget(segment)
-        self._segments.remove_files(removed)
 
     def _after_truncation(self, offset: int) -> None:
         self.producer_state.map_end_offset = self.log_end_offset
@@ -544,14 +482,33 @@ class Log:
             self.maybe_increment_log_start_offset(following.base_offset)
             if self._before_deletion is not None:
                 self._before_deletion(self)
-            return self._rename_to_deleted(deletable)
+            return self._changes.rename_to_deleted(deletable)
 
-    def _rename_to_deleted(self, segments: list[LogSegment]) -> list[str]:
-        for segment in segments:
-            self._unsynced.forget(segment)
-        self._reader.forget()
-        snapshots = [self.producer_state.forget_snapshot(segment.base_offset) for segment in segments]
-        return self._segments.rename_to_deleted(segments, [path for path in snapshots if path is not None])
+    # -- compaction ------------------------------------------------------------------------------------------------
+
+    def begin_swap(self, new: Sequence[int]) -> SegmentSwap:
+        """A replacement of segments by the `.cleaned` ones with the base offsets `new`.
+
+        Until it is complete nothing may truncate the log or delete segments of it.
+        """
+        return SegmentSwap(self._changes, directory=self.path, fs=self._fs, config=self._config, new=new)
+
+    def replace_segments(self, new: Sequence[int], old: Sequence[int]) -> list[str]:
+        """A whole swap, here and now; the paths of the old files, to be unlinked some time later.
+
+        Raises `LogDirFailedError`.
+        """
+        swap = self.begin_swap(new)
+        with failing_dir(self.directory):
+            swap.prepare()
+            swap.install(old)
+            swap.finish()
+            return swap.complete()
+
+    @property
+    def is_swapping(self) -> bool:
+        """Whether segments have been replaced whose files do not have their last names yet."""
+        return self._unsynced.is_held
 
     # -- end -------------------------------------------------------------------------------------------------------
 

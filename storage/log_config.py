@@ -75,7 +75,7 @@ def _setting(default: Any, parse: Callable[[str], Any]) -> Any:
 class LogConfig:
     """The settings of one topic's logs. Immutable: a change of configuration is a new object given to the log.
 
-    Defaults are Kafka's. The last three restate others in the form that the append path asks for.
+    Defaults are Kafka's. The last four restate others in the form that the append path asks for.
     """
 
     cleanup_policy: str = _setting("delete", _cleanup_policy)
@@ -114,6 +114,8 @@ class LogConfig:
 
     compact: bool = field(init=False, default=False)
     delete: bool = field(init=False, default=True)
+    max_segment_ms: int = field(init=False, default=604_800_000)
+    """When a segment is rolled for its age: what must be compacted after a while must not stay active for longer."""
     message_magic: int = field(init=False, default=2)
     """The record format of `message_format_version`."""
 
@@ -121,6 +123,8 @@ class LogConfig:
         policies = self.cleanup_policy.split(",")
         object.__setattr__(self, "compact", "compact" in policies)
         object.__setattr__(self, "delete", "delete" in policies)
+        lag_ms = self.max_compaction_lag_ms if self.compact else NEVER
+        object.__setattr__(self, "max_segment_ms", min(self.segment_ms, lag_ms))
         object.__setattr__(self, "message_magic", _magic_of(self.message_format_version))
 
     @classmethod

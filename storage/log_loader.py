@@ -13,12 +13,12 @@ from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
 from .log_config import LogConfig
 from .log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
-from .log_segments import DELETED_SUFFIX, LogSegments
+from .log_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, LogSegments
 from .producer_snapshot import SNAPSHOT_SUFFIX
 from .producer_state import ProducerStateManager
 
 NO_RECOVERY_POINT = -1
-CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX = ".cleaned", ".swap", ".tmp"
+TEMPORARY_SUFFIX = ".tmp"
 
 _logger = logging.getLogger(__name__)
 
@@ -103,30 +103,42 @@ class LogLoader:
         and goes, too. What is left as `.swap` is whole: it replaces every segment in its range.
         """
         names = self.fs.list_dir(self.path)
-        transient = [name for name in names if name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX))]
-        if not transient:
+        if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)) for name in names):
             return self._drop_leftovers(names)
-        cleaned = [name for name in transient if name.endswith(CLEANED_SUFFIX)]
+        cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
         smallest_cleaned = min(map(_base_offset, cleaned), default=None)
-        for name in transient:
-            if name.endswith(SWAP_SUFFIX) and (smallest_cleaned is None or _base_offset(name) < smallest_cleaned):
-                continue
-            self.fs.unlink(f"{self.path}/{name}")
-        self._complete_swaps(self.fs.list_dir(self.path))
-        self.fs.fsync_dir(self.path)
+        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
+        unfinished = [s for s in swaps if smallest_cleaned is not None and _base_offset(s) >= smallest_cleaned]
+        # What says that a swap is not whole goes after it.
+        self._unlink_all(unfinished)
+        self._unlink_all(cleaned)
+        self._unlink_all([name for name in names if name.endswith(DELETED_SUFFIX)])
+        if len(unfinished) < len(swaps):
+            self._complete_swaps(self.fs.list_dir(self.path))
         return self._drop_leftovers(self.fs.list_dir(self.path))
 
+    def _unlink_all(self, names: list[str]) -> None:
+        """Unlink files, durably."""
+        for name in names:
+            self.fs.unlink(f"{self.path}/{name}")
+        if names:
+            self.fs.fsync_dir(self.path)
+
     def _complete_swaps(self, names: list[str]) -> None:
+        """Let whole swaps replace what is in their range: first that goes, then logs get their names, then indexes.
+
+        Each is durable before the next, so that another crash finds one of the states that are known here.
+        """
         swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
         logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
         if logs:
             start = min(map(_base_offset, logs))
             end = max(map(self._swap_end_offset, logs))
-            for name in names:
-                if name.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(name) < end:
-                    self.fs.unlink(f"{self.path}/{name}")
-        for name in swaps:
-            self.fs.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(SWAP_SUFFIX)}")
+            self._unlink_all([n for n in names if n.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(n) < end])
+        for group in (logs, [name for name in swaps if name not in logs]):
+            for name in group:
+                self.fs.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(SWAP_SUFFIX)}")
+            self.fs.fsync_dir(self.path)
 
     def _swap_end_offset(self, name: str) -> int:
         segment = LogSegment(

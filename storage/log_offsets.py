@@ -6,12 +6,12 @@ from .log_values import LogOffsetMetadata
 from .transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from .log import Log
+    from .log_queries import LogQueries
 
 LATEST, EARLIEST = -1, -2
 
 
-def offsets_before(log: "Log", timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
+def offsets_before(log: "LogQueries", timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
     """Segment starts by modification time, newest first. Kafka's legacyFetchOffsetsBefore."""
     candidates = [(max(segment.base_offset, log.log_start_offset), segment.modified_ms) for segment in log.segments]
     if log.active_segment.size:
@@ -25,7 +25,7 @@ def offsets_before(log: "Log", timestamp: int, max_offsets: int, now_ms: int) ->
     return sorted(offsets, reverse=True)
 
 
-def aborted_transactions(log: "Log", start: LogOffsetMetadata, length: int) -> list[AbortedTransaction]:
+def aborted_transactions(log: "LogQueries", start: LogOffsetMetadata, length: int) -> list[AbortedTransaction]:
     """The aborted transactions that overlap the batches in `length` bytes from `start` on."""
     segments = log.segments_from(start.segment_base_offset)
     beyond = segments[0].offset_index.upper_bound(start.position, length)

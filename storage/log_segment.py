@@ -46,6 +46,7 @@ class LogSegment:
         "_max_timestamp",
         "_offset_index",
         "_offset_of_max_timestamp",
+        "_pinned_modified_ms",
         "_stem",
         "_suffix",
         "_tail_offsets",
@@ -91,6 +92,7 @@ class LogSegment:
         self._fs = fs
         self.records = FileRecords(self.path_of(LOG_SUFFIX), fs, size)
         self._closed_size = 0
+        self._pinned_modified_ms: int | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._transaction_index: TransactionIndex | None = None
@@ -182,7 +184,8 @@ class LogSegment:
 
     @property
     def modified_ms(self) -> int:
-        return self._fs.modified_ms(self.records.path)
+        pinned = self._pinned_modified_ms
+        return self._fs.modified_ms(self.records.path) if pinned is None else pinned
 
     def path_of(self, suffix: str) -> str:
         """Path of the file of this segment that `suffix` names (`.log`, `.index`, …)."""
@@ -279,7 +282,7 @@ class LogSegment:
         """Whether a batch of `size` bytes belongs into a new segment: Kafka's LogSegment.shouldRoll."""
         if self.size > config.segment_bytes - size or last_offset > self.max_offset or self.is_index_full:
             return True
-        return self.size > 0 and self.waited_ms(now_ms, max_timestamp) > config.segment_ms - self.roll_jitter_ms
+        return self.size > 0 and self.waited_ms(now_ms, max_timestamp) > config.max_segment_ms - self.roll_jitter_ms
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
         """Time between the first batch and the one to come, by their timestamps, or by the clock if they have none."""
@@ -541,11 +544,26 @@ class LogSegment:
 
     def change_suffix(self, new_suffix: str) -> None:
         """Rename the files, from `.cleaned` to `.swap` and so on; open handles stay good."""
-        for suffix in SEGMENT_SUFFIXES:
-            old = self.path_of(suffix)
-            if self._fs.exists(old):
-                self._fs.rename(old, f"{self._stem}{suffix}{new_suffix}")
+        for old, new in self.renames_to(new_suffix):
+            self._fs.rename(old, new)
         self._suffix = new_suffix
+        self._repath()
+
+    def renames_to(self, new_suffix: str) -> list[tuple[str, str]]:
+        """The files that exist, and what they would be called with another suffix."""
+        return [(path, path.removesuffix(self._suffix) + new_suffix) for path in self.existing_paths()]
+
+    def pin(self) -> None:
+        """Open and load all that readers may want, so that nobody needs the names of the files until `unpin`."""
+        self.unsynced_files(with_indexes=True)
+        self.load_first_timestamp()
+        self._pinned_modified_ms = self.modified_ms
+        assert self.max_timestamp and self.transaction_index.entries is not None
+
+    def unpin(self, suffix: str) -> None:
+        """The files have another suffix now, and keep it."""
+        self._suffix = suffix
+        self._pinned_modified_ms = None
         self._repath()
 
     def moved_to(self, directory: str) -> None:

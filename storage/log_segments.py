@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from .filesystem import FileSystem
 from .log_segment import LogSegment
 
-DELETED_SUFFIX = ".deleted"
+CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX = ".cleaned", ".swap", ".deleted"
 
 
 class LogSegments:

@@ -13,15 +13,17 @@ class UnsyncedFiles:
     """Collects for a flush, and keeps handles open while one runs on another thread.
 
     A closed handle's number may be given to another file at once; so whatever is to be closed while a flush is under
-    way waits for its end. Flushes complete in the order in which they began, as a later one counts on the earlier.
+    way waits for its end, and while files get other names for the end of that, as nothing can be opened meanwhile.
+    Flushes complete in the order in which they began, as a later one counts on the earlier.
     """
 
-    __slots__ = ("_closes", "_flushes", "_fs", "names", "recovery_point", "rolled", "snapshots")
+    __slots__ = ("_closes", "_flushes", "_fs", "_holds", "names", "recovery_point", "rolled", "snapshots")
 
     def __init__(self, fs: FileSystem, recovery_point: int) -> None:
         self._fs = fs
         self._flushes: list[FlushTask] = []
         self._closes: list[Callable[[], None]] = []
+        self._holds = 0
         self.recovery_point = recovery_point
         """Everything below is on disk."""
         self.rolled: list[LogSegment] = []
@@ -55,8 +57,8 @@ class UnsyncedFiles:
 
     def expect_last_flush(self) -> None:
         """The next flush is to take everything along. Raises OSError if an earlier one never came to its end."""
-        if self._flushes:
-            raise OSError(errno.EBUSY, "a flush is not over")
+        if self._flushes or self._holds:
+            raise OSError(errno.EBUSY, "a flush or a swap is not over")
         self.names = True
 
     def complete(self, task: FlushTask) -> None:
@@ -64,14 +66,32 @@ class UnsyncedFiles:
         task.is_done = True
         while self._flushes and self._flushes[0].is_done:
             self.recovery_point = max(self.recovery_point, self._flushes.pop(0).up_to_offset)
-        if not self._flushes and self._closes:
-            closes, self._closes = self._closes, []
-            for close in closes:
-                close()
+        self._close_what_may()
+
+    def hold(self) -> None:
+        """Close nothing until `release`."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """The end of a `hold`."""
+        self._holds -= 1
+        self._close_what_may()
+
+    def _close_what_may(self) -> None:
+        if self._flushes or self._holds:
+            return
+        closes, self._closes = self._closes, []
+        for close in closes:
+            close()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether files are getting other names."""
+        return self._holds > 0
 
     def close(self, close: Callable[[], None]) -> None:
-        """Close something now, or when no flush can be using it any more."""
-        if self._flushes:
+        """Close something now, or when nothing can be using it any more."""
+        if self._flushes or self._holds:
             self._closes.append(close)
         else:
             close()
