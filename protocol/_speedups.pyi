@@ -35,3 +35,36 @@ def get_many(
     /,
 ) -> None:
     """`SkimpyOffsetMap.get_many`."""
+
+def scan_batches(
+    buffer: _Buffer,
+    part: tuple[int, int],
+    batches: bytearray,
+    batch_count: int,
+    records: bytearray,
+    capacity: int,
+    record_count: int,
+    special: int,
+    check_crc: bool,
+    /,
+) -> tuple[int, int, int, int, int]:
+    """`BatchRun._scan_here`: position, reason, numbers of batches and records now, records that lacked room."""
+
+def filter_batches(
+    buffer: _Buffer,
+    batches: bytearray,
+    batch_count: int,
+    rows: _Rows,
+    found: array[int],
+    rules: tuple[int, int, int],
+    keep_empty: array[int],
+    output: bytearray,
+    at: int,
+    /,
+) -> tuple[int, int, int]:
+    """`BatchFilter.filter`: the fields of `Kept`. The output has the room that the twin makes."""
+
+def index_batches(
+    data: _Buffer, since: int, interval: int, highest: tuple[int, int], /
+) -> tuple[int, list[tuple[int, int, int, int]], int, tuple[int, int], int]:
+    """`storage.cleaning.batch_index.index_batches`: the fields of `IndexScan`."""

@@ -2,8 +2,22 @@
 
 from collections.abc import Callable, Iterator
 
+from ..errors import CorruptIndexError
+from ..file_records import FileRecords
 from ..filesystem import FileSystem
-from .clean_job import CleanJob, Event
+from ..log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, segment_file_name
+from ..offset_index import OffsetIndex
+from ..transaction_index import AbortedTransaction, TransactionIndex
+from .batch_index import index_batches
+from .batch_walk import BatchWalk
+from .clean_job import CleanerStats, CleanJob, Event, GroupCleaned, PassFinished, Progress, SourceSegment
+from .cleaned_segment import CLEANED_SUFFIX, CleanedSegment
+from .map_builder import MapBuilder
+from .offset_map import SkimpyOffsetMap, memory_for, new_offset_map
+from .record_filter import RecordFilter
+from .segment_groups import SegmentSizes, group_segments
+from .segment_reader import SegmentReader
+from .transaction_metadata import CleanedTransactionMetadata
 
 
 def clean(
@@ -17,6 +31,213 @@ def clean(
     Closing the iterator ends the pass; what it leaves are files that end in `.cleaned`.
 
     Raises OSError, `CorruptSegmentError` for what is no sound record batch, `OffsetMapTooSmallError` and
-    `SegmentOffsetOverflowError`.
+    `SegmentOffsetOverflowError`; ValueError for a map that cannot be.
     """
-    raise NotImplementedError
+    one_pass = CleaningPass(job, fs, throttle, use_native=use_native)
+    one_pass.remove_leftovers()
+    yield from one_pass.build_map()
+    yield from one_pass.clean_groups()
+    yield one_pass.finished()
+
+
+class CleaningPass:
+    """The steps of `clean`, in their order."""
+
+    def __init__(self, job: CleanJob, fs: FileSystem, throttle: Callable[[int], None], *, use_native: bool) -> None:
+        self._job = job
+        self._fs = fs
+        self._throttle = throttle
+        self._use_native = use_native
+        self._stats = CleanerStats()
+        self._map = self._new_map()
+        self._legacy_horizon_ms = self._oldest_legacy_tombstones()
+        self._last_end, self._last_next_offset = self._cleanable_end_of(job.segments[-1])
+
+    def _new_map(self) -> SkimpyOffsetMap:
+        """A map of the size that is set, or smaller where twice the offsets there are need less."""
+        job = self._job
+        offsets = job.first_uncleanable_offset - job.first_dirty_offset
+        enough = memory_for(2 * offsets + 2, job.hash_name)
+        memory = job.dedupe_buffer_bytes if enough is None else min(job.dedupe_buffer_bytes, enough)
+        return new_offset_map(memory, job.hash_name, use_native=self._use_native)
+
+    def _cleanable_end_of(self, segment: SourceSegment) -> tuple[int, int]:
+        """Where in its file the uncleanable part begins, and what comes after its last offset."""
+        bound = self._job.first_uncleanable_offset
+        end, next_offset = segment.size, bound
+        records = self._records(segment)
+        for batch in records.batch_positions(self._position_of(segment, bound)):
+            if batch.last_offset >= bound:
+                end = min(end, batch.position)
+            next_offset = max(next_offset, batch.last_offset + 1)
+        records.close_handle()
+        return end, next_offset
+
+    def _position_of(self, segment: SourceSegment, offset: int) -> int:
+        """A batch in front of the offset, or 0 without an index to tell."""
+        path = self._path_of(segment, INDEX_SUFFIX)
+        index = OffsetIndex(path, segment.base_offset, self._job.segment_index_bytes, self._fs)
+        try:
+            index.sanity_check()
+            position = index.lookup(offset).position
+        except CorruptIndexError:
+            return 0
+        finally:
+            index.close_handle()
+        return position if position < segment.size else 0
+
+    def _path_of(self, segment: SourceSegment, suffix: str) -> str:
+        return f"{self._job.directory}/{segment_file_name(segment.base_offset, suffix)}"
+
+    def _records(self, segment: SourceSegment) -> FileRecords:
+        return FileRecords(self._path_of(segment, LOG_SUFFIX), self._fs, segment.size)
+
+    def _end_of(self, segment: SourceSegment) -> int:
+        return self._last_end if segment is self._job.segments[-1] else segment.size
+
+    def _size_of(self, segment: SourceSegment, suffix: str) -> int:
+        path = self._path_of(segment, suffix)
+        return self._fs.size(path) if self._fs.exists(path) else 0
+
+    def remove_leftovers(self) -> None:
+        """Unlink what a pass that never ended has written."""
+        for name in self._fs.list_dir(self._job.directory):
+            if name.endswith(CLEANED_SUFFIX):
+                self._fs.unlink(f"{self._job.directory}/{name}")
+
+    # -- the first half ----------------------------------------------------------------------------------------------
+
+    def build_map(self) -> Iterator[Progress]:
+        """Fill the offset map; `_map.latest_offset` is then the last offset that it covers."""
+        job, bound = self._job, self._job.first_uncleanable_offset
+        builder = MapBuilder(job, self._map, self._stats, use_native=self._use_native)
+        next_offsets = [segment.base_offset for segment in job.segments[1:]] + [bound]
+        dirty = [
+            (segment, next_offset)
+            for segment, next_offset in zip(job.segments, next_offsets, strict=True)
+            if next_offset > job.first_dirty_offset
+        ]
+        total = sum(self._end_of(segment) for segment, _ in dirty)
+        done = 0
+        for segment, next_offset in dirty:
+            start = self._position_of(segment, job.first_dirty_offset)
+            done += start
+            records = FileRecords(self._path_of(segment, LOG_SUFFIX), self._fs, self._end_of(segment))
+            try:
+                for length in builder.add(self._reader(records, start)):
+                    done += length
+                    yield Progress("map", done, total)
+            finally:
+                records.close_handle()
+            if builder.is_full:
+                break
+            self._map.update_latest_offset(next_offset - 1)
+
+    def _reader(self, records: FileRecords, position: int) -> SegmentReader:
+        return SegmentReader(records, position, self._job.io_buffer_bytes, self._throttle)
+
+    # -- the second half ---------------------------------------------------------------------------------------------
+
+    def clean_groups(self) -> Iterator[Progress | GroupCleaned]:
+        """Write the successors of all segments that the map reaches into."""
+        job = self._job
+        transactions = CleanedTransactionMetadata(job.aborted_transactions)
+        record_filter = RecordFilter(job, self._map, self._stats, use_native=self._use_native)
+        record_walk = BatchWalk(transactions, record_filter, use_native=self._use_native)
+        segments = [segment for segment in job.segments if segment.base_offset <= self._map.latest_offset]
+        total = sum(segment.size for segment in segments)
+        for group in self._groups(segments):
+            cleaned = CleanedSegment(job, group[0].base_offset, self._fs, use_native=self._use_native)
+            try:
+                for segment in group:
+                    record_filter.keeps_legacy_tombstones = self._modified_ms_of(segment) > self._legacy_horizon_ms
+                    for _ in self._clean_into(cleaned, segment, record_walk, record_filter):
+                        yield Progress("clean", self._stats.bytes_read, total)
+                cleaned.add_aborted(transactions.kept_aborted)
+                transactions.kept_aborted.clear()
+                cleaned.add_aborted(self._uncleanable_aborted(group[-1]))
+                cleaned.finish(self._modified_ms_of(group[-1]))
+            finally:
+                cleaned.close_handles()
+            yield GroupCleaned(
+                group[0].base_offset,
+                tuple(segment.base_offset for segment in group),
+                sum(segment.size for segment in group),
+                cleaned.records.size,
+            )
+
+    def _groups(self, segments: list[SourceSegment]) -> Iterator[list[SourceSegment]]:
+        sizes = [
+            SegmentSizes(segment, self._size_of(segment, INDEX_SUFFIX), self._size_of(segment, TIME_INDEX_SUFFIX))
+            for segment in segments
+        ]
+        following = self._job.segments[len(segments) :]
+        yield from group_segments(
+            sizes,
+            segment_bytes=self._job.segment_bytes,
+            index_bytes=self._job.segment_index_bytes,
+            end_offset=following[0].base_offset if following else self._last_next_offset,
+        )
+
+    def _modified_ms_of(self, segment: SourceSegment) -> int:
+        return self._fs.modified_ms(self._path_of(segment, LOG_SUFFIX))
+
+    def _oldest_legacy_tombstones(self) -> int:
+        """Tombstones of old formats go from segments that are not younger than this.
+
+        Their time is that of the last segment that was clean before, less `delete_retention_ms`.
+        """
+        clean = [one for one in self._job.segments if one.base_offset < self._job.first_dirty_offset]
+        return self._modified_ms_of(clean[-1]) - self._job.delete_retention_ms if clean else 0
+
+    def _clean_into(
+        self, cleaned: CleanedSegment, segment: SourceSegment, walk: BatchWalk, record_filter: RecordFilter
+    ) -> Iterator[int]:
+        end = self._end_of(segment)
+        records = FileRecords(self._path_of(segment, LOG_SUFFIX), self._fs, end)
+        reader = self._reader(records, 0)
+        try:
+            while data := reader.read():
+                length = walk.walk(data, reader)
+                assert length is not None
+                reader.advance(length)
+                self._stats.bytes_read += length
+                self._write(cleaned, memoryview(record_filter.output)[: record_filter.end])
+                record_filter.clear()
+                yield length
+            if end < segment.size:
+                records.size = segment.size
+                yield from self._copy_rest(cleaned, reader)
+        finally:
+            records.close_handle()
+
+    def _copy_rest(self, cleaned: CleanedSegment, reader: SegmentReader) -> Iterator[int]:
+        """Copy the uncleanable part of the last segment as it is."""
+        while data := reader.read():
+            length = index_batches(memoryview(data), 0, 0, (0, 0), use_native=self._use_native).end
+            reader.advance(length)
+            self._stats.bytes_read += length
+            self._write(cleaned, memoryview(data)[:length])
+            yield length
+
+    def _uncleanable_aborted(self, segment: SourceSegment) -> list[AbortedTransaction]:
+        """What the transaction index of the last segment says of its uncleanable part."""
+        if self._end_of(segment) == segment.size:
+            return []
+        index = TransactionIndex(self._path_of(segment, TXN_INDEX_SUFFIX), segment.base_offset, self._fs)
+        bound = self._job.first_uncleanable_offset
+        return [transaction for transaction in index.entries if transaction.last_offset >= bound]
+
+    def _write(self, cleaned: CleanedSegment, data: memoryview) -> None:
+        if data:
+            cleaned.append(data)
+            self._stats.bytes_written += len(data)
+            self._throttle(len(data))
+
+    def finished(self) -> PassFinished:
+        """The last event, with all that was counted."""
+        stats, offset_map = self._stats, self._map
+        stats.map_size, stats.map_slots = offset_map.size, offset_map.slots
+        stats.map_utilization, stats.map_collision_rate = offset_map.utilization, offset_map.collision_rate
+        stats.map_lookups, stats.map_probes = offset_map.lookups, offset_map.probes
+        return PassFinished(offset_map.latest_offset + 1, stats)

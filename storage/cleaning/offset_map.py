@@ -273,6 +273,11 @@ def new_offset_map(memory_bytes: int, hash_name: str, *, use_native: bool = True
     return SkimpyOffsetMap(memory_bytes, hash_name, use_native=use_native)
 
 
+def memory_for(slots: int, hash_name: str) -> int | None:
+    """Bytes for a map of so many slots; None where it depends on the keys. Raises ValueError for an unknown hash."""
+    return None if hash_name == EXACT else slots * (len(_digest_of(hash_name)(b"")) + _offset_field.size)
+
+
 def _digest_of(hash_name: str) -> Callable[[bytes], bytes]:
     if hash_name not in (*HASHES, EXACT):
         raise ValueError(f"no hash of the cleaner: {hash_name}; it is one of {', '.join((*HASHES, EXACT))}")

@@ -1,0 +1,206 @@
+"""Batches of format v2 that lie one after the other in a buffer, and their records as columns.
+
+`BatchRun.scan` has a compiled twin; what stands here says what it does.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from struct import error as struct_error
+
+from .batch_header import (
+    CONTROL_MASK,
+    CRC_POSITION,
+    HEADER_SIZE,
+    TRANSACTIONAL_MASK,
+    BatchHeader,
+    batch_crc,
+)
+from .errors import ProtocolError
+from .native import native
+from .record import CODEC_MASK, LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION, TIMESTAMP_TYPE_MASK
+from .record_codec import MIN_RECORD_SIZE
+from .record_columns import RecordColumns
+from .varint import decode_varint, decode_varlong
+
+SPECIAL = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
+"""Attributes of batches that a caller wants to look at itself."""
+
+_ROW = 3
+_ROW_SIZE = 4 * _ROW
+_size_field = Struct(">i")
+_crc_field = Struct(">I")
+_MIN_BATCH_ROWS = 64
+
+
+class Stop(IntEnum):
+    """Why a scan went no further."""
+
+    END = 0
+    """The buffer ends here, or no whole batch is left of it."""
+    SPECIAL = 1
+    """A batch with one of the attributes that were asked for begins here, or one of format v0 or v1."""
+    ROOM = 2
+    """There is no more room for batches or records; between the compiled code and its caller only."""
+    CORRUPT = 3
+    """What begins here is no batch, its CRC is wrong, or its records do not fill it in rising order."""
+
+
+class BatchRun:
+    """Whole batches of `buffer`: `batch(i)` says where, `records` holds the rows of all of them.
+
+    The rows of batch i begin at `first_row(i)` and end where those of batch i + 1 begin.
+    """
+
+    __slots__ = ("_rows", "block", "buffer", "count", "records", "use_native")
+
+    def __init__(self, *, use_native: bool = True) -> None:
+        self.buffer: bytes = b""
+        self.records = RecordColumns()
+        self.count = 0
+        self.block = bytearray()
+        self.use_native = use_native and native is not None
+        self._make_room(_MIN_BATCH_ROWS)
+
+    def _make_room(self, rows: int) -> None:
+        block = bytearray(rows * _ROW_SIZE)
+        if self.count:
+            block[: self.count * _ROW_SIZE] = self.block[: self.count * _ROW_SIZE]
+        self.block = block
+        self._rows = memoryview(block).cast("i")
+
+    def start(self, buffer: bytes) -> None:
+        """Forget all batches, and be about another buffer."""
+        self.buffer = buffer
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all batches."""
+        self.count = 0
+        self.records.clear()
+
+    def batch(self, index: int) -> tuple[int, int]:
+        """Position and size of a batch."""
+        return self._rows[_ROW * index], self._rows[_ROW * index + 1]
+
+    def first_row(self, index: int) -> int:
+        """The row of a batch's first record; for the batch behind the last, the number of rows."""
+        return self._rows[_ROW * index + 2] if index < self.count else self.records.count
+
+    def scan(
+        self, position: int, end: int | None = None, *, special: int = SPECIAL, check_crc: bool = True
+    ) -> tuple[int, Stop]:
+        """Add the batches from `position` on, up to a special one or `end`; returns where and why it stopped."""
+        end = len(self.buffer) if end is None else end
+        while True:
+            position, reason = self._scan_on(position, end, special, check_crc)
+            if reason != Stop.ROOM:
+                return position, Stop(reason)
+
+    def _scan_on(self, position: int, end: int, special: int, check_crc: bool) -> tuple[int, int]:
+        if not self.use_native or native is None:
+            return self._scan_here(position, end, special, check_crc)
+        records = self.records
+        position, reason, self.count, records.count, wanted = native.scan_batches(
+            self.buffer, (position, end), self.block, self.count, records.block, records.capacity, records.count,
+            special, check_crc,
+        )  # fmt: skip
+        if reason == Stop.ROOM:
+            records.make_room(wanted)
+            if self.count == len(self.block) // _ROW_SIZE:
+                self._make_room(2 * self.count)
+        return position, reason
+
+    def _scan_here(self, position: int, end: int, special: int, check_crc: bool) -> tuple[int, int]:
+        buffer = self.buffer
+        view = memoryview(buffer)
+        while position + LOG_OVERHEAD <= end:
+            size = _size_field.unpack_from(buffer, position + SIZE_POSITION)[0] + LOG_OVERHEAD
+            if size <= MAGIC_POSITION:
+                return position, Stop.CORRUPT
+            if position + size > end:
+                return position, Stop.END
+            magic = buffer[position + MAGIC_POSITION]
+            if magic < 2:
+                return position, Stop.SPECIAL
+            if magic > 2 or size < HEADER_SIZE:
+                return position, Stop.CORRUPT
+            batch = view[position : position + size]
+            header = BatchHeader.read(batch)
+            if header.attributes & special:
+                return position, Stop.SPECIAL
+            if check_crc and batch_crc(batch) != _crc_field.unpack_from(batch, CRC_POSITION)[0]:
+                return position, Stop.CORRUPT
+            if not self._add_batch(position, header):
+                return position, Stop.CORRUPT
+            position += size
+        return position, Stop.END
+
+    def _add_batch(self, position: int, header: BatchHeader) -> bool:
+        """Add a batch with its records; False, and nothing added, if they are no such records."""
+        if not 0 <= header.record_count <= (header.size_in_bytes - HEADER_SIZE) // MIN_RECORD_SIZE:
+            return False
+        records = self.records
+        first_row = records.count
+        records.make_room(header.record_count)
+        if self.count == len(self.block) // _ROW_SIZE:
+            self._make_room(2 * self.count)
+        try:
+            self._add_records(position + HEADER_SIZE, position + header.size_in_bytes, header)
+        except (ProtocolError, IndexError, struct_error):
+            records.count = first_row
+            return False
+        self._rows[_ROW * self.count : _ROW * (self.count + 1)] = _ints(position, header.size_in_bytes, first_row)
+        self.count += 1
+        return True
+
+    def _add_records(self, position: int, end: int, header: BatchHeader) -> None:
+        """Raises ProtocolError and others for records that do not fill the batch in rising order."""
+        append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
+        least_delta = 0
+        for _ in range(header.record_count):
+            record_end, delta, stamp = self._add_record(position, end)
+            if not least_delta <= delta <= header.last_offset_delta:
+                raise ProtocolError(f"offset delta {delta}, expected at least {least_delta}")
+            row = self.records.count
+            self.records.offsets[row] = _as_long(header.base_offset + delta)
+            self.records.timestamps[row] = (
+                _as_long(header.base_timestamp + stamp) if append_time is None else append_time
+            )
+            self.records.count = row + 1
+            least_delta, position = delta + 1, record_end
+        if position != end:
+            raise ProtocolError("records do not end where the batch ends")
+
+    def _add_record(self, start: int, batch_end: int) -> tuple[int, int, int]:
+        """Fill the next row's positions; returns where the record ends, its offset delta and its timestamp delta."""
+        data, records = self.buffer, self.records
+        row = records.count
+        size, at = decode_varint(data, start)
+        end = at + size
+        if size < MIN_RECORD_SIZE - 1 or end > batch_end:
+            raise ProtocolError(f"record of {size} bytes")
+        stamp, at = decode_varlong(data, at + 1)
+        delta, at = decode_varint(data, at)
+        key_size, key_start = decode_varint(data, at)
+        if key_start + key_size > end:
+            raise ProtocolError(f"key of {key_size} bytes")
+        value_size, value_start = decode_varint(data, key_start + max(key_size, 0))
+        headers = value_start + max(value_size, 0)
+        if headers >= end:
+            raise ProtocolError(f"value of {value_size} bytes")
+        records.starts[row], records.ends[row] = start, end
+        records.key_starts[row], records.key_sizes[row] = key_start, max(key_size, -1)
+        records.value_starts[row], records.value_sizes[row] = value_start, max(value_size, -1)
+        records.header_starts[row] = headers
+        return end, delta, stamp
+
+
+def _ints(*values: int) -> memoryview:
+    return memoryview(Struct("=3i").pack(*values)).cast("i")
+
+
+def _as_long(value: int) -> int:
+    """The value in 64 bits, as adding wraps around in other languages."""
+    return (value + (1 << 63) & (1 << 64) - 1) - (1 << 63)

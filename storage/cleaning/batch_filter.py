@@ -1,0 +1,173 @@
+"""What is kept of batches of format v2, and how it is written: Kafka's MemoryRecords.filterTo.
+
+`BatchFilter.filter` has a compiled twin; what stands here says what it does.
+"""
+
+from array import array
+from collections.abc import Iterable
+from struct import Struct
+from typing import NamedTuple
+
+from ...protocol.batch_run import BatchRun
+from ...protocol.native import native
+from ...protocol.record import SIZE_POSITION
+from ...protocol.record_batch import (
+    ATTRIBUTES_POSITION,
+    BASE_TIMESTAMP_POSITION,
+    CODEC_MASK,
+    DELETE_HORIZON_MASK,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAX_TIMESTAMP_POSITION,
+    RECORD_COUNT_POSITION,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    write_crc,
+)
+from ...protocol.varint import decode_unsigned, encode_varint
+
+NO_TIMESTAMP = -1
+_MAX_GROWTH = 12
+"""Bytes that a record may gain by another base timestamp: nine of a timestamp delta, the rest of its length."""
+_short, _int, _long = Struct(">h"), Struct(">i"), Struct(">q")
+
+
+class Kept(NamedTuple):
+    """What a filter left of some records."""
+
+    end: int
+    """Where it ends in the output."""
+    messages: int
+    invalid: int
+    """Records without a key, which go."""
+
+
+class BatchFilter:
+    """A record stays if the offset map knows no later one of its key, or does not reach as far.
+
+    And a tombstone only until the delete horizon of its batch has passed (KIP-534); a batch that has none yet gets it
+    with the first pass that leaves a tombstone in it. Offsets and sequences of what stays never change.
+    """
+
+    def __init__(
+        self,
+        *,
+        latest_offset: int,
+        now_ms: int,
+        delete_retention_ms: int,
+        keep_empty: Iterable[int],
+        use_native: bool = True,
+    ) -> None:
+        """`keep_empty`: last offsets of batches that stay even without a record."""
+        self.latest_offset = latest_offset
+        self.now_ms = now_ms
+        self.new_horizon_ms = now_ms + delete_retention_ms
+        self.keep_empty = array("q", sorted(set(keep_empty)))
+        self._kept_empty = frozenset(self.keep_empty)
+        self._use_native = use_native and native is not None
+
+    def filter(self, run: BatchRun, found: "array[int]", output: bytearray, at: int) -> Kept:
+        """Write what stays of the run to `output` from `at` on, which grows as needed.
+
+        `found` is what the offset map says of every record.
+        """
+        needed = at + len(run.buffer) + _MAX_GROWTH * run.records.count
+        if len(output) < needed:
+            output += bytes(needed - len(output))
+        if self._use_native and native is not None:
+            rules = (self.latest_offset, self.now_ms, self.new_horizon_ms)
+            rows = (run.records.block, run.records.capacity, 0, run.records.count)
+            return Kept(
+                *native.filter_batches(
+                    run.buffer, run.block, run.count, rows, found, rules, self.keep_empty, output, at
+                )
+            )
+        messages = invalid = 0
+        for index in range(run.count):
+            rows_of_batch = range(run.first_row(index), run.first_row(index + 1))
+            position, size = run.batch(index)
+            batch = memoryview(run.buffer)[position : position + size]
+            horizon = delete_horizon(batch)
+            stay = [row for row in rows_of_batch if self._stays(run, row, found[row], horizon)]
+            invalid += sum(
+                run.records.key_sizes[row] < 0 and run.records.offsets[row] <= self.latest_offset
+                for row in rows_of_batch
+            )
+            messages += len(stay)
+            part = self._rewrite(run, batch, stay, len(rows_of_batch))
+            output[at : at + len(part)] = part
+            at += len(part)
+        return Kept(at, messages, invalid)
+
+    def _stays(self, run: BatchRun, row: int, found: int, horizon: int | None) -> bool:
+        records = run.records
+        if records.offsets[row] > self.latest_offset:
+            return True
+        if records.key_sizes[row] < 0 or records.offsets[row] < found:
+            return False
+        return records.value_sizes[row] >= 0 or horizon is None or self.now_ms < horizon
+
+    def _rewrite(self, run: BatchRun, batch: memoryview, kept: list[int], count: int) -> bytes | bytearray | memoryview:
+        header = BatchHeader.read(batch)
+        if not kept:
+            return empty_batch(header) if header.last_offset in self._kept_empty else b""
+        needs_horizon = delete_horizon(batch) is None and any(run.records.value_sizes[row] < 0 for row in kept)
+        if len(kept) == count and not needs_horizon:
+            return batch
+        return batch_of(run, batch, kept, self.new_horizon_ms if needs_horizon else None)
+
+
+def delete_horizon(batch: memoryview) -> int | None:
+    """When the tombstones of a batch may go, if it says so."""
+    return BatchHeader.read(batch).delete_horizon_ms
+
+
+def batch_of(run: BatchRun, batch: memoryview, kept: list[int], new_horizon: int | None) -> bytearray:
+    """The batch with nothing but the records in the rows `kept`; their bytes stay unless the base timestamp changes."""
+    records, buffer = run.records, memoryview(run.buffer)
+    out = bytearray(batch[:HEADER_SIZE])
+    header = BatchHeader.read(batch)
+    if new_horizon is None:
+        for row in kept:
+            out += buffer[records.starts[row] : records.ends[row]]
+    else:
+        shift = header.base_timestamp - new_horizon
+        for row in kept:
+            out += _shifted(bytes(buffer[records.starts[row] : records.ends[row]]), shift)
+        _short.pack_into(out, ATTRIBUTES_POSITION, header.attributes | DELETE_HORIZON_MASK)
+        _long.pack_into(out, BASE_TIMESTAMP_POSITION, new_horizon)
+    if not header.attributes & TIMESTAMP_TYPE_MASK:
+        highest = max(NO_TIMESTAMP, *(records.timestamps[row] for row in kept))
+        _long.pack_into(out, MAX_TIMESTAMP_POSITION, highest)
+    _int.pack_into(out, SIZE_POSITION, len(out) - LOG_OVERHEAD)
+    _int.pack_into(out, RECORD_COUNT_POSITION, len(kept))
+    write_crc(memoryview(out))
+    return out
+
+
+def _shifted(record: bytes, shift: int) -> bytes:
+    """A record whose timestamp delta is larger by `shift`, in 64 bits."""
+    _, at = decode_unsigned(record, 0)
+    stamp, rest = decode_unsigned(record, at + 1)
+    delta = (stamp >> 1 ^ -(stamp & 1)) + shift
+    delta = (delta + (1 << 63) & (1 << 64) - 1) - (1 << 63)
+    body = record[at : at + 1] + encode_varint(delta) + record[rest:]
+    return encode_varint(len(body)) + body
+
+
+def empty_batch(header: BatchHeader) -> bytearray:
+    """A batch without records that still tells of its offsets and its producer; Kafka's writeEmptyHeader."""
+    out = bytearray(
+        HEADER.pack(
+            *header._replace(
+                length=HEADER_SIZE - LOG_OVERHEAD,
+                crc=0,
+                attributes=header.attributes & ~(CODEC_MASK | DELETE_HORIZON_MASK),
+                base_timestamp=NO_TIMESTAMP,
+                record_count=0,
+            )
+        )
+    )
+    write_crc(memoryview(out))
+    return out

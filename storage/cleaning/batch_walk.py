@@ -1,0 +1,118 @@
+"""Walks over the batches of a log in order and sorts them by what a cleaner has to do with them."""
+
+from struct import Struct
+from typing import Protocol
+
+from ...protocol.batch_run import SPECIAL, BatchRun, Stop
+from ...protocol.errors import KafkaError, ProtocolError
+from ...protocol.record import SIZE_POSITION
+from ...protocol.record_batch import (
+    ATTRIBUTES_POSITION,
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_MASK,
+    LegacyBatch,
+    RecordBatch,
+    iter_batches,
+)
+from .segment_reader import SegmentReader
+from .transaction_metadata import CleanedTransactionMetadata
+
+_short, _int = Struct(">h"), Struct(">i")
+
+
+class BatchVisitor(Protocol):
+    """What is done with batches. A call that returns False ends the walk."""
+
+    def on_run(self, run: BatchRun, compressed: RecordBatch | None) -> bool:
+        """Data batches as columns of records; of a compressed batch, which comes alone, what it holds."""
+        ...
+
+    def on_aborted(self, batch: RecordBatch) -> bool:
+        """Data of an aborted transaction."""
+        ...
+
+    def on_control(self, batch: RecordBatch, has_no_data: bool) -> bool:
+        """A marker, and whether nothing is left of what it ends."""
+        ...
+
+    def on_legacy(self, batch: LegacyBatch) -> bool:
+        """A message of format v0 or v1, or a wrapper of many."""
+        ...
+
+
+class BatchWalk:
+    """Remembers the transactions that are open at the place reached."""
+
+    def __init__(self, transactions: CleanedTransactionMetadata, visitor: BatchVisitor, *, use_native: bool) -> None:
+        self._transactions = transactions
+        self._visitor = visitor
+        self._run = BatchRun(use_native=use_native)
+        self._inner = BatchRun(use_native=use_native)
+
+    def walk(self, data: bytes, reader: SegmentReader) -> int | None:
+        """Visit the whole batches of a buffer and return where they end; None if the visitor wants no more.
+
+        Raises `CorruptSegmentError` for a batch that is not sound, with nothing behind it visited.
+        """
+        run, position = self._run, 0
+        run.start(data)
+        while True:
+            position, stop = run.scan(position)
+            if stop == Stop.END:
+                return position if self._visit_run() else None
+            if stop == Stop.CORRUPT:
+                raise reader.corrupt("no sound record batch", position)
+            try:
+                batch = next(iter_batches(data, position), None)
+                if batch is None:
+                    return position if self._visit_run() else None
+                if not batch.is_valid:
+                    raise ProtocolError("wrong CRC")
+                if not self._visit_special(batch, position):
+                    return None
+            except (ProtocolError, KafkaError) as error:
+                raise reader.corrupt(f"no sound record batch ({error})", position) from error
+            position += batch.size
+
+    def _visit_run(self) -> bool:
+        if not self._run.count:
+            return True
+        goes_on = self._visitor.on_run(self._run, None)
+        self._run.clear()
+        return goes_on
+
+    def _visit_special(self, batch: RecordBatch | LegacyBatch, position: int) -> bool:
+        if isinstance(batch, LegacyBatch):
+            return self._visit_run() and self._visitor.on_legacy(batch)
+        if batch.is_control:
+            has_no_data = self._transactions.on_control_batch(batch)
+            return self._visit_run() and self._visitor.on_control(batch, has_no_data)
+        if batch.is_transactional and self._transactions.on_data(batch.last_offset, batch.producer_id):
+            return self._visit_run() and self._visitor.on_aborted(batch)
+        if batch.codec:
+            return self._visit_run() and self._visit_compressed(batch)
+        end, stop = self._run.scan(
+            position, position + batch.size, special=SPECIAL & ~TRANSACTIONAL_MASK, check_crc=False
+        )
+        if stop != Stop.END or end == position:
+            raise ProtocolError("malformed records")
+        return True
+
+    def _visit_compressed(self, batch: RecordBatch) -> bool:
+        inner = self._inner
+        inner.start(decompressed(batch))
+        end, stop = inner.scan(0, special=0, check_crc=False)
+        if stop != Stop.END or end != len(inner.buffer):
+            raise ProtocolError("malformed records")
+        return self._visitor.on_run(inner, batch)
+
+
+def decompressed(batch: RecordBatch) -> bytes:
+    """The batch as it would be without its codec, but for the CRC. Raises as `RecordBatch.plain_records`."""
+    records = batch.plain_records()
+    header = bytearray(batch.view[:HEADER_SIZE])
+    _int.pack_into(header, SIZE_POSITION, HEADER_SIZE + len(records) - LOG_OVERHEAD)
+    _short.pack_into(header, ATTRIBUTES_POSITION, batch.attributes & ~CODEC_MASK)
+    return b"".join((header, records))

@@ -1,0 +1,98 @@
+"""The segment that the cleaner writes: `.log.cleaned` and its indexes, growing together."""
+
+from collections.abc import Iterable
+
+from ..errors import CorruptSegmentError
+from ..file_records import FileRecords
+from ..filesystem import FileSystem
+from ..log_segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    MAX_RELATIVE_OFFSET,
+    SEGMENT_SUFFIXES,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    segment_file_name,
+)
+from ..offset_index import OffsetIndex
+from ..time_index import NO_TIMESTAMP, TimeIndex
+from ..transaction_index import AbortedTransaction, TransactionIndex
+from .batch_index import index_batches
+from .clean_job import CleanJob
+from .errors import SegmentOffsetOverflowError
+
+CLEANED_SUFFIX = ".cleaned"
+
+
+class CleanedSegment:
+    """Begins empty, whatever an earlier pass left under its names; has its final bytes on disk after `finish`.
+
+    Index entries are what an append of batch after batch makes of them, so a broker that rebuilds the indexes gets the
+    same.
+    """
+
+    def __init__(self, job: CleanJob, base_offset: int, fs: FileSystem, *, use_native: bool) -> None:
+        """Raises OSError."""
+        self._fs = fs
+        self._directory = job.directory
+        self._index_interval_bytes = job.index_interval_bytes
+        self._use_native = use_native
+        self.base_offset = base_offset
+        for suffix in SEGMENT_SUFFIXES:
+            path = self._path_of(suffix)
+            if fs.exists(path):
+                fs.unlink(path)
+        fs.open(self._path_of(LOG_SUFFIX), create=True).close()
+        self.records = FileRecords(self._path_of(LOG_SUFFIX), fs, 0)
+        self._offset_index = OffsetIndex(self._path_of(INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
+        self._time_index = TimeIndex(self._path_of(TIME_INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
+        self._transaction_index = TransactionIndex(self._path_of(TXN_INDEX_SUFFIX), base_offset, fs)
+        self._since_index_entry = 0
+        self._highest = (NO_TIMESTAMP, base_offset)
+
+    def _path_of(self, suffix: str) -> str:
+        return f"{self._directory}/{segment_file_name(self.base_offset, suffix)}{CLEANED_SUFFIX}"
+
+    def append(self, data: memoryview) -> None:
+        """Write whole batches. Raises OSError, `SegmentOffsetOverflowError`."""
+        position = self.records.size
+        scan = index_batches(
+            data, self._since_index_entry, self._index_interval_bytes, self._highest, use_native=self._use_native
+        )
+        if scan.end != len(data):
+            raise CorruptSegmentError(f"{self.records.path}: no record batch at position {position + scan.end}")
+        if scan.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+            raise SegmentOffsetOverflowError(
+                f"{self.records.path}: offset {scan.last_offset} is out of reach from {self.base_offset}"
+            )
+        self.records.append(data)
+        for last_offset, at, timestamp, timestamp_offset in scan.entries:
+            if not self._offset_index.is_full:
+                self._offset_index.append(last_offset, position + at)
+            if not self._time_index.is_full:
+                self._time_index.maybe_append(timestamp, timestamp_offset)
+        self._offset_index.write_if_many_wait()
+        self._time_index.write_if_many_wait()
+        self._since_index_entry, self._highest = scan.since, scan.highest
+
+    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+        """Note aborted transactions whose markers the segment has."""
+        for transaction in transactions:
+            self._transaction_index.append(transaction)
+
+    def finish(self, modified_ms: int) -> None:
+        """Complete the indexes, make everything durable, and let the file look as old as it should. Raises OSError."""
+        if self._time_index.entries < self._time_index.max_entries:
+            self._time_index.maybe_append(*self._highest, use_reserved_slot=True)
+        self.records.file.fsync()
+        for index in (self._offset_index, self._time_index, self._transaction_index):
+            file = index.unsynced_file()
+            if file is not None:
+                file.fsync()
+        self._fs.set_modified_ms(self.records.path, modified_ms)
+        self._fs.fsync_dir(self._directory)
+
+    def close_handles(self) -> None:
+        self.records.close_handle()
+        for index in (self._offset_index, self._time_index, self._transaction_index):
+            index.close_handle()
