@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .admin import Admin
     from .consumer import Consumer
+    from .group.listener import RebalanceListener
+    from .group.offset_store import OffsetAndMetadata
     from .producer import Producer
 
-__all__ = ["Admin", "Consumer", "Producer"]
+__all__ = ["Admin", "Consumer", "OffsetAndMetadata", "Producer", "RebalanceListener"]
+
+_MODULES = {
+    "Admin": ".admin",
+    "Consumer": ".consumer",
+    "OffsetAndMetadata": ".group.offset_store",
+    "Producer": ".producer",
+    "RebalanceListener": ".group.listener",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Load a client when it is asked for, so that `barnabas start` does not load them all."""
-    if name in __all__:
-        return getattr(import_module(f".{name.lower()}", __name__), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -12,11 +12,13 @@ UNKNOWN = -1
 
 
 class PartitionState:
-    """One partition: either `position` is known, or `reset_to` says where to look it up, or there is an `error`."""
+    """One partition: either `position` is known, or what the group committed is to be looked up (`from_committed`), or
+    `reset_to` says where to look, or there is an `error`."""
 
     __slots__ = (
         "buffered",
         "error",
+        "from_committed",
         "high_watermark",
         "is_paused",
         "partition",
@@ -29,7 +31,7 @@ class PartitionState:
         "validated_epoch",
     )
 
-    def __init__(self, partition: TopicPartition, reset_to: int | None) -> None:
+    def __init__(self, partition: TopicPartition, reset_to: int | None, *, from_committed: bool = False) -> None:
         self.partition = partition
         self.position: int | None = None
         self.position_epoch = UNKNOWN
@@ -38,6 +40,8 @@ class PartitionState:
         """Leader epoch under which the position was last known to lie on the leader's log."""
         self.reset_to = reset_to
         """A timestamp for ListOffsets, EARLIEST or LATEST inclusive."""
+        self.from_committed = from_committed
+        """The group's committed offset comes before `reset_to`."""
         self.is_paused = False
         self.buffered: FetchedRecords | None = None
         self.error: KafkaError | None = None
@@ -52,6 +56,7 @@ class PartitionState:
         self.position_epoch = leader_epoch
         self.validated_epoch = UNKNOWN
         self.reset_to = None
+        self.from_committed = False
         self.error = None
         self.buffered = None
         self.retry_at = 0.0
@@ -61,6 +66,7 @@ class PartitionState:
         self.position = None
         self.position_epoch = UNKNOWN
         self.reset_to = reset_to
+        self.from_committed = False
         self.error = None
         self.buffered = None
         self.retry_at = 0.0
@@ -83,9 +89,13 @@ class Assignment:
     def __init__(self) -> None:
         self.states: dict[TopicPartition, PartitionState] = {}
 
-    def assign(self, partitions: Iterable[TopicPartition], reset_to: int | None) -> None:
+    def assign(
+        self, partitions: Iterable[TopicPartition], reset_to: int | None, *, from_committed: bool = False
+    ) -> None:
         """Replace the assignment; partitions that stay keep their positions."""
-        self.states = {tp: self.states.get(tp) or PartitionState(tp, reset_to) for tp in partitions}
+        self.states = {
+            tp: self.states.get(tp) or PartitionState(tp, reset_to, from_committed=from_committed) for tp in partitions
+        }
 
     def __getitem__(self, partition: TopicPartition) -> PartitionState:
         state = self.states.get(partition)

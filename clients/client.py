@@ -13,9 +13,9 @@ from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from .backoff import Backoff
-from .cluster import Cluster, TopicInfo
+from .cluster import BrokerNode, Cluster, TopicInfo
 from .connection import Connection, ConnectionOptions
-from .errors import BrokerUnreachableError
+from .errors import BrokerUnreachableError, ConnectionLostError
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,9 @@ class Client:
         self.metadata_max_age = metadata_max_age_ms / 1000
         self._allow_auto_topic_creation = allow_auto_topic_creation
         self._peers: dict[Address, _Peer] = {}
+        self._coordinators: dict[Address, _Peer] = {}
         self._topics: set[str] = set()
+        self._all_topics = False
         self._metadata_lock = asyncio.Lock()
         self._refreshed_at = -inf
         self._refreshes_asked = 0
@@ -91,7 +93,7 @@ class Client:
         if self._background is not None:
             self._background.cancel()
             await asyncio.gather(self._background, return_exceptions=True)
-        for peer in self._peers.values():
+        for peer in (*self._peers.values(), *self._coordinators.values()):
             if peer.connection is not None:
                 peer.connection.close()
 
@@ -102,7 +104,17 @@ class Client:
         node = self.cluster.brokers.get(node_id)
         if node is None:
             raise BrokerUnreachableError(f"broker {node_id} is not known")
-        return await self._open((node.host, node.port))
+        return await self._open((node.host, node.port), self._peers)
+
+    async def connection_to_coordinator(self, node: BrokerNode) -> Connection:
+        """A connection that only a group's requests use: some wait for minutes. Raises BrokerUnreachableError."""
+        return await self._open((node.host, node.port), self._coordinators)
+
+    def close_connection_to_coordinator(self, node: BrokerNode, reason: str) -> None:
+        """Give it up with what is in flight on it."""
+        peer = self._coordinators.get((node.host, node.port))
+        if peer is not None and peer.connection is not None:
+            peer.connection.close(ConnectionLostError(reason))
 
     def open_connection(self, node_id: int) -> Connection | None:
         """The connection to that broker if one is open now."""
@@ -122,7 +134,7 @@ class Client:
         failures = []
         for address in dict.fromkeys([*known, *self._bootstrap]):
             try:
-                return await self._open(address)
+                return await self._open(address, self._peers)
             except KafkaError as error:
                 failures.append(str(error))
         raise BrokerUnreachableError("; ".join(failures))
@@ -134,10 +146,10 @@ class Client:
             return await self.connection(controller)
         return await self.any_connection()
 
-    async def _open(self, address: Address) -> Connection:
-        peer = self._peers.get(address)
+    async def _open(self, address: Address, peers: dict[Address, _Peer]) -> Connection:
+        peer = peers.get(address)
         if peer is None:
-            peer = self._peers[address] = _Peer()
+            peer = peers[address] = _Peer()
         async with peer.lock:
             if peer.connection is not None and peer.connection.is_open:
                 return peer.connection
@@ -164,7 +176,8 @@ class Client:
             if self._refreshes_done >= mine:
                 return
             begun = self._refreshes_asked
-            self.cluster.update(await self._ask_metadata(sorted(self._topics)))
+            topics = None if self._all_topics else sorted(self._topics)
+            self.cluster.update(await self._ask_metadata(topics), complete=topics is None)
             self._refreshes_done = begun
             self._refreshed_at = asyncio.get_running_loop().time()
         for listener in self._listeners:
@@ -175,9 +188,14 @@ class Client:
         if not self._closed and (self._background is None or self._background.done()):
             self._background = asyncio.get_running_loop().create_task(self._refresh_until_done())
 
+    @property
+    def refresh_due_at(self) -> float:
+        """When metadata will be older than `metadata_max_age_ms`."""
+        return self._refreshed_at + self.metadata_max_age
+
     def maybe_refresh(self) -> bool:
         """Start a refresh if metadata is older than `metadata_max_age_ms`."""
-        if asyncio.get_running_loop().time() < self._refreshed_at + self.metadata_max_age:
+        if asyncio.get_running_loop().time() < self.refresh_due_at:
             return False
         self.refresh_soon()
         return True
@@ -189,6 +207,10 @@ class Client:
     def watch_topics(self, topics: Iterable[str]) -> None:
         """Add topics to those that every refresh asks for."""
         self._topics.update(topics)
+
+    def watch_all_topics(self, wanted: bool) -> None:
+        """Whether every refresh asks for all topics there are."""
+        self._all_topics = wanted
 
     async def topic(self, name: str, timeout_ms: int) -> TopicInfo:
         """The topic once it has partitions; it may be in creation. Raises KafkaError, RequestTimeoutError inclusive."""

@@ -66,8 +66,8 @@ class Cluster:
         self.topics: dict[str, TopicInfo] = {}
         self._names: dict[UUID, str] = {}
 
-    def update(self, response: MetadataResponse) -> None:
-        """Take in a Metadata response; topics it does not mention stay as they are."""
+    def update(self, response: MetadataResponse, *, complete: bool = False) -> None:
+        """Take in a Metadata response; topics it does not mention stay as they are, unless it names all there are."""
         if response.brokers:
             self.brokers = {b.node_id: BrokerNode(b.node_id, b.host, b.port, b.rack) for b in response.brokers}
         self.cluster_id = response.cluster_id
@@ -75,6 +75,9 @@ class Cluster:
         for topic in response.topics:
             if topic.name is not None:
                 self._update_topic(topic.name, topic)
+        if complete:
+            for name in self.topics.keys() - {topic.name for topic in response.topics}:
+                self._forget(name)
 
     def update_leader(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
         """Take in a leader hint; returns whether it was news."""

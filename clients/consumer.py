@@ -1,43 +1,64 @@
-"""The consumer of assigned partitions: positions, seeking, and records as they come."""
+"""The consumer: of partitions it is given by hand or by its group; positions, seeking, and records as they come."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from math import inf
 from random import Random
 from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar, Unpack
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
-from .assignment import Assignment, PartitionState
+from .assignment import Assignment
+from .buffered_records import BufferedRecords, raise_error_of
 from .client import Client
 from .connection import ConnectionOptions
 from .fetched_records import ConsumerRecord
 from .fetcher import Fetcher, FetchSettings
+from .group.auto_commit import positions
+from .group.consumer_group import ConsumerGroup
+from .group.listener import RebalanceListener
+from .group.offset_store import OffsetAndMetadata
+from .group.settings import GroupOptions, GroupSettings
+from .group.subscription import Subscription
 from .host import new_random
 from .offsets import OffsetAndTimestamp, OffsetLookup
 
+T = TypeVar("T")
 AutoOffsetReset = Literal["earliest", "latest", "none"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 _RESET_TO: dict[str, int | None] = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 _ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
 
 
-class Consumer:
-    """Reads assigned partitions; settings have the names and defaults of Kafka's Java consumer.
+def _chosen(name: str, value: str, table: Mapping[str, T]) -> T:
+    if value not in table:
+        raise ValueError(f"{name} is {value!r}, not one of {', '.join(table)}")
+    return table[value]
 
-    async with Consumer("localhost:9092", auto_offset_reset="earliest") as consumer:
-        consumer.assign([TopicPartition("flights", 0)])
+
+class Consumer:
+    """Reads partitions; settings have the names and defaults of Kafka's Java consumer.
+
+    async with Consumer("localhost:9092", group_id="readers", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["flights"])
         async for record in consumer:
-            print(record.offset, record.value)
+            print(record.partition, record.offset, record.value)
+
+    With `assign` in place of `subscribe` it reads those partitions and shares them with nobody; then a `group_id` is
+    needed only to commit. What a group may be set to is in `GroupSettings`.
     """
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
         *,
+        group_id: str | None = None,
         client_id: str = "barnabas-consumer",
         client_rack: str = "",
         auto_offset_reset: AutoOffsetReset = "latest",
@@ -55,11 +76,10 @@ class Consumer:
         retry_backoff_max_ms: int = 1000,
         metadata_max_age_ms: int = 300_000,
         rng: Random | None = None,
+        **group_options: Unpack[GroupOptions],
     ) -> None:
-        if auto_offset_reset not in _RESET_TO:
-            raise ValueError(f"auto_offset_reset is {auto_offset_reset!r}, not one of {', '.join(_RESET_TO)}")
-        if isolation_level not in _ISOLATION_LEVELS:
-            raise ValueError(f"isolation_level is {isolation_level!r}, not one of {', '.join(_ISOLATION_LEVELS)}")
+        reset_to = _chosen("auto_offset_reset", auto_offset_reset, _RESET_TO)
+        level = _chosen("isolation_level", isolation_level, _ISOLATION_LEVELS)
         self._client = Client(
             bootstrap_servers,
             rng=rng or new_random(),
@@ -69,8 +89,6 @@ class Consumer:
             metadata_max_age_ms=metadata_max_age_ms,
             allow_auto_topic_creation=allow_auto_create_topics,
         )
-        self._reset_to = _RESET_TO[auto_offset_reset]
-        level = _ISOLATION_LEVELS[isolation_level]
         self._lookup = OffsetLookup(self._client, isolation_level=level)
         self._assignment = Assignment()
         self._fetcher = Fetcher(
@@ -86,27 +104,45 @@ class Consumer:
                 check_crcs=check_crcs,
                 rack_id=client_rack,
                 request_timeout_ms=request_timeout_ms,
-                reset_to=self._reset_to,
+                reset_to=reset_to,
             ),
         )
+        self._buffered = BufferedRecords(self._assignment, self._fetcher)
         self._max_poll_records = max_poll_records
         self._timeout_ms = default_api_timeout_ms
         self._task: asyncio.Task[None] | None = None
+        self._group = self._group_of(group_id, client_rack, group_options)
+
+    def _group_of(self, group_id: str | None, rack: str, options: GroupOptions) -> ConsumerGroup | None:
+        if group_id is None:
+            if options:
+                raise ValueError(f"{', '.join(options)} need a group_id")
+            return None
+        settings = GroupSettings(group_id, rack=rack, **options)
+        group = ConsumerGroup(self._client, self._assignment, self._fetcher, settings, timeout_ms=self._timeout_ms)
+        self._fetcher.committed = partial(group.committed, timeout_ms=self._timeout_ms)
+        return group
 
     async def start(self) -> Self:
         """Reach the cluster. Raises BrokerUnreachableError."""
         await self._client.start()
+        if self._group is not None:
+            self._group.start()
         self._task = asyncio.get_running_loop().create_task(self._fetcher.run())
         self._task.add_done_callback(lambda task: self._fetcher.data_ready.set())
         return self
 
     async def close(self) -> None:
-        """Stop fetching and close the connections."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-        await self._fetcher.close()
-        await self._client.close()
+        """Commit (with `enable_auto_commit`), leave the group, close the connections. Raises what a listener raised."""
+        try:
+            if self._group is not None and self._task is not None:
+                await self._group.close()
+        finally:
+            if self._task is not None:
+                self._task.cancel()
+                await asyncio.gather(self._task, return_exceptions=True)
+            await self._fetcher.close()
+            await self._client.close()
 
     async def __aenter__(self) -> Self:
         try:
@@ -123,11 +159,53 @@ class Consumer:
     # What is read, and from where
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions and no others; those that were assigned before keep their positions."""
+        """Read these partitions and no others; those that were assigned before keep their positions.
+
+        Others begin where the group has committed, if there is one. Raises RuntimeError after `subscribe`.
+        """
+        if self.subscription:
+            raise RuntimeError("the consumer is subscribed; its group assigns the partitions")
         partitions = list(partitions)
-        self._assignment.assign(partitions, self._reset_to)
+        self._assignment.assign(partitions, self._fetcher.reset_to, from_committed=self._group is not None)
         self._client.watch_topics({tp.topic for tp in partitions})
         self._fetcher.wake()
+        if self._group is not None:
+            self._group.auto_commit.restart()
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Share these topics, or all whose whole name matches the pattern, with the other members of the group.
+
+        Reading makes a member: partitions come with the first reads. A second call replaces the first. Raises
+        RuntimeError after `assign`, KafkaError without a `group_id`.
+        """
+        if isinstance(topics, str):
+            raise TypeError("topics is a list of names, not one name")
+        if not self.subscription and self._assignment.states:
+            raise RuntimeError("partitions are assigned by hand; assign none before subscribing")
+        subscription = Subscription(topics, re.compile(pattern) if pattern is not None else None, listener)
+        if bool(subscription.topics) == (pattern is not None):
+            raise ValueError("subscribe to topics or to a pattern")
+        self._member().subscribe(subscription)
+
+    async def unsubscribe(self) -> None:
+        """Give up all partitions and leave the group; those of `assign`, too."""
+        if self.subscription:
+            await self._member().unsubscribe()
+        else:
+            self.assign(())
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """The topics subscribed to; of a pattern, those that match."""
+        if self._group is None:
+            return frozenset()
+        return self._group.subscription.topics
 
     @property
     def assignment(self) -> set[TopicPartition]:
@@ -156,7 +234,7 @@ class Consumer:
                 self._fetcher.data_ready.clear()
                 if state.position is not None:
                     return state.position
-                self._raise_error_of(state)
+                raise_error_of(state)
                 await self._changed()
 
     def pause(self, *partitions: TopicPartition) -> None:
@@ -178,6 +256,28 @@ class Consumer:
         """The high watermark in the newest fetch response, None before the first."""
         high_watermark = self._assignment[partition].high_watermark
         return high_watermark if high_watermark >= 0 else None
+
+    # What the group has consumed
+
+    async def commit(
+        self, offsets: Mapping[TopicPartition, int | OffsetAndMetadata] | None = None, *, timeout_ms: int | None = None
+    ) -> None:
+        """Store these offsets (of the records to be read next), or the positions of all assigned partitions.
+
+        Raises CommitFailedError if the group went on without this member, RebalanceInProgressError if it is about to,
+        FencedInstanceIdError, KafkaError.
+        """
+        if offsets is None:
+            wanted = positions(self._assignment)
+        else:
+            wanted = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
+        await self._member().commit(wanted, timeout_ms=timeout_ms or self._timeout_ms)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has stored, None where it has not. Raises KafkaError."""
+        return await self._member().committed(partitions, timeout_ms=timeout_ms or self._timeout_ms)
 
     # What the cluster knows
 
@@ -208,27 +308,18 @@ class Consumer:
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
         """Records by partition, at least one unless `timeout_ms` passes first.
 
-        Raises NoOffsetError, LogTruncatedError, and KafkaError for what no retry mends (a CRC, authorization).
+        A member takes part in its group here: what was returned before counts as done. Raises NoOffsetError,
+        LogTruncatedError, FencedInstanceIdError, what a rebalance listener raised, and KafkaError for what no retry
+        mends (a CRC, authorization).
         """
-        wanted = max_records or self._max_poll_records
-        records = self._take(wanted)
-        if records or timeout_ms <= 0:
-            return records
-        try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                while not records:
-                    await self._changed()
-                    records = self._take(wanted)
-        except TimeoutError:
-            return {}
-        return records
+        deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
+        return await self._read(max_records or self._max_poll_records, deadline)
 
     async def getone(self) -> ConsumerRecord:
         """The next record of any partition, however long it takes. Errors as `getmany`."""
-        while True:
-            for records in self._take(1).values():
-                return records[0]
-            await self._changed()
+        for records in (await self._read(1, inf)).values():
+            return records[0]
+        raise AssertionError("unreachable: there is no deadline")
 
     def __aiter__(self) -> Self:
         return self
@@ -236,48 +327,23 @@ class Consumer:
     async def __anext__(self) -> ConsumerRecord:
         return await self.getone()
 
-    def _take(self, max_records: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What is buffered, partition by partition; the position moves behind it."""
-        self._fetcher.data_ready.clear()
-        taken: dict[TopicPartition, list[ConsumerRecord]] = {}
-        for state in list(self._assignment.states.values()):
-            if state.error is not None:
-                if taken:
-                    self._fetcher.data_ready.set()
-                    break
-                self._raise_error_of(state)
-            if state.buffered is None or state.is_paused:
-                continue
-            records = self._take_from(state, max_records)
-            if records:
-                taken[state.partition] = records
-                max_records -= len(records)
-                if max_records <= 0:
-                    self._fetcher.data_ready.set()
-                    break
-        return taken
+    async def _read(self, max_records: int, deadline: float) -> dict[TopicPartition, list[ConsumerRecord]]:
+        time, group = asyncio.get_running_loop().time, self._group
+        while True:
+            if group is not None and group.needs_read(time()):
+                await group.read()
+            records = self._buffered.take(max_records)
+            if records or deadline <= time():
+                return records
+            if group is None:
+                await self._changed(deadline)
+            elif not group.needs_read(time()):
+                with group.heartbeats.waiting():
+                    await self._changed(min(deadline, group.next_read_at))
 
-    def _take_from(self, state: PartitionState, max_records: int) -> list[ConsumerRecord]:
-        fetched = state.buffered
-        assert fetched is not None
-        try:
-            records = fetched.take(max_records)
-        except KafkaError as error:
-            state.fail(error)
-            self._fetcher.data_ready.set()
-            return []
-        state.position = fetched.next_offset
-        if fetched.leader_epoch >= 0:
-            state.position_epoch = fetched.leader_epoch
-        if len(records) < max_records:
-            state.buffered = None
-            self._assignment.move_to_end(state.partition)
-            self._fetcher.wake()
-        return records
-
-    async def _changed(self) -> None:
+    async def _changed(self, deadline: float = inf) -> None:
         if self._task is not None and not self._task.done():
-            await self._fetcher.data_ready.wait()
+            await self._fetcher.data_ready.wait(deadline)
         if self._task is None or self._task.cancelled():
             raise RuntimeError("the consumer is not running")
         if self._task.done():
@@ -288,14 +354,10 @@ class Consumer:
             self._assignment[partition].reset(reset_to)
         self._fetcher.wake()
 
-    @staticmethod
-    def _raise_error_of(state: PartitionState) -> None:
-        """Tell the application once; what is retried by a later read need not be sought again."""
-        error = state.error
-        if error is not None:
-            if state.position is not None and error.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                state.error = None
-            raise error
+    def _member(self) -> ConsumerGroup:
+        if self._group is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group_id is needed for this")
+        return self._group
 
     async def _ends(self, partitions: Iterable[TopicPartition], end: int) -> dict[TopicPartition, int]:
         found = await self._lookup.find(dict.fromkeys(partitions, end), timeout_ms=self._timeout_ms)

@@ -7,6 +7,9 @@ KafkaError                       the broker's answer, or one of:
 ├── DeliveryTimeoutError         a record was not acknowledged within delivery_timeout_ms
 ├── BufferFullError              no room for a record within max_block_ms
 ├── UnsupportedVersionError      the broker is too old (or too new) for what was asked
+├── CommitFailedError            the group has given the partitions to others; nothing was committed
+├── RebalanceInProgressError     the group is rebalancing; read on, then commit again
+├── FencedInstanceIdError        another consumer has the same group_instance_id
 ├── NoOffsetError                a position is needed and auto_offset_reset is "none"
 └── LogTruncatedError            records at the consumer's position were replaced by a new leader's
 """
@@ -68,6 +71,38 @@ class UnsupportedVersionError(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
+
+
+class CommitFailedError(KafkaError):
+    """The member is not in the group any more, or in an older generation: its partitions may be another's."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            ErrorCode.ILLEGAL_GENERATION,
+            f"nothing was committed: group {group_id!r} has rebalanced and may have given the partitions to another "
+            "member. Most often reads were more than max_poll_interval_ms apart: allow more time, or take fewer "
+            "records at once with max_poll_records",
+        )
+
+
+class RebalanceInProgressError(KafkaError):
+    """A commit met a rebalance. Read on to take part in it, then commit what is still assigned."""
+
+    def __init__(self, group_id: str) -> None:
+        super().__init__(
+            ErrorCode.REBALANCE_IN_PROGRESS,
+            f"nothing was committed: group {group_id!r} is rebalancing; read on to take part, then commit again",
+        )
+
+
+class FencedInstanceIdError(KafkaError):
+    """Another consumer joined with the same `group_instance_id`; this one is out for good."""
+
+    def __init__(self, group_id: str, group_instance_id: str | None) -> None:
+        super().__init__(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"another member of group {group_id!r} has group_instance_id {group_instance_id!r}",
+        )
 
 
 class NoOffsetError(KafkaError):

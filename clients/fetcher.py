@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from typing import Protocol
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
@@ -33,6 +34,18 @@ _FIRST_VERSION_WITH_ISOLATION = 4
 _CONSUMER = -1
 
 
+class CommittedOffset(Protocol):
+    """As a group stored it."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def leader_epoch(self) -> int: ...
+
+
+Committed = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedOffset | None]]]
+
+
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
     """How a consumer fetches."""
@@ -53,8 +66,10 @@ class Fetcher:
     """One task, `run`, starts an errand for each broker that has something to be asked."""
 
     def __init__(self, client: Client, assignment: Assignment, lookup: OffsetLookup, settings: FetchSettings) -> None:
-        self.data_ready = asyncio.Event()
+        self.data_ready = Alarm()
         """Set whenever the application may find records, an error or a new position."""
+        self.committed: Committed | None = None
+        """Finds what a group committed."""
         self._client = client
         self._assignment = assignment
         self._lookup = lookup
@@ -62,6 +77,11 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._alarm = Alarm()
         self._errands = Errands(self.wake)
+
+    @property
+    def reset_to(self) -> int | None:
+        """Where partitions without a position begin."""
+        return self._settings.reset_to
 
     def wake(self) -> None:
         """There may be something to do: an assignment, a seek, a taken buffer, new metadata."""
@@ -89,12 +109,15 @@ class Fetcher:
         resets: dict[int, list[PartitionState]] = {}
         checks: dict[int, list[PartitionState]] = {}
         fetches: dict[int, list[PartitionState]] = {}
+        starts: list[PartitionState] = []
         for state in self._assignment.states.values():
             if state.error is not None or state.buffered is not None:
                 continue
             leader = cluster.leader(state.partition)
             if state.retry_at > now:
                 next_at = min(next_at, state.retry_at)
+            elif state.from_committed:
+                starts.append(state)
             elif leader is None:
                 self._client.refresh_soon()
             elif state.reset_to is not None:
@@ -106,6 +129,8 @@ class Fetcher:
                 checks.setdefault(leader, []).append(state)
             elif not state.is_paused:
                 fetches.setdefault(self._source_of(state, leader, now), []).append(state)
+        if starts:
+            self._errands.run("committed", partial(self._start_from_committed, starts))
         for leader, states in resets.items():
             self._errands.run(("reset", leader), partial(self._reset, states))
         for leader, states in checks.items():
@@ -122,6 +147,28 @@ class Fetcher:
         return leader
 
     # Positions
+
+    async def _start_from_committed(self, states: list[PartitionState]) -> None:
+        """Begin where the group has come to; where it has not begun, as the application wants it."""
+        assert self.committed is not None
+        try:
+            committed = await self.committed([state.partition for state in states])
+        except KafkaError as error:
+            self._put_off(states, error)
+            return
+        for state in states:
+            at = committed.get(state.partition)
+            if not self._is_current(state) or not state.from_committed:
+                continue
+            if at is not None:
+                state.seek(at.offset, at.leader_epoch)
+            elif self._settings.reset_to is not None:
+                state.reset(self._settings.reset_to)
+            else:
+                state.from_committed = False
+                message = f"group has no offset of {state.partition}, and auto_offset_reset is none"
+                state.fail(NoOffsetError(state.partition, message))
+        self.data_ready.set()
 
     async def _reset(self, states: list[PartitionState]) -> None:
         """Look up where to begin."""

@@ -1,0 +1,321 @@
+"""A consumer's part in its group: what happens between two reads, and in which order.
+
+As in Java's consumer everything that the application can notice happens while it reads: partitions are taken and given
+up, listeners are told, offsets are committed by themselves. Beside it run only heartbeats and the exchange of JoinGroup
+and SyncGroup, whose result waits for the next read. So a record that was returned is done with when the next read
+begins, and no partition goes away under the hands of who works on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ..assignment import Assignment
+from ..client import Client
+from ..errors import FencedInstanceIdError
+from ..fetcher import Fetcher
+from .assignors import is_cooperative, new_assignors
+from .auto_commit import AutoCommit
+from .coordinator_link import CoordinatorLink
+from .heartbeats import Heartbeats
+from .joining import Joined, Joiner
+from .listener import tell
+from .membership import Generation, Membership
+from .offset_store import OffsetAndMetadata, OffsetStore
+from .settings import GroupSettings
+from .subscription import Subscription
+
+log = logging.getLogger(__name__)
+
+_CLOSE_MS = 30_000
+_PASSING = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+"""No retriable errors by themselves, but joining again is the answer to them."""
+
+
+class ConsumerGroup:
+    """Between `start()` and `close()`; all methods belong to the loop that started it."""
+
+    def __init__(
+        self, client: Client, assignment: Assignment, fetcher: Fetcher, settings: GroupSettings, *, timeout_ms: int
+    ) -> None:
+        self._client = client
+        self._assignment = assignment
+        self._fetcher = fetcher
+        self._settings = settings
+        self._timeout_ms = timeout_ms
+        self.subscription = Subscription()
+        self._assignors = new_assignors(settings.partition_assignment_strategy)
+        self._is_cooperative = is_cooperative(list(self._assignors.values()))
+        self._member = Membership(settings.group_id)
+        self._link = CoordinatorLink(client, settings.group_id)
+        self._joiner = Joiner(client, self._link, self._member, settings=settings, assignors=self._assignors)
+        self.heartbeats = Heartbeats(client, self._link, self._member, settings, fetcher.data_ready.set)
+        self._store = OffsetStore(client, self._link, self._member, settings)
+        self.auto_commit = AutoCommit(client.cluster, assignment, self.commit, settings)
+        self._exchange: asyncio.Task[Joined | None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._step: asyncio.Task[None] | None = None
+        self._has_matched = False
+        self._group_counts: dict[str, int] | None = None
+        self._missing_timer: asyncio.TimerHandle | None = None
+
+    # What the consumer asks
+
+    @property
+    def generation(self) -> Generation:
+        return self._member.generation
+
+    def start(self) -> None:
+        self._client.on_metadata(self._on_metadata)
+        self._beating = asyncio.get_running_loop().create_task(self.heartbeats.run())
+        self._beating.add_done_callback(lambda task: self._fetcher.data_ready.set())
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Take part from the next read on; what was subscribed before no longer counts."""
+        self.subscription = subscription
+        self._has_matched = False
+        self._client.watch_all_topics(subscription.pattern is not None)
+        self._client.watch_topics(subscription.topics)
+        self._member.request_rejoin("the subscription changed")
+        self._fetcher.data_ready.set()
+
+    async def unsubscribe(self) -> None:
+        """Leave the group and give up its partitions. Raises what the listener raises."""
+        await self._leave("the consumer unsubscribed")
+
+    def needs_read(self, now: float) -> bool:
+        """The application reads: whether `read` has something to do. Asked for every record, so it costs next to
+        nothing."""
+        self.heartbeats.read_at = now
+        if self.auto_commit.due_at <= now or self._step is not None:
+            return True
+        if self._exchange is not None:
+            return self._exchange.done()
+        return bool(self.subscription) and (self._member.rejoin_reason or self._member.fatal) is not None
+
+    @property
+    def next_read_at(self) -> float:
+        """When `read` will have something to do, if nothing happens before."""
+        return self.auto_commit.due_at
+
+    async def read(self) -> None:
+        """Do what waited for the application to read. Waits for listeners and commits, never for other members.
+
+        Raises what a listener raised, and KafkaError for what no retry mends.
+        """
+        await self._run_step(self._read)
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
+        """Commit; errors as `OffsetStore.commit`."""
+        if offsets:
+            await self._store.commit(offsets, as_member=bool(self.subscription), timeout_ms=timeout_ms)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return await self._store.fetch(partitions, timeout_ms=timeout_ms)
+
+    async def close(self) -> None:
+        """Commit if that happens by itself, give everything up, leave. Raises what the listener raises."""
+        try:
+            await self._commit_positions(_CLOSE_MS)
+            await self._leave("the consumer is being closed")
+        finally:
+            if self._missing_timer is not None:
+                self._missing_timer.cancel()
+            tasks = [task for task in (self._beating, self._exchange, self._step) if task is not None]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Steps: one at a time, and to its end once begun, even if the read that began it is cancelled
+
+    async def _run_step(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do the step that is under way, or if there is none this."""
+        step = self._step
+        if step is None:
+            step = self._step = asyncio.get_running_loop().create_task(work())
+        elif step is asyncio.current_task():
+            raise RuntimeError("a rebalance listener cannot read; it runs in the middle of a read")
+        try:
+            await asyncio.shield(step)
+        finally:
+            if step.done() and self._step is step:
+                self._step = None
+
+    async def _read(self) -> None:
+        if self._beating is not None and self._beating.done():
+            self._beating.result()
+        self._member.raise_fatal()
+        await self._finish_exchange()
+        if self._member.rejoin_reason is not None and self._exchange is None and self.subscription:
+            await self._begin_exchange()
+        self.auto_commit.maybe_start()
+
+    async def _leave(self, reason: str) -> None:
+        while self._step is not None:
+            with suppress(Exception):
+                await self._run_step(self._read)
+        if self.subscription:
+            await self._run_step(partial(self._give_up, reason))
+
+    async def _give_up(self, reason: str) -> None:
+        """Give every partition up, then tell the group."""
+        listener, owned = self.subscription.listener, list(self._assignment.states)
+        exchange, self._exchange = self._exchange, None
+        try:
+            if owned:
+                lost = self._member.is_outside
+                await tell((listener.on_partitions_lost if lost else listener.on_partitions_revoked)(owned))
+        finally:
+            self._assign(())
+            self.subscription = Subscription()
+            self._group_counts = None
+            self._client.watch_all_topics(False)
+            self.auto_commit.stop()
+            if exchange is not None:
+                exchange.cancel()
+                self._link.hang_up("a rebalance is under way there, behind which nothing would be answered")
+            await self.heartbeats.leave(reason)
+
+    # A rebalance, in the order of its steps
+
+    async def _begin_exchange(self) -> None:
+        member = self._member
+        if member.needs_prepare:
+            await self._commit_positions(self._settings.session_timeout_ms)
+            # Before the listener is called: if it raises, it has been told all the same.
+            member.needs_prepare = False
+            await self._prepare()
+        self._exchange = asyncio.get_running_loop().create_task(self._run_exchange())
+        self._exchange.add_done_callback(lambda task: self._fetcher.data_ready.set())
+
+    async def _commit_positions(self, timeout_ms: int) -> None:
+        """The last auto-commit in a generation."""
+        if not (self.subscription and self._member.is_outside):
+            await self.auto_commit.finish(timeout_ms=min(self._timeout_ms, timeout_ms))
+
+    async def _prepare(self) -> None:
+        """Give up what the protocol wants given up before a join."""
+        listener, owned = self.subscription.listener, list(self._assignment.states)
+        gone, keep = owned, list[TopicPartition]()
+        if self._is_cooperative and not self._member.is_outside:
+            topics = self.subscription.topics
+            gone = [tp for tp in owned if tp.topic not in topics]
+            keep = [tp for tp in owned if tp.topic in topics]
+        try:
+            if self._member.is_outside:
+                if gone:
+                    await tell(listener.on_partitions_lost(gone))
+            elif gone or not self._is_cooperative:
+                await tell(listener.on_partitions_revoked(gone))
+        finally:
+            self._assign(keep)
+
+    async def _run_exchange(self) -> Joined | None:
+        """Join, again and again while errors pass; None if partitions have to be given up first, or it is hopeless."""
+        failures = 0
+        while not self._member.needs_prepare:
+            try:
+                await self._match_pattern()
+                joined = await self._joiner.join(self.subscription.topics, self._assignment.states)
+            except KafkaError as error:
+                failures += 1
+                if not self._is_passing(error):
+                    self._member.fail(self._named(error))
+                    return None
+                self._member.join_failed(str(error))
+                if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
+                    await asyncio.sleep(self._client.retry_backoff.delay(failures))
+            else:
+                self.heartbeats.begin()
+                return joined
+        return None
+
+    async def _match_pattern(self) -> None:
+        """A pattern needs to have seen all topics once before it says what it wants."""
+        if self.subscription.pattern is not None and not self._has_matched:
+            await self._client.refresh_metadata()
+            self._has_matched = True
+
+    @staticmethod
+    def _is_passing(error: KafkaError) -> bool:
+        return error.code.retriable or error.code in _PASSING
+
+    def _named(self, error: KafkaError) -> KafkaError:
+        if error.code is ErrorCode.FENCED_INSTANCE_ID:
+            return FencedInstanceIdError(self._settings.group_id, self._settings.group_instance_id)
+        return error
+
+    async def _finish_exchange(self) -> None:
+        exchange = self._exchange
+        if exchange is None or not exchange.done():
+            return
+        self._exchange = None
+        if exchange.exception() is not None:
+            self._member.join_failed("the exchange with the coordinator failed")
+        joined = exchange.result()
+        self._member.raise_fatal()
+        if joined is None or self._member.is_outside:
+            return
+        self._member.synced()
+        if joined.topics != self.subscription.topics:
+            self._member.request_rejoin("the subscription changed while the group was rebalancing")
+        if {tp.topic for tp in joined.partitions} <= self.subscription.topics:
+            await self._take_assignment(joined)
+
+    async def _take_assignment(self, joined: Joined) -> None:
+        listener = self.subscription.listener
+        owned, given = set(self._assignment.states), set(joined.partitions)
+        self._group_counts = joined.group_counts
+        joined.assignor.on_assignment(joined.partitions, self._member.generation.number)
+        revoked = sorted(owned - given)
+        try:
+            if revoked:
+                # Only a cooperative member owns anything now, and has read on since the rebalance began. Others are
+                # given these in the next round.
+                await self._commit_positions(self._settings.session_timeout_ms)
+                self._member.request_rejoin(f"{len(revoked)} partitions were given up")
+                await tell(listener.on_partitions_revoked(revoked))
+        finally:
+            self._assign(joined.partitions)
+            self.auto_commit.restart()
+        self._on_metadata()
+        await tell(listener.on_partitions_assigned(sorted(given - owned)))
+
+    # Metadata
+
+    def _on_metadata(self) -> None:
+        """Join again when topics come, go or grow: a member for its pattern, the leader for everybody's topics."""
+        cluster, subscription = self._client.cluster, self.subscription
+        if subscription.match(cluster, exclude_internal=self._settings.exclude_internal_topics):
+            self._member.request_rejoin("topics that match the pattern came or went")
+            self._fetcher.data_ready.set()
+        counts = self._group_counts
+        if counts is not None and not self._member.is_joining:
+            now = {name: len(info.partitions) for name, info in cluster.topics.items() if info.partitions}
+            if any(now.get(name, 0) != count for name, count in counts.items()):
+                self._member.request_rejoin("topics of the group came, went or grew")
+                self._fetcher.data_ready.set()
+        self._look_for_missing()
+
+    def _look_for_missing(self) -> None:
+        """Topics that do not exist yet are asked for every second."""
+        topics = self._client.cluster.topics
+        if self._missing_timer is None and any(n not in topics or topics[n].error for n in self.subscription.topics):
+            self._missing_timer = asyncio.get_running_loop().call_later(1.0, self._ask_for_missing)
+
+    def _ask_for_missing(self) -> None:
+        self._missing_timer = None
+        self._client.refresh_soon()
+
+    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+        self._assignment.assign(partitions, self._fetcher.reset_to, from_committed=True)
+        self._fetcher.wake()

@@ -1,0 +1,85 @@
+"""The way to the broker that coordinates a group: found, forgotten when it has moved, found again.
+
+Requests go over a connection of their own: a JoinGroup is answered when the group is complete, and neither fetches nor
+metadata must wait behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from ...protocol.apis import ApiKey
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.schema import UNBOUNDED
+from ..client import Client
+from ..cluster import BrokerNode
+from .find_coordinators import find_coordinators
+
+log = logging.getLogger(__name__)
+
+MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""The broker asked is not the coordinator, or not any more."""
+
+
+class CoordinatorLink:
+    """One group's."""
+
+    def __init__(self, client: Client, group_id: str) -> None:
+        self._client = client
+        self._group_id = group_id
+        self._node: BrokerNode | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def is_known(self) -> bool:
+        return self._node is not None
+
+    def forget(self, reason: object) -> None:
+        """Look for the coordinator anew before the next request."""
+        if self._node is not None:
+            log.info("group %s: coordinator %s:%d: %s", self._group_id, self._node.host, self._node.port, reason)
+            self._node = None
+
+    def hang_up(self, reason: str) -> None:
+        """Close the connection, if there is one; the next request opens another."""
+        if self._node is not None:
+            self._client.close_connection_to_coordinator(self._node, reason)
+
+    async def send(
+        self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED, timeout_ms: int | None = None
+    ) -> Any:
+        """One attempt, in the newest common version within the bounds. Raises KafkaError."""
+        node = await self._find()
+        try:
+            connection = await self._client.connection_to_coordinator(node)
+            version = connection.version_for(connection.api_key(request), lowest=lowest, highest=highest)
+            return await connection.send(request, version, timeout_ms=timeout_ms)
+        except KafkaError as error:
+            if error.code.retriable:
+                self.forget(error)
+            raise
+
+    async def version_for(self, api_key: ApiKey, *, highest: int = UNBOUNDED) -> int:
+        """The version in which `send` would send. Raises KafkaError."""
+        connection = await self._client.connection_to_coordinator(await self._find())
+        return connection.version_for(api_key, highest=highest)
+
+    def check(self, code: ErrorCode, what: str) -> None:
+        """Raise what the coordinator answered, unless it is NONE; forget a coordinator that is none."""
+        if code is ErrorCode.NONE:
+            return
+        error = KafkaError(code, f"group {self._group_id!r}: {what}")
+        if code in MOVED:
+            self.forget(error)
+        raise error
+
+    async def _find(self) -> BrokerNode:
+        async with self._lock:
+            if self._node is None:
+                found = (await find_coordinators(self._client, [self._group_id]))[self._group_id]
+                if isinstance(found, KafkaError):
+                    raise found
+                self._node = found
+            return self._node

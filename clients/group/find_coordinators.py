@@ -1,0 +1,41 @@
+"""FindCoordinator: which broker coordinates a group; many groups at once where the broker can (KIP-699)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from ...protocol.apis import ApiKey
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ..client import Client
+from ..cluster import BrokerNode
+from ..connection import Connection
+from ..errors import code_of
+
+_FIRST_VERSION_WITH_MANY = 4
+_LAST_VERSION = 5
+"""From 6 on the request can ask for share groups, which is no use to us."""
+
+
+async def find_coordinators(client: Client, group_ids: Iterable[str]) -> dict[str, BrokerNode | KafkaError]:
+    """The coordinator of each group, or why there is none now; one attempt. Raises KafkaError."""
+    wanted = list(group_ids)
+    connection = await client.any_connection()
+    version = connection.version_for(ApiKey.FIND_COORDINATOR, highest=_LAST_VERSION)
+    if version >= _FIRST_VERSION_WITH_MANY:
+        response = await connection.send(FindCoordinatorRequest(coordinator_keys=wanted), version)
+        return {found.key: _node(found) for found in response.coordinators}
+    return dict(await asyncio.gather(*(_ask_for_one(connection, version, group_id) for group_id in wanted)))
+
+
+async def _ask_for_one(connection: Connection, version: int, group_id: str) -> tuple[str, BrokerNode | KafkaError]:
+    response = await connection.send(FindCoordinatorRequest(key=group_id), version)
+    return group_id, _node(response, group_id)
+
+
+def _node(found: Coordinator | FindCoordinatorResponse, group_id: str = "") -> BrokerNode | KafkaError:
+    if found.error_code != ErrorCode.NONE:
+        key = found.key if isinstance(found, Coordinator) else group_id
+        return KafkaError(code_of(found.error_code), found.error_message or f"the coordinator of group {key!r}")
+    return BrokerNode(found.node_id, found.host, found.port)

@@ -1,0 +1,164 @@
+"""Heartbeats in the background, and the two clocks of a member: its session, and how long its application is away."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+
+from ...protocol.apis import ApiKey
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.heartbeat import HeartbeatRequest
+from ...protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ..alarm import Alarm
+from ..client import Client
+from ..errors import FencedInstanceIdError, code_of
+from .coordinator_link import CoordinatorLink
+from .membership import OUTSIDE, Membership
+from .settings import GroupSettings
+
+log = logging.getLogger(__name__)
+
+_FIRST_LEAVE_WITH_MEMBERS = 3
+_METADATA_RETRY = 1.0
+
+
+class Heartbeats:
+    """`run` is one task; `changed` is called when the application's next read has something to do for the group."""
+
+    def __init__(
+        self,
+        client: Client,
+        link: CoordinatorLink,
+        member: Membership,
+        settings: GroupSettings,
+        changed: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._link = link
+        self._member = member
+        self._settings = settings
+        self._changed = changed
+        self._alarm = Alarm()
+        self._due = 0.0
+        self._answered_at = 0.0
+        self._waiters = 0
+        self.read_at = 0.0
+        """When the application last asked for records."""
+
+    # The application
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While it waits for records, the application cannot be late."""
+        self._waiters += 1
+        try:
+            yield
+        finally:
+            self._waiters -= 1
+            self.read_at = asyncio.get_running_loop().time()
+
+    @property
+    def _read_deadline(self) -> float:
+        return inf if self._waiters else self.read_at + self._settings.max_poll_interval_ms / 1000
+
+    # The session
+
+    def begin(self) -> None:
+        """The member is in a generation: beat from now on."""
+        now = asyncio.get_running_loop().time()
+        self._answered_at = now
+        self._due = now + self._settings.heartbeat_interval_ms / 1000
+        self._alarm.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._alarm.clear()
+            self._client.maybe_refresh()
+            now = loop.time()
+            next_at = max(self._client.refresh_due_at, now + _METADATA_RETRY)
+            if self._member.beats:
+                if self._read_deadline <= now:
+                    await self.leave(
+                        f"no read for {self._settings.max_poll_interval_ms} ms (max_poll_interval_ms); take fewer "
+                        "records at once or allow more time"
+                    )
+                elif self._due <= now:
+                    await self._beat(now)
+                    self._due = loop.time() + self._delay(failed=not self._link.is_known)
+                next_at = min(next_at, self._due, self._read_deadline)
+            await self._alarm.wait(next_at)
+
+    def _delay(self, *, failed: bool) -> float:
+        return self._client.retry_backoff.delay(1) if failed else self._settings.heartbeat_interval_ms / 1000
+
+    async def _beat(self, now: float) -> None:
+        if now > self._answered_at + self._settings.session_timeout_ms / 1000:
+            self._link.forget("no heartbeat was answered for a whole session")
+            self._answered_at = now
+        member, sent = self._member, self._member.generation
+        request = HeartbeatRequest(
+            group_id=self._settings.group_id,
+            generation_id=sent.number,
+            member_id=sent.member_id,
+            group_instance_id=self._settings.group_instance_id,
+        )
+        try:
+            response = await self._link.send(request, timeout_ms=self._settings.session_timeout_ms)
+            code = code_of(response.error_code)
+            if code in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+                self._answered_at = asyncio.get_running_loop().time()
+            if member.generation == sent and member.beats:
+                self._take_in(code)
+        except KafkaError as error:
+            log.info("group %s: no heartbeat: %s", self._settings.group_id, error)
+
+    def _take_in(self, code: ErrorCode) -> None:
+        member = self._member
+        if code is ErrorCode.NONE:
+            return
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            member.request_rejoin("the group is rebalancing")
+        elif code is ErrorCode.UNKNOWN_MEMBER_ID:
+            member.expelled("the group does not know the member")
+        elif code is ErrorCode.ILLEGAL_GENERATION:
+            member.expelled("the group has gone on to another generation", keep_member_id=True)
+        elif code is ErrorCode.FENCED_INSTANCE_ID:
+            member.fail(FencedInstanceIdError(self._settings.group_id, self._settings.group_instance_id))
+        elif code.retriable:
+            self._link.check(code, "Heartbeat")
+        else:
+            member.fail(KafkaError(code, f"group {self._settings.group_id!r}: Heartbeat"))
+        self._changed()
+
+    # The end
+
+    async def leave(self, reason: str) -> None:
+        """Be a member no more. A static member is only forgotten here: the group keeps its place for a session."""
+        member, left = self._member, self._member.generation
+        was_known = bool(left.member_id) and self._link.is_known
+        member.expelled(reason)
+        self._changed()
+        if was_known and left != OUTSIDE and self._settings.group_instance_id is None:
+            identity = MemberIdentity(member_id=left.member_id, reason=reason[:255])
+            try:
+                await self._send_leave(identity)
+            except KafkaError as error:
+                log.info("group %s: leaving: %s", self._settings.group_id, error)
+
+    async def _send_leave(self, identity: MemberIdentity) -> None:
+        request = LeaveGroupRequest(group_id=self._settings.group_id)
+        version = await self._link.version_for(ApiKey.LEAVE_GROUP)
+        if version < _FIRST_LEAVE_WITH_MEMBERS:
+            request.member_id = identity.member_id
+        else:
+            request.members = [identity]
+        response = await self._link.send(request)
+        code = code_of(response.error_code)
+        for answer in response.members:
+            code = code if code is not ErrorCode.NONE else code_of(answer.error_code)
+        self._link.check(code, "LeaveGroup")

@@ -1,0 +1,187 @@
+"""Entering a generation: JoinGroup, the division of partitions if this member leads, SyncGroup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from ...protocol.codec import decode_versioned, encode_versioned
+from ...protocol.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from ...protocol.topic_partition import TopicPartition
+from ..client import Client
+from ..errors import code_of
+from .assignor import Assignor, Members, MemberSubscription
+from .coordinator_link import CoordinatorLink
+from .membership import Generation, Membership
+from .settings import GroupSettings
+from .sticky_user_data import partitions_in, topic_partitions
+
+PROTOCOL_TYPE = "consumer"
+_SUBSCRIPTION_VERSION = 3
+_ASSIGNMENT_VERSION = 0
+_FIRST_JOIN_WITH_INSTANCES = 5
+_JOIN_LAPSE_MS = 5_000
+"""How much later than the rebalance timeout an answer to JoinGroup may come."""
+_REASON_CHARACTERS = 255
+
+
+class Joined(NamedTuple):
+    """A generation was entered: as what kind of member, and what it is given."""
+
+    assignor: Assignor
+    topics: frozenset[str]
+    """The subscription that was sent, which may have changed since."""
+    partitions: list[TopicPartition]
+    group_counts: dict[str, int] | None
+    """What the leader divided: partitions by topic; None for the others."""
+
+
+class Joiner:
+    """Sends what a member has to send to be in a group."""
+
+    def __init__(
+        self,
+        client: Client,
+        link: CoordinatorLink,
+        member: Membership,
+        *,
+        settings: GroupSettings,
+        assignors: Mapping[str, Assignor],
+    ) -> None:
+        self._client = client
+        self._link = link
+        self._member = member
+        self._settings = settings
+        self._assignors = assignors
+
+    async def join(self, topics: frozenset[str], owned: Iterable[TopicPartition]) -> Joined:
+        """Join and sync once.
+
+        Raises KafkaError; the membership then says whether the group still knows this member, and whether the error
+        is fatal.
+        """
+        response = await self._join(topics, list(owned))
+        assignor = self._assignors.get(response.protocol_name or "")
+        if assignor is None:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"nobody offered {response.protocol_name!r}")
+        counts = None
+        division: list[SyncGroupRequestAssignment] = []
+        if response.leader == response.member_id and not response.skip_assignment:
+            members = _members(response)
+            counts = await self._count_partitions(members)
+            division = _division(assignor.assign(counts, members))
+        elif response.leader == response.member_id:
+            counts = await self._count_partitions(_members(response))
+        assignment = await self._sync(assignor, division)
+        given = decode_versioned(ConsumerProtocolAssignment, assignment, later_is_newest=True)
+        partitions = list(partitions_in(given.assigned_partitions))
+        return Joined(assignor, topics, partitions, counts)
+
+    async def _join(self, topics: frozenset[str], owned: list[TopicPartition]) -> JoinGroupResponse:
+        settings, member = self._settings, self._member
+        request = JoinGroupRequest(
+            group_id=settings.group_id,
+            session_timeout_ms=settings.session_timeout_ms,
+            rebalance_timeout_ms=settings.max_poll_interval_ms,
+            group_instance_id=settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(name=name, metadata=self._metadata(assignor, topics, owned))
+                for name, assignor in self._assignors.items()
+            ],
+            reason=member.begin_join()[:_REASON_CHARACTERS],
+        )
+        while True:
+            request.member_id = member.generation.member_id
+            response = await self._link.send(
+                request,
+                lowest=0 if settings.group_instance_id is None else _FIRST_JOIN_WITH_INSTANCES,
+                timeout_ms=max(settings.max_poll_interval_ms, settings.session_timeout_ms) + _JOIN_LAPSE_MS,
+            )
+            assert isinstance(response, JoinGroupResponse)
+            if response.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+                break
+            # Known from now on by the id the coordinator chose, so that a lost answer leaves no member behind.
+            member.generation = Generation(member.generation.number, response.member_id)
+        self._refused(code_of(response.error_code), "JoinGroup")
+        member.joined(Generation(response.generation_id, response.member_id))
+        return response
+
+    def _metadata(self, assignor: Assignor, topics: frozenset[str], owned: list[TopicPartition]) -> bytes:
+        subscription = ConsumerProtocolSubscription(
+            topics=sorted(topics),
+            user_data=assignor.user_data(),
+            owned_partitions=topic_partitions(owned),
+            generation_id=self._member.generation.number,
+            rack_id=self._settings.rack or None,
+        )
+        return encode_versioned(subscription, _SUBSCRIPTION_VERSION)
+
+    async def _count_partitions(self, members: Members) -> dict[str, int]:
+        """How many partitions each topic has that anybody wants, as far as it exists."""
+        topics = {topic for member in members.values() for topic in member.topics}
+        known = self._client.cluster.topics
+        self._client.watch_topics(topics)
+        if topics - known.keys():
+            await self._client.refresh_metadata()
+        return {topic: len(known[topic].partitions) for topic in topics if topic in known and known[topic].partitions}
+
+    async def _sync(self, assignor: Assignor, division: list[SyncGroupRequestAssignment]) -> bytes:
+        generation = self._member.generation
+        request = SyncGroupRequest(
+            group_id=self._settings.group_id,
+            generation_id=generation.number,
+            member_id=generation.member_id,
+            group_instance_id=self._settings.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=assignor.name,
+            assignments=division,
+        )
+        timeout_ms = max(self._settings.max_poll_interval_ms, self._settings.session_timeout_ms) + _JOIN_LAPSE_MS
+        response = await self._link.send(request, timeout_ms=timeout_ms)
+        assert isinstance(response, SyncGroupResponse)
+        self._refused(code_of(response.error_code), "SyncGroup")
+        return response.assignment
+
+    def _refused(self, code: ErrorCode, what: str) -> None:
+        """Take in what an error means for the membership, and raise it."""
+        if code is ErrorCode.UNKNOWN_MEMBER_ID:
+            self._member.expelled(f"{what} was answered with {code.name}")
+        elif code is ErrorCode.ILLEGAL_GENERATION:
+            self._member.expelled(f"{what} was answered with {code.name}", keep_member_id=True)
+        self._link.check(code, what)
+
+
+def _members(response: JoinGroupResponse) -> dict[str, MemberSubscription]:
+    return {m.member_id: read_subscription(m.metadata, m.group_instance_id) for m in response.members}
+
+
+def read_subscription(metadata: bytes, group_instance_id: str | None = None) -> MemberSubscription:
+    """What a member sent with its JoinGroup. Raises KafkaError for bytes that are no subscription."""
+    try:
+        said = decode_versioned(ConsumerProtocolSubscription, metadata, later_is_newest=True)
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"a member's subscription: {error}") from error
+    return MemberSubscription(
+        frozenset(said.topics),
+        partitions_in(said.owned_partitions),
+        said.generation_id,
+        said.user_data,
+        group_instance_id,
+        said.rack_id,
+    )
+
+
+def _division(given: Mapping[str, list[TopicPartition]]) -> list[SyncGroupRequestAssignment]:
+    return [
+        SyncGroupRequestAssignment(
+            member_id=member_id,
+            assignment=encode_versioned(
+                ConsumerProtocolAssignment(assigned_partitions=topic_partitions(partitions)), _ASSIGNMENT_VERSION
+            ),
+        )
+        for member_id, partitions in given.items()
+    ]

@@ -1,0 +1,24 @@
+"""`roundrobin`: all partitions of all topics are dealt in turn (Kafka's RoundRobinAssignor)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .assignor import Assignments, Members, StatelessAssignor, in_order, partitions_of
+
+
+class RoundRobinAssignor(StatelessAssignor):
+    """A member that is not subscribed to the next partition's topic is passed over."""
+
+    name = "roundrobin"
+
+    def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignments:
+        given: Assignments = {member_id: [] for member_id in members}
+        ordered = in_order(members)
+        turn = 0
+        for tp in partitions_of(partition_counts, {topic for m in members.values() for topic in m.topics}):
+            while tp.topic not in members[ordered[turn]].topics:
+                turn = (turn + 1) % len(ordered)
+            given[ordered[turn]].append(tp)
+            turn = (turn + 1) % len(ordered)
+        return given

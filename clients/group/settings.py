@@ -1,0 +1,48 @@
+"""The settings of a group's member, with the names and defaults of Kafka's Java consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypedDict
+
+from .assignor import Assignor
+
+Strategies = Sequence[str | Assignor]
+
+
+class GroupOptions(TypedDict, total=False):
+    """What `Consumer` takes beside `group_id`; all may be left out."""
+
+    group_instance_id: str | None
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    partition_assignment_strategy: Strategies
+    exclude_internal_topics: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """Raises ValueError for what Kafka refuses."""
+
+    group_id: str
+    group_instance_id: str | None = None
+    """Makes a static member: it may be away for a session without a rebalance (KIP-345)."""
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """How long an application may take between reads before its partitions go to others."""
+    enable_auto_commit: bool = True
+    auto_commit_interval_ms: int = 5_000
+    partition_assignment_strategy: Strategies = ("range", "cooperative-sticky")
+    exclude_internal_topics: bool = True
+    rack: str = ""
+
+    def __post_init__(self) -> None:
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ValueError("heartbeat_interval_ms must be less than session_timeout_ms")
+        if self.group_instance_id == "":
+            raise ValueError("group_instance_id must not be empty")
