@@ -8,11 +8,13 @@ from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
+from .cleaning.cleaner_manager import CleanerManager
 from .deletion import Deletion
 from .errors import PASSING, LogDirFailedError, StorageError
 from .filesystem import FileSystem
 from .lane_task import LaneTask, close_together
 from .log import Log
+from .log_checkpoints import CHECKPOINTED, LogCheckpoints, replace_checkpoint
 from .log_config import LogConfig
 from .log_dir import (
     CLEANER_CHECKPOINT,
@@ -68,6 +70,8 @@ class LogManager:
         self._now_ms = now_ms
         self._rng = rng
         self._dir_of: dict[TopicPartition, LogDir] = {}
+        self._checkpoints = LogCheckpoints(self.logs, self._dir_of)
+        self.cleaner_manager = CleanerManager(self.logs, now_ms)
         self._prepared: dict[TopicPartition, LogDir] = {}
         """Folders that are made and durable, and of which nobody has opened a log yet."""
         self._deletions: list[Deletion] = []
@@ -147,9 +151,14 @@ class LogManager:
     def finish_loading(self) -> None:
         """Counts what was found, and closes the logs of directories that failed while others were loading."""
         for log_dir in self.dirs:
-            log_dir.partition_count = sum(1 for holder in self._dir_of.values() if holder is log_dir)
+            log_dir.partition_count = len(self._held_by(log_dir))
             if log_dir.failure is not None:
                 self._take_offline(log_dir, log_dir.failure)
+            else:
+                self._on_disk(log_dir, partial(self.cleaner_manager.load, log_dir, self._held_by(log_dir)))
+
+    def _held_by(self, log_dir: LogDir) -> list[TopicPartition]:
+        return [topic_partition for topic_partition, holder in self._dir_of.items() if holder is log_dir]
 
     def _load_logs(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         for partition_dir in partition_dirs:
@@ -336,6 +345,7 @@ class LogManager:
         log_dir.partition_count -= 1
         due_ms = self._now_ms() + log.config.file_delete_delay_ms
         self._deletions.append(Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
+        self._note_clean_offsets(log_dir, self.cleaner_manager.forget(topic_partition))
 
     def _resume_deletions(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         for partition_dir in partition_dirs:
@@ -398,6 +408,7 @@ class LogManager:
             changed[log_dir.path] = log_dir
             if not self._on_disk(log_dir, partial(change, log, offset)):
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} failed")
+            self._note_clean_offsets(log_dir, self.cleaner_manager.truncated(topic_partition, log.log_end_offset))
         for log_dir in changed.values():
             for name in checkpoints:
                 self._write_checkpoint(log_dir, name)
@@ -418,18 +429,35 @@ class LogManager:
 
         The new start offsets are on disk before any file is renamed, so a crash never moves a log start back.
         """
-        for topic_partition, log in list(self.logs.items()):
-            log_dir = self._dir_of[topic_partition]
-            try:
-                self._on_disk(log_dir, partial(self._delete_old_segments, log_dir, log))
-            except KafkaError as error:
-                _logger.warning("retention of %s has to wait: %s", topic_partition, error)
+        for topic_partition in list(self.logs):
+            self.retain(topic_partition)
 
-    def _delete_old_segments(self, log_dir: LogDir, log: Log) -> None:
-        paths = log.delete_old_segments()
+    def retain(self, topic_partition: TopicPartition) -> None:
+        """What `tick_retention` does, for one log; not while it is being cleaned, but by the end of that."""
+        log = self.logs.get(topic_partition)
+        if log is None or self.cleaner_manager.is_in_progress(topic_partition):
+            return
+        log_dir = self._dir_of[topic_partition]
+        try:
+            self._on_disk(log_dir, lambda: self.delete_later(log, log.delete_old_segments()))
+        except KafkaError as error:
+            _logger.warning("retention of %s has to wait: %s", topic_partition, error)
+
+    def delete_later(self, log: Log, paths: list[str]) -> None:
+        """Have files that a log needs no more unlinked after `file.delete.delay.ms`."""
         if paths:
+            log_dir = self._dir_of[log.topic_partition]
             due_ms = self._now_ms() + log.config.file_delete_delay_ms
             self._deletions.append(Deletion(due_ms, log_dir, partial(log_dir.unlink_all, paths)))
+
+    def cleaner_checkpoint_task(self, path: str) -> LaneTask:
+        """The cleaner's checkpoint of a directory as it has to be now, for its lane, which is its only writer then."""
+        log_dir = next(log_dir for log_dir in self.dirs if log_dir.path == path)
+        return LaneTask(path, self.cleaner_manager.checkpoint_of(log_dir, self._held_by(log_dir)))
+
+    def _note_clean_offsets(self, log_dir: LogDir, has_changed: bool) -> None:
+        if has_changed:
+            self._on_disk(log_dir, self.cleaner_manager.checkpoint_of(log_dir, self._held_by(log_dir)))
 
     def _keep_log_start(self, log: Log) -> None:
         """Called by a log whose start rose, before it lets files go."""
@@ -457,39 +485,13 @@ class LogManager:
         """
         name = HIGH_WATERMARK_CHECKPOINT
         return [
-            LaneTask(
-                log_dir.path, partial(self._replace_checkpoint, log_dir, name, self._offsets_to_write(log_dir, name))
-            )
+            LaneTask(log_dir.path, partial(replace_checkpoint, log_dir, name, self._checkpoints.offsets(log_dir, name)))
             for log_dir in self.online_dirs
         ]
 
     def _write_checkpoint(self, log_dir: LogDir, name: str) -> None:
-        offsets = self._offsets_to_write(log_dir, name)
-        self._on_disk(log_dir, partial(self._replace_checkpoint, log_dir, name, offsets))
-
-    def _offsets_to_write(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
-        read = _CHECKPOINTED[name]
-        offsets = {}
-        for topic_partition, holder in self._dir_of.items():
-            if holder is not log_dir:
-                continue
-            log = self.logs.get(topic_partition)
-            offset = read(log) if log is not None else log_dir.offsets[name].get(topic_partition, -1)
-            # That a recovery point is 0 says that the log is this broker's own.
-            if offset > 0 or (offset == 0 and name == RECOVERY_POINT_CHECKPOINT):
-                offsets[topic_partition] = offset
-        return offsets
-
-    def _replace_checkpoint(self, log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        if offsets == log_dir.offsets[name]:
-            return
-        try:
-            log_dir.write_checkpoint(name, offsets)
-        except OSError as error:
-            if error.errno not in PASSING:
-                raise
-            # The old file is still there and still right, only older; deleting segments must stay possible now.
-            _logger.warning("%s/%s could not be written: %s", log_dir.path, name, error)
+        offsets = self._checkpoints.offsets(log_dir, name)
+        self._on_disk(log_dir, partial(replace_checkpoint, log_dir, name, offsets))
 
     # Failure and end
 
@@ -506,7 +508,7 @@ class LogManager:
         return lost
 
     def _take_offline(self, log_dir: LogDir, failure: LogDirFailedError) -> list[TopicPartition]:
-        held = [topic_partition for topic_partition, holder in self._dir_of.items() if holder is log_dir]
+        held = self._held_by(log_dir)
         for topic_partition in held:
             log = self.logs.pop(topic_partition, None)
             if log is not None:
@@ -550,8 +552,8 @@ class LogManager:
         ]
 
     def _mark_clean(self, log_dir: LogDir, broker_epoch: int) -> None:
-        for name in _CHECKPOINTED:
-            self._replace_checkpoint(log_dir, name, self._offsets_to_write(log_dir, name))
+        for name in CHECKPOINTED:
+            replace_checkpoint(log_dir, name, self._checkpoints.offsets(log_dir, name))
         log_dir.write_clean_shutdown_marker(broker_epoch)
 
     def close(self) -> None:
@@ -589,10 +591,3 @@ class LogManager:
         else:
             return True
         return False
-
-
-_CHECKPOINTED: Mapping[str, Callable[[Log], int]] = {
-    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
-    LOG_START_OFFSET_CHECKPOINT: lambda log: log.log_start_offset,
-    HIGH_WATERMARK_CHECKPOINT: lambda log: log.high_watermark,
-}
