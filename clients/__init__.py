@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from .admin import Admin
     from .consumer import Consumer
     from .group.listener import RebalanceListener
-    from .group.offset_store import OffsetAndMetadata
+    from .group.offset_requests import OffsetAndMetadata
     from .producer import Producer
 
 __all__ = ["Admin", "Consumer", "OffsetAndMetadata", "Producer", "RebalanceListener"]
@@ -17,7 +17,7 @@ __all__ = ["Admin", "Consumer", "OffsetAndMetadata", "Producer", "RebalanceListe
 _MODULES = {
     "Admin": ".admin",
     "Consumer": ".consumer",
-    "OffsetAndMetadata": ".group.offset_store",
+    "OffsetAndMetadata": ".group.offset_requests",
     "Producer": ".producer",
     "RebalanceListener": ".group.listener",
 }

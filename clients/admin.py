@@ -1,4 +1,4 @@
-"""The admin client: topics, partitions, configurations, offsets, log directories."""
+"""The admin client: topics, partitions, configurations, offsets, groups, log directories."""
 
 from __future__ import annotations
 
@@ -34,15 +34,13 @@ from .client import Client
 from .cluster import BrokerNode, TopicInfo
 from .connection import ConnectionOptions
 from .errors import code_of
+from .group_admin import GroupAdmin, Outcome
 from .host import new_random
 from .offsets import OffsetAndTimestamp, OffsetLookup, by_leader_of
 
 BROKER_DEFAULT = -1
 HIGH_WATERMARK = -1
 _FIRST_VERSION_WITH_DEFAULTS = 4
-
-Outcome = KafkaError | None
-"""None: done."""
 
 
 class ConfigResource(NamedTuple):
@@ -101,7 +99,7 @@ class LogDir(NamedTuple):
     sizes: dict[TopicPartition, int]
 
 
-class Admin:
+class Admin(GroupAdmin):
     """One cluster's administration. Methods that act on several things return an outcome for each.
 
     async with Admin("localhost:9092") as admin:

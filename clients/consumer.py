@@ -23,7 +23,7 @@ from .fetcher import Fetcher, FetchSettings
 from .group.auto_commit import positions
 from .group.consumer_group import ConsumerGroup
 from .group.listener import RebalanceListener
-from .group.offset_store import OffsetAndMetadata
+from .group.offset_requests import OffsetAndMetadata
 from .group.settings import GroupOptions, GroupSettings
 from .group.subscription import Subscription
 from .host import new_random

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 from ... import __version__
 
-COMMANDS = ("start", "topic", "produce", "consume", "offsets", "config", "dump-log", "bench", "demo")
+COMMANDS = ("start", "topic", "produce", "consume", "offsets", "group", "config", "dump-log", "bench", "demo")
 """Each but `start` lives in the module of its name, in a Typer object called `app`."""
 
 

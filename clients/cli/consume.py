@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from ...protocol.topic_partition import TopicPartition
-from ..consumer import Consumer, IsolationLevel
+from ..consumer import AutoOffsetReset, Consumer, IsolationLevel
 from ..fetched_records import ConsumerRecord
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_time_ms, run
 
@@ -20,6 +20,7 @@ app = typer.Typer(add_completion=False)
 
 _DEFAULT_FORMAT = "%s\\n"
 _POLL_MS = 500
+_RESETS: dict[str, AutoOffsetReset] = {"beginning": "earliest", "end": "latest"}
 _BATCH = 5000
 _TOKEN = re.compile(rb"%(.)|([^%]+)", re.DOTALL)
 
@@ -57,6 +58,10 @@ def consume(
         ),
     ] = _DEFAULT_FORMAT,
     as_json: Annotated[bool, typer.Option("--json", "-J", help="A JSON envelope a line.")] = False,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", "-G", help="Share the partitions with the other members of this group, and commit."),
+    ] = None,
     match: Annotated[
         str | None, typer.Option("--match", "-m", metavar="REGEX", help="Only records with it in key, value or header.")
     ] = None,
@@ -66,26 +71,54 @@ def consume(
     """Print a topic's records; without -e or -c for ever.
 
     barnabas consume flights -o -10 -e -f '%o %k %s\\n'
+
+    A member of a group (-G) goes on where the group has come to; -o says where it begins if it has not.
     """
     if isolation not in ("read_uncommitted", "read_committed"):
         raise typer.BadParameter(f"{isolation!r} is no isolation level")
     level: IsolationLevel = "read_committed" if isolation == "read_committed" else "read_uncommitted"
     show = envelope if as_json else formatter(output_format)
+    if group is not None and (partition or until or offset not in _RESETS):
+        raise typer.BadParameter("a group shares out partitions and knows where it is: no -p, no --until, no such -o")
 
     async def work() -> None:
         until_ms = None if until is None else parse_time_ms(until.removeprefix("@"))
         task = Task(topic, partition, offset, until_ms, exit_at_end, count, _matcher(match))
         consumer = Consumer(
             bootstrap,
+            group_id=group,
+            auto_offset_reset=_RESETS.get(offset, "latest"),
             isolation_level=level,
             max_poll_records=_BATCH,
             allow_auto_create_topics=False,
             fetch_max_wait_ms=100,
         )
         async with consumer:
-            await _print_records(consumer, task, show)
+            await (_print_records if group is None else _print_as_member)(consumer, task, show)
 
     run(work())
+
+
+async def _print_as_member(consumer: Consumer, task: Task, show: Callable[[ConsumerRecord], bytes]) -> None:
+    """What was printed is committed: at intervals, when partitions go to another member, and at the end."""
+    left = task.most
+    consumer.subscribe([task.topic])
+    while left != 0:
+        batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=left and min(left, _BATCH))
+        for records in batches.values():
+            chosen = [record for record in records if task.matches(record)]
+            sys.stdout.buffer.write(b"".join(map(show, chosen)))
+            left = None if left is None else left - len(chosen)
+        sys.stdout.buffer.flush()
+        if task.exit_at_end and not batches and await _is_at_end(consumer):
+            break
+
+
+async def _is_at_end(consumer: Consumer) -> bool:
+    """Whether the member has partitions, and has read all that they hold now."""
+    assigned = consumer.assignment
+    ends = await consumer.end_offsets(assigned)
+    return bool(assigned) and all([await consumer.position(tp) >= end for tp, end in ends.items()])
 
 
 async def _print_records(consumer: Consumer, task: Task, show: Callable[[ConsumerRecord], bytes]) -> None:

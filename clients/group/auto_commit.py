@@ -12,7 +12,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..assignment import Assignment
 from ..cluster import Cluster
-from .offset_store import OffsetAndMetadata
+from .offset_requests import OffsetAndMetadata
 from .settings import GroupSettings
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,8 @@ from .heartbeats import Heartbeats
 from .joining import Joined, Joiner
 from .listener import tell
 from .membership import Generation, Membership
-from .offset_store import OffsetAndMetadata, OffsetStore
+from .offset_requests import OffsetAndMetadata
+from .offset_store import OffsetStore
 from .settings import GroupSettings
 from .subscription import Subscription
 

@@ -1,0 +1,120 @@
+"""OffsetCommit and OffsetFetch as data: requests made from offsets, offsets read from responses. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from ...protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+)
+from ...protocol.topic_partition import TopicPartition
+from ..errors import code_of
+from .membership import OUTSIDE, Generation
+
+LAST_VERSION_BY_NAME = 9
+"""Later ones name topics by id only."""
+_FIRST_FETCH_WITH_STABLE = 7
+_FIRST_FETCH_WITH_GROUPS = 8
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: the next record to be read. `leader_epoch` of the record before it, -1 if unknown."""
+
+    offset: int
+    metadata: str = ""
+    leader_epoch: int = -1
+
+
+T = TypeVar("T", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
+Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+def commit_request(
+    group_id: str,
+    offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    sender: Generation = OUTSIDE,
+    group_instance_id: str | None = None,
+) -> OffsetCommitRequest:
+    """By a member of a generation, or (OUTSIDE) for a group that has no members."""
+    topics: dict[str, OffsetCommitRequestTopic] = {}
+    for tp, at in offsets.items():
+        topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic))
+        topic.partitions.append(
+            OffsetCommitRequestPartition(
+                partition_index=tp.partition,
+                committed_offset=at.offset,
+                committed_leader_epoch=at.leader_epoch,
+                committed_metadata=at.metadata,
+            )
+        )
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=sender.number,
+        member_id=sender.member_id,
+        group_instance_id=group_instance_id,
+        topics=list(topics.values()),
+    )
+
+
+def fetch_requests(
+    group_ids: Sequence[str], partitions: Iterable[TopicPartition] | None, version: int
+) -> list[OffsetFetchRequest]:
+    """What asks for these offsets, or all, of the groups: one request, or one for each group before version 8.
+
+    Offsets that an open transaction is about to change are waited for (KIP-447).
+    """
+    topics: dict[str, list[int]] | None = None if partitions is None else {}
+    for tp in partitions or ():
+        assert topics is not None
+        topics.setdefault(tp.topic, []).append(tp.partition)
+    stable = version >= _FIRST_FETCH_WITH_STABLE
+    if version >= _FIRST_FETCH_WITH_GROUPS:
+        named = _named(OffsetFetchRequestTopics, topics)
+        groups = [OffsetFetchRequestGroup(group_id=group_id, topics=named) for group_id in group_ids]
+        return [OffsetFetchRequest(groups=groups, require_stable=stable)]
+    own = _named(OffsetFetchRequestTopic, topics)
+    return [OffsetFetchRequest(group_id=group_id, topics=own, require_stable=stable) for group_id in group_ids]
+
+
+def committed_offsets(
+    group_ids: Sequence[str], responses: Sequence[OffsetFetchResponse]
+) -> dict[str, Committed | KafkaError]:
+    """The answers to `fetch_requests`: offsets by group, without those never committed, or the group's error."""
+    groups: list[tuple[str, OffsetFetchResponse | OffsetFetchResponseGroup]] = []
+    for group_id, response in zip(group_ids, responses, strict=False):
+        groups += [(g.group_id, g) for g in response.groups] or [(group_id, response)]
+    return {group_id: _committed(group_id, group) for group_id, group in groups}
+
+
+def _committed(group_id: str, group: OffsetFetchResponse | OffsetFetchResponseGroup) -> Committed | KafkaError:
+    if group.error_code != ErrorCode.NONE:
+        return KafkaError(code_of(group.error_code), f"offsets of group {group_id!r}")
+    found: Committed = {}
+    for topic in group.topics:
+        for p in topic.partitions:
+            code = code_of(p.error_code)
+            if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+                return KafkaError(code, f"offset of group {group_id!r} in {topic.name}-{p.partition_index}")
+            if p.committed_offset >= 0:
+                found[TopicPartition(topic.name, p.partition_index)] = OffsetAndMetadata(
+                    p.committed_offset, p.metadata or "", p.committed_leader_epoch
+                )
+    return found
+
+
+def _named(kind: type[T], topics: Mapping[str, list[int]] | None) -> list[T] | None:
+    if topics is None:
+        return None
+    return [kind(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()]

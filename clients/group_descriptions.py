@@ -1,0 +1,123 @@
+"""Groups as they are described: DescribeGroups for classic ones, ConsumerGroupDescribe for those of KIP-848."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from ..protocol.apis import ApiKey
+from ..protocol.codec import decode_versioned
+from ..protocol.consumer_protocol import ConsumerProtocolAssignment
+from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ..protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ..protocol.messages.describe_groups import DescribeGroupsRequest
+from ..protocol.topic_partition import TopicPartition
+from .connection import Connection
+from .errors import code_of
+from .group.joining import PROTOCOL_TYPE, read_subscription
+from .group.sticky_user_data import partitions_in
+
+CLASSIC = "classic"
+CONSUMER = "consumer"
+DEAD = "Dead"
+
+
+class GroupMember(NamedTuple):
+    """One member; `topics` and `assigned` are empty where they cannot be read."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    host: str
+    topics: frozenset[str]
+    assigned: tuple[TopicPartition, ...]
+
+
+class GroupDescription(NamedTuple):
+    """One group; `type` is classic or consumer, `assignor` the strategy in use, `coordinator` an address."""
+
+    group_id: str
+    type: str
+    state: str
+    protocol_type: str
+    assignor: str
+    coordinator: str
+    members: tuple[GroupMember, ...]
+
+
+async def describe_on(connection: Connection, group_ids: list[str]) -> dict[str, GroupDescription | KafkaError]:
+    """Describe groups of this coordinator; it is asked both ways, since only it knows which group is of which kind."""
+    found: dict[str, GroupDescription | KafkaError] = {}
+    if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
+        response = await connection.send(ConsumerGroupDescribeRequest(group_ids=group_ids))
+        found = {group.group_id: _consumer_group(group, connection) for group in response.groups}
+    classic = [group_id for group_id in group_ids if _is_unknown(found.get(group_id))]
+    if classic:
+        response = await connection.send(DescribeGroupsRequest(groups=classic))
+        found |= {group.group_id: _classic_group(group, connection) for group in response.groups}
+    return found
+
+
+def _is_unknown(answer: GroupDescription | KafkaError | None) -> bool:
+    return answer is None or (
+        isinstance(answer, KafkaError) and answer.code in (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+    )
+
+
+def _consumer_group(group: Any, connection: Connection) -> GroupDescription | KafkaError:
+    if group.error_code != ErrorCode.NONE:
+        return KafkaError(code_of(group.error_code), group.error_message or f"group {group.group_id!r}")
+    members = tuple(
+        GroupMember(
+            m.member_id,
+            m.instance_id,
+            m.client_id,
+            m.client_host,
+            frozenset(m.subscribed_topic_names),
+            _sorted(TopicPartition(t.topic_name, p) for t in m.assignment.topic_partitions for p in t.partitions),
+        )
+        for m in group.members
+    )
+    return GroupDescription(
+        group.group_id, CONSUMER, group.group_state, PROTOCOL_TYPE, group.assignor_name, connection.address, members
+    )
+
+
+def _classic_group(group: Any, connection: Connection) -> GroupDescription | KafkaError:
+    error = code_of(group.error_code)
+    if error is ErrorCode.NONE and group.group_state == DEAD:
+        error = ErrorCode.GROUP_ID_NOT_FOUND  # how it was said before KIP-1043
+    if error is not ErrorCode.NONE:
+        return KafkaError(error, group.error_message or f"group {group.group_id!r} does not exist")
+    members = tuple(_classic_member(m, group.protocol_type) for m in group.members)
+    return GroupDescription(
+        group.group_id,
+        CLASSIC,
+        group.group_state,
+        group.protocol_type,
+        group.protocol_data,
+        connection.address,
+        members,
+    )
+
+
+def _classic_member(member: Any, protocol_type: str) -> GroupMember:
+    """Groups of other kinds than consumers, such as those of Kafka Connect, have payloads of their own."""
+    topics: frozenset[str] = frozenset()
+    assigned: tuple[TopicPartition, ...] = ()
+    if protocol_type == PROTOCOL_TYPE:
+        try:
+            if member.member_metadata:
+                topics = read_subscription(member.member_metadata).topics
+            if member.member_assignment:
+                given = decode_versioned(ConsumerProtocolAssignment, member.member_assignment, later_is_newest=True)
+                assigned = _sorted(partitions_in(given.assigned_partitions))
+        except (KafkaError, ProtocolError):
+            topics, assigned = frozenset(), ()
+    return GroupMember(
+        member.member_id, member.group_instance_id, member.client_id, member.client_host, topics, assigned
+    )
+
+
+def _sorted(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(partitions))
