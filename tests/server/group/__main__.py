@@ -13,6 +13,9 @@ import traceback
 
 from tests.server.group.group_life import play_seed
 
+ENOUGH = 10
+"""So many failed seeds say what there is to say."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.server.group", description=__doc__)
@@ -24,7 +27,7 @@ def main() -> int:
     logging.getLogger("barnabas").setLevel(logging.ERROR)
     first = seed = options.first if options.seed is None else options.seed
     began, rebalances, failed = time.monotonic(), 0, 0
-    while time.monotonic() - began < options.minutes * 60 and rebalances < options.rebalances:
+    while time.monotonic() - began < options.minutes * 60 and rebalances < options.rebalances and failed < ENOUGH:
         try:
             rebalances += len(play_seed(seed).generations)
         except Exception as error:
