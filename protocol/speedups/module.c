@@ -1,0 +1,22 @@
+/* The extension module `_speedups`; `_speedups.pyi` says which Python function each of these is the twin of. */
+#include "speedups.h"
+
+static PyMethodDef functions[] = {
+    {"scan_batches", scan_batches, METH_VARARGS, NULL},
+    {"scan_records", scan_records, METH_VARARGS, NULL},
+    {"index_batches", index_batches, METH_VARARGS, NULL},
+    {"put_many", put_many, METH_VARARGS, NULL},
+    {"get_many", get_many, METH_VARARGS, NULL},
+    {"filter_batches", filter_batches, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_speedups", "Compiled twins of Python functions.", -1, functions, NULL, NULL, NULL, NULL,
+};
+
+PyMODINIT_FUNC PyInit__speedups(void)
+{
+    crc32c_prepare();
+    return PyModule_Create(&definition);
+}

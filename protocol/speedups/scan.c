@@ -1,0 +1,229 @@
+/* Hopping over batches and records: what lies where, without decoding it. */
+#include "speedups.h"
+
+enum { END, SPECIAL, ROOM, CORRUPT };
+enum { BATCH_ROW = 3 };
+
+typedef struct {
+    const uint8_t *data;
+    Py_ssize_t position, end;
+    int32_t *batches;
+    Py_ssize_t batch_count, batch_capacity;
+    columns rows;
+    Py_ssize_t row_count, wanted;
+    int special, checks_crc;
+} batch_scan;
+
+typedef struct {
+    int64_t base_offset, base_timestamp, append_time;
+    int32_t last_delta;
+    int has_append_time;
+} batch_times;
+
+/* Fill row `row` with the record at `at` of a batch that ends at `end`; where it ends, or NULL. */
+static const uint8_t *
+add_record(batch_scan *scan, Py_ssize_t row, const uint8_t *at, const uint8_t *end, const batch_times *times, int64_t *delta)
+{
+    columns *rows = &scan->rows;
+    const uint8_t *start = at, *data = scan->data;
+    int64_t size, stamp, key_size, value_size;
+    if ((at = read_varint(at, end, &size)) == NULL || size < MIN_RECORD_SIZE - 1 || size > end - at)
+        return NULL;
+    end = at + size;
+    if ((at = read_varlong(at + 1, end, &stamp)) == NULL || (at = read_varint(at, end, delta)) == NULL
+        || (at = read_varint(at, end, &key_size)) == NULL || key_size > end - at)
+        return NULL;
+    rows->starts[row] = (int32_t)(start - data), rows->ends[row] = (int32_t)(end - data);
+    rows->key_starts[row] = (int32_t)(at - data), rows->key_sizes[row] = key_size < 0 ? -1 : (int32_t)key_size;
+    at += key_size < 0 ? 0 : key_size;
+    if ((at = read_varint(at, end, &value_size)) == NULL || value_size >= end - at)
+        return NULL;
+    rows->value_starts[row] = (int32_t)(at - data), rows->value_sizes[row] = value_size < 0 ? -1 : (int32_t)value_size;
+    at += value_size < 0 ? 0 : value_size;
+    if (at >= end)
+        return NULL;
+    rows->header_starts[row] = (int32_t)(at - data);
+    rows->offsets[row] = add_wrapping(times->base_offset, *delta);
+    rows->timestamps[row] = times->has_append_time ? times->append_time : add_wrapping(times->base_timestamp, stamp);
+    return end;
+}
+
+/* Add the records of a batch that has been found whole; false if they do not fill it in rising order. */
+static int add_records(batch_scan *scan, const uint8_t *batch, Py_ssize_t size, int32_t count)
+{
+    const uint8_t *at = batch + HEADER_SIZE, *end = batch + size;
+    batch_times times = {
+        .base_offset = read_i64(batch),
+        .base_timestamp = read_i64(batch + BASE_TIMESTAMP_AT),
+        .append_time = read_i64(batch + MAX_TIMESTAMP_AT),
+        .last_delta = read_i32(batch + LAST_DELTA_AT),
+        .has_append_time = batch[ATTRIBUTES_AT + 1] & TIMESTAMP_TYPE_MASK,
+    };
+    int64_t delta, least = 0;
+    for (int32_t i = 0; i < count; i++) {
+        at = add_record(scan, scan->row_count + i, at, end, &times, &delta);
+        if (at == NULL || delta < least || delta > times.last_delta)
+            return 0;
+        least = delta + 1;
+    }
+    return at == end;
+}
+
+static int scan_on(batch_scan *scan)
+{
+    while (scan->end - scan->position >= LOG_OVERHEAD) {
+        const uint8_t *batch = scan->data + scan->position;
+        int64_t size = (int64_t)read_i32(batch + SIZE_AT) + LOG_OVERHEAD;
+        if (size <= MAGIC_AT)
+            return CORRUPT;
+        if (size > scan->end - scan->position)
+            return END;
+        if (batch[MAGIC_AT] < 2)
+            return SPECIAL;
+        if (batch[MAGIC_AT] > 2 || size < HEADER_SIZE)
+            return CORRUPT;
+        if ((batch[ATTRIBUTES_AT] << 8 | batch[ATTRIBUTES_AT + 1]) & scan->special)
+            return SPECIAL;
+        int32_t count = read_i32(batch + COUNT_AT);
+        if (count < 0 || count > (size - HEADER_SIZE) / MIN_RECORD_SIZE)
+            return CORRUPT;
+        scan->wanted = count;
+        if (scan->batch_count == scan->batch_capacity || count > scan->rows.capacity - scan->row_count)
+            return ROOM;
+        if (scan->checks_crc && crc32c(batch + ATTRIBUTES_AT, (size_t)size - ATTRIBUTES_AT) != read_u32(batch + CRC_AT))
+            return CORRUPT;
+        if (!add_records(scan, batch, (Py_ssize_t)size, count))
+            return CORRUPT;
+        int32_t *row = scan->batches + BATCH_ROW * scan->batch_count++;
+        row[0] = (int32_t)scan->position, row[1] = (int32_t)size, row[2] = (int32_t)scan->row_count;
+        scan->row_count += count, scan->position += (Py_ssize_t)size;
+    }
+    return END;
+}
+
+PyObject *scan_batches(PyObject *module, PyObject *args)
+{
+    Py_buffer data, batches, block;
+    Py_ssize_t capacity;
+    batch_scan scan = {0};
+    int reason = CORRUPT;
+    if (!PyArg_ParseTuple(args, "y*(nn)w*nw*nnip:scan_batches", &data, &scan.position, &scan.end, &batches,
+                          &scan.batch_count, &block, &capacity, &scan.row_count, &scan.special, &scan.checks_crc))
+        return NULL;
+    scan.data = data.buf, scan.batches = batches.buf, scan.batch_capacity = batches.len / (4 * BATCH_ROW);
+    int sound = columns_of(&block, capacity, &scan.rows);
+    if (sound && (data.len > INT32_MAX || scan.position < 0 || scan.end > data.len || scan.row_count < 0
+                  || scan.row_count > capacity || scan.batch_count < 0 || scan.batch_count > scan.batch_capacity)) {
+        PyErr_SetString(PyExc_ValueError, "no such part of a buffer, or no such rows");
+        sound = 0;
+    }
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        reason = scan_on(&scan);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data), PyBuffer_Release(&batches), PyBuffer_Release(&block);
+    if (!sound)
+        return NULL;
+    return Py_BuildValue("ninnn", scan.position, reason, scan.batch_count, scan.row_count, scan.wanted);
+}
+
+/* Where the record at `at`, number `index` of its batch, ends; NULL if it is none. */
+static const uint8_t *hop(const uint8_t *at, const uint8_t *end, uint64_t index, uint64_t *stamp, uint64_t *key)
+{
+    uint64_t size, delta;
+    if ((at = read_unsigned(at, end, &size)) == NULL || size & 1 || size >> 1 < 6 || size >> 1 > (uint64_t)(end - at))
+        return NULL;
+    const uint8_t *next = at + (size >> 1);
+    if ((at = read_unsigned(at + 1, end, stamp)) == NULL || (at = read_unsigned(at, end, &delta)) == NULL
+        || read_unsigned(at, end, key) == NULL || delta != 2 * index)
+        return NULL;
+    return next;
+}
+
+PyObject *scan_records(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    Py_ssize_t count, most_keyless, found = 0;
+    int64_t lowest = INT64_MAX, highest = INT64_MIN;
+    if (!PyArg_ParseTuple(args, "y*nn:scan_records", &data, &count, &most_keyless))
+        return NULL;
+    PyObject *keyless = PyList_New(0);
+    const uint8_t *at = data.buf, *end = at + data.len;
+    for (Py_ssize_t index = 0; keyless != NULL && at != NULL && index < count; index++) {
+        uint64_t stamp, key;
+        at = hop(at, end, (uint64_t)index, &stamp, &key);
+        if (at == NULL)
+            break;
+        int64_t delta = from_zigzag(stamp);
+        lowest = delta < lowest ? delta : lowest;
+        highest = delta > highest ? delta : highest;
+        if (key == 1 && found < most_keyless) {
+            PyObject *number = PyLong_FromSsize_t(index);
+            if (number == NULL || PyList_Append(keyless, number) < 0)
+                Py_CLEAR(keyless);
+            Py_XDECREF(number);
+            found++;
+        }
+    }
+    PyBuffer_Release(&data);
+    if (keyless == NULL)
+        return NULL;
+    if (at != end || count <= 0) {
+        Py_DECREF(keyless);
+        Py_RETURN_NONE;
+    }
+    return Py_BuildValue("LLN", (long long)lowest, (long long)highest, keyless);
+}
+
+typedef struct {
+    int64_t size, last_offset, max_timestamp;
+} batch_front;
+
+/* False if no whole batch of any format begins at `at`. */
+static int read_front(const uint8_t *at, Py_ssize_t left, batch_front *front)
+{
+    enum { SMALLEST = 26, LAST_OF_V1_TIMESTAMP = 26, V1_TIMESTAMP_AT = 18 };
+    if (left < SMALLEST)
+        return 0;
+    int magic = at[MAGIC_AT];
+    front->size = (int64_t)read_i32(at + SIZE_AT) + LOG_OVERHEAD;
+    if (magic > 2 || front->size < SMALLEST || front->size > left || (magic == 2 && left < HEADER_SIZE))
+        return 0;
+    front->last_offset = read_i64(at);
+    if (magic == 2) {
+        front->last_offset = add_wrapping(front->last_offset, read_i32(at + LAST_DELTA_AT));
+        front->max_timestamp = read_i64(at + MAX_TIMESTAMP_AT);
+    } else {
+        front->max_timestamp = magic ? read_i64(at + V1_TIMESTAMP_AT) : -1;
+    }
+    return 1;
+}
+
+PyObject *index_batches(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    long long since, interval, timestamp, timestamp_offset, last_offset = -1;
+    Py_ssize_t position = 0;
+    batch_front front;
+    if (!PyArg_ParseTuple(args, "y*LL(LL):index_batches", &data, &since, &interval, &timestamp, &timestamp_offset))
+        return NULL;
+    PyObject *entries = PyList_New(0);
+    while (entries != NULL && read_front((const uint8_t *)data.buf + position, data.len - position, &front)) {
+        last_offset = front.last_offset;
+        if (front.max_timestamp > timestamp)
+            timestamp = front.max_timestamp, timestamp_offset = last_offset;
+        if (since > interval) {
+            PyObject *entry = Py_BuildValue("LnLL", last_offset, position, timestamp, timestamp_offset);
+            if (entry == NULL || PyList_Append(entries, entry) < 0)
+                Py_CLEAR(entries);
+            Py_XDECREF(entry);
+            since = 0;
+        }
+        since += front.size, position += (Py_ssize_t)front.size;
+    }
+    PyBuffer_Release(&data);
+    if (entries == NULL)
+        return NULL;
+    return Py_BuildValue("nNL(LL)L", position, entries, since, timestamp, timestamp_offset, last_offset);
+}

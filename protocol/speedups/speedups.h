@@ -1,0 +1,119 @@
+/* What the compiled twins share: big-endian numbers, varints, the columns of `RecordColumns`.
+ *
+ * Every function here works on memory that its caller lent for the time of the call, checks each position against the
+ * end of it, and answers with a value rather than an exception where the bytes are wrong: the Python side says what
+ * that means. Nothing is allocated, and nothing is kept between calls. */
+#ifndef BARNABAS_SPEEDUPS_H
+#define BARNABAS_SPEEDUPS_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, MIN_RECORD_SIZE = 7, ROW_SIZE = 44 };
+enum {
+    SIZE_AT = 8, MAGIC_AT = 16, CRC_AT = 17, ATTRIBUTES_AT = 21, LAST_DELTA_AT = 23, BASE_TIMESTAMP_AT = 27,
+    MAX_TIMESTAMP_AT = 35, COUNT_AT = 57
+};
+enum { CODEC_MASK = 0x07, TIMESTAMP_TYPE_MASK = 0x08, DELETE_HORIZON_MASK = 0x40 };
+
+static inline uint32_t read_u32(const uint8_t *at)
+{
+    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
+}
+
+static inline int32_t read_i32(const uint8_t *at) { return (int32_t)read_u32(at); }
+
+static inline int64_t read_i64(const uint8_t *at) { return (int64_t)((uint64_t)read_u32(at) << 32 | read_u32(at + 4)); }
+
+static inline void write_u32(uint8_t *at, uint32_t value)
+{
+    at[0] = (uint8_t)(value >> 24), at[1] = (uint8_t)(value >> 16), at[2] = (uint8_t)(value >> 8), at[3] = (uint8_t)value;
+}
+
+static inline void write_i64(uint8_t *at, int64_t value)
+{
+    write_u32(at, (uint32_t)((uint64_t)value >> 32)), write_u32(at + 4, (uint32_t)value);
+}
+
+/* Sums wrap around in 64 bits, as those of Python's side are made to. */
+static inline int64_t add_wrapping(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
+
+/* The varlong at `at` as it stands, still zigzag; where it ends, or NULL if it is cut off or of more than 64 bits. */
+static inline const uint8_t *read_unsigned(const uint8_t *at, const uint8_t *end, uint64_t *value)
+{
+    if (at < end && *at < 0x80) {
+        *value = *at;
+        return at + 1;
+    }
+    uint64_t sum = 0;
+    for (int shift = 0; at < end && shift < 70; shift += 7) {
+        uint64_t byte = *at++;
+        if (shift == 63 && (byte & 0x7F) > 1)
+            return NULL;
+        sum |= (byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = sum;
+            return at;
+        }
+    }
+    return NULL;
+}
+
+static inline int64_t from_zigzag(uint64_t value) { return (int64_t)(value >> 1 ^ (0 - (value & 1))); }
+
+static inline const uint8_t *read_varlong(const uint8_t *at, const uint8_t *end, int64_t *value)
+{
+    uint64_t zigzag = 0;
+    at = read_unsigned(at, end, &zigzag);
+    *value = from_zigzag(zigzag);
+    return at;
+}
+
+static inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, int64_t *value)
+{
+    uint64_t zigzag = 0;
+    at = read_unsigned(at, end, &zigzag);
+    *value = from_zigzag(zigzag);
+    return zigzag >> 32 ? NULL : at;
+}
+
+typedef struct {
+    int64_t *offsets, *timestamps;
+    int32_t *starts, *key_starts, *key_sizes, *value_starts, *value_sizes, *header_starts, *ends;
+    Py_ssize_t capacity;
+} columns;
+
+/* False, with an exception, if the block is too small for so many rows. */
+static inline int columns_of(const Py_buffer *block, Py_ssize_t capacity, columns *out)
+{
+    if (capacity < 0 || capacity > block->len / ROW_SIZE) {
+        PyErr_SetString(PyExc_ValueError, "columns are larger than their memory");
+        return 0;
+    }
+    uint8_t *at = block->buf;
+    int32_t *ints = (int32_t *)(at + 16 * capacity);
+    *out = (columns){
+        (int64_t *)at, (int64_t *)(at + 8 * capacity), ints, ints + capacity, ints + 2 * capacity, ints + 3 * capacity,
+        ints + 4 * capacity, ints + 5 * capacity, ints + 6 * capacity, capacity,
+    };
+    return 1;
+}
+
+/* CRC-32C of some bytes. `crc32c_prepare` comes first, once. */
+void crc32c_prepare(void);
+uint32_t crc32c(const uint8_t *data, size_t size);
+
+/* MD5 of `count` byte strings, at most MD5_MOST, into 16 bytes each. */
+enum { MD5_MOST = 32 };
+void md5_many(const uint8_t *const *keys, const int32_t *sizes, int count, uint8_t (*digests)[16]);
+
+PyObject *scan_batches(PyObject *module, PyObject *args);
+PyObject *scan_records(PyObject *module, PyObject *args);
+PyObject *index_batches(PyObject *module, PyObject *args);
+PyObject *put_many(PyObject *module, PyObject *args);
+PyObject *get_many(PyObject *module, PyObject *args);
+PyObject *filter_batches(PyObject *module, PyObject *args);
+
+#endif
