@@ -35,7 +35,8 @@ logger = logging.getLogger("barnabas.groups")
 
 MOST_GROUPS = 10_000
 """Groups in memory; more are refused, as surplus members of one group are."""
-GROUPS_A_TURN = 100
+GROUPS_A_TURN = 20
+"""Others are served after so many."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +78,8 @@ class GroupCoordinator:
         self._loop = loop
         self._shards: dict[int, Shard] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
+        self._load_lock = asyncio.Lock()
+        """One partition is loaded after the other, so that requests wait for one turn's work and not for many."""
         self._creation: asyncio.Task[None] | None = None
         self._is_closed = False
         log = GroupLog(replica_manager, ports.now_ms, loop)
@@ -211,7 +214,8 @@ class GroupCoordinator:
     async def _load(self, shard: Shard) -> None:
         name, began = shard.partition.topic_partition, self._loop.time()
         try:
-            groups = await load_groups(shard.partition, self._now_ms())
+            async with self._load_lock:
+                groups = await load_groups(shard.partition, self._now_ms())
         except LogDirFailedError as error:
             self._replicas.checked_io(shard.partition, error)
             return
