@@ -8,6 +8,8 @@ from tests.bench.targets import Target
 Figures = dict[str, float]
 ALL = ("ours", "kafka", "ceiling")
 BROKERS = ("ours", "kafka")
+LIMIT = "limit"
+"""In place of a target to compare with: the goal is for the figure itself."""
 STEPS = (1, 10, 100, 1000)
 """How a bench of growth grows."""
 
@@ -27,7 +29,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Goal:
-    """The ratio ours ÷ `against` of a figure has to be at least this where higher is better, else at most this."""
+    """The ratio ours ÷ `against` of a figure has to be at least this where higher is better, else at most this.
+
+    With `LIMIT` as `against` it is not a ratio but the figure that is bounded.
+    """
 
     figure: str
     against: str

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from tests.bench.bench import BROKERS, STEPS, THROUGHPUT, Bench, Goal
+from tests.bench.bench import BROKERS, LIMIT, STEPS, THROUGHPUT, Bench, Goal
+from tests.bench.groups import measure_heartbeats, measure_rebalance, measure_restart, prepare_groups
+from tests.bench.members import HEARTBEAT_S
 from tests.bench.requests import (
     measure_connection_cost,
     measure_connections,
@@ -23,6 +25,9 @@ FETCHED = (Goal("mb_per_s", "kafka", 1.0), Goal("cpu_s_per_gb", "kafka", 0.8), G
 SINGLE = (Goal("requests_per_s", "kafka", 3.0), Goal("requests_per_s", "ceiling", 0.7))
 LATENCY = (Goal("p50_ms", "kafka", 0.7), Goal("p99_ms", "kafka", 0.7))
 START = (Goal("first_ack_s", "kafka", 0.1), Goal("idle_mb", "kafka", 0.12))
+
+MEANWHILE = {"produce_p99_ms_calm": "lower", "produce_p99_ms": "lower", "produce_p99_ratio": "lower"}
+UNDISTURBED = Goal("produce_p99_ratio", LIMIT, 1.5)
 
 GROWTH = {f"cpu_us_{count}": "lower" for count in STEPS}
 REQUESTS = {"requests_per_s": "higher", "cpu_us_per_request": "lower"}
@@ -205,6 +210,45 @@ def start_benches() -> list[Bench]:
     ]
 
 
+def group_benches() -> list[Bench]:
+    """Many members, many groups, many offsets."""
+    return [
+        Bench(
+            "group-rebalance",
+            "rebalances of a group of 1000 members, which hear of each by a heartbeat every three seconds",
+            {"rebalance_s": "lower", "cpu_s_per_rebalance": "lower", **MEANWHILE},
+            measure_rebalance,
+            prepare_groups,
+            targets=BROKERS,
+            goals=(Goal("rebalance_s", LIMIT, 2 * HEARTBEAT_S), UNDISTURBED),
+        ),
+        Bench(
+            "group-heartbeats",
+            "heartbeats of 5000 members in 1000 groups, one every three seconds each",
+            {
+                "entered_s": "lower",
+                "heartbeats_per_s": "higher",
+                "cpu_percent": "lower",
+                "cpu_us_per_heartbeat": "lower",
+                **MEANWHILE,
+            },
+            measure_heartbeats,
+            prepare_groups,
+            targets=BROKERS,
+            goals=(Goal("cpu_percent", LIMIT, 30), UNDISTURBED),
+        ),
+        Bench(
+            "group-restart",
+            "a restart with 100 000 committed offsets, until all can be read",
+            {"load_s": "lower", "start_s": "lower", **MEANWHILE},
+            measure_restart,
+            prepare_groups,
+            targets=BROKERS,
+            goals=(Goal("load_s", LIMIT, 2), UNDISTURBED),
+        ),
+    ]
+
+
 BENCHES = {
     bench.name: bench
     for bench in (
@@ -213,6 +257,7 @@ BENCHES = {
         *start_benches(),
         *acks_all_benches(),
         *growth_benches(),
+        *group_benches(),
         *java_benches(),
     )
 }

@@ -10,7 +10,7 @@ from statistics import median
 
 from rich.console import Console
 from rich.table import Table
-from tests.bench.bench import Bench, Figures, Goal
+from tests.bench.bench import LIMIT, Bench, Figures, Goal
 
 BEGIN, END = "<!-- figures: written by tests.bench -->", "<!-- end of figures -->"
 
@@ -54,7 +54,9 @@ class BenchResult:
         return Spread.of([figures[figure] for figures in self.rounds[target]])
 
     def ratio(self, figure: str, against: str) -> Spread | None:
-        """Ours divided by `against`, round by round; None when one of them did not run."""
+        """Ours divided by `against`, round by round, or just ours with `LIMIT`; None when one of them did not run."""
+        if against == LIMIT:
+            return self.spread("ours", figure) if "ours" in self.rounds else None
         ours, theirs = self.rounds.get("ours"), self.rounds.get(against)
         if not ours or not theirs:
             return None
@@ -94,7 +96,8 @@ class BenchResult:
                 sign = "≥" if self.bench.figures[goal.figure] == "higher" else "≤"
                 ratio = str(self.ratio(goal.figure, goal.against))
                 words = "yes" if reached else "**no**"
-                made.append([self.bench.name, goal.figure, goal.against, f"{sign} {goal.ratio:g} ×", ratio, words])
+                bound = f"{sign} {goal.ratio:g}" + (" ×" if goal.against != LIMIT else "")
+                made.append([self.bench.name, goal.figure, goal.against, bound, ratio, words])
         return made
 
 

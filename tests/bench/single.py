@@ -59,9 +59,9 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000) -
 
     As nothing waits for an answer, a server that stalls does not slow the load down and hide its stall.
     """
+    first_acknowledgement(bootstrap, topic)
     request = produce_request(topic, [(0, small_batch())])
     answers = Answers(topic)
-    settle(bootstrap, [request], answers)
     total = int(seconds * rate)
     sent: list[float] = []
     spent: list[float] = []
