@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, TypeVar, cast
 
 from .apis import API_MESSAGES
@@ -94,14 +94,18 @@ def decode_versioned(cls: type[T], buffer: Buffer, *, later_is_newest: bool = Fa
     A version later than the newest known is an error, or with `later_is_newest` is read as the newest: for payloads
     that only ever grow at their end. Raises `ProtocolError`.
     """
-    version = peek_version(buffer)
+    decode = _versioned_decoder(cls, peek_version(buffer), later_is_newest)
+    return cast(T, _decode(decode, RESPONSE_OBJECT_BUDGET, buffer, 2, len(buffer)))
+
+
+@lru_cache(maxsize=256)
+def _versioned_decoder(cls: type, version: int, later_is_newest: bool) -> Decoder:
     versions = versions_of(cls)
     if later_is_newest:
         version = min(version, versions.last)
     if version not in versions:
         raise ProtocolError(f"{cls.__name__} has no version {version}")
-    decode = decoder(cast(type, cls), version)
-    return cast(T, _decode(decode, RESPONSE_OBJECT_BUDGET, buffer, 2, len(buffer)))
+    return decoder(cls, version)
 
 
 def peek_version(buffer: Buffer) -> int:
