@@ -1,4 +1,4 @@
-"""Benches of groups: a rebalance of many, heartbeats of thousands, a start with many offsets, and producing meanwhile."""
+"""Benches of groups: rebalances of many members, heartbeats of thousands, a start with many offsets."""
 
 import asyncio
 import time
