@@ -1,0 +1,75 @@
+"""Compiles `protocol/speedups/` while the package is built, where there is a C compiler; without one nothing is lost.
+
+Everything compiled has a twin in Python, so an installation without it is slower and otherwise the same.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SOURCES = "protocol/speedups"
+IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+"""Such a Python has no stable ABI."""
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") if IS_FREE_THREADED else ".abi3.so"
+STABLE_ABI = 0x030B0000
+
+
+class SpeedupsHook(BuildHookInterface[Any]):
+    """Puts the extension into a wheel, or beside its stub in the checkout for an editable installation."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        name = f"_speedups{SUFFIX}"
+        checkout = Path(self.root) / "protocol"
+        rooms = checkout.parent if checkout.is_dir() else Path(self.root) / ".src" / "barnabas"
+        if version == "editable":
+            compile_extension(rooms / SOURCES, rooms / "protocol" / name)
+            return
+        output = Path(tempfile.mkdtemp(prefix="barnabas-build-")) / name
+        if compile_extension(rooms / SOURCES, output):
+            build_data["force_include"][str(output)] = f"barnabas/protocol/{name}"
+            build_data["pure_python"] = False
+            build_data["tag"] = wheel_tag()
+
+
+def wheel_tag() -> str:
+    """Any Python from 3.11 on, on machines like this one."""
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    if IS_FREE_THREADED:
+        python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
+        return f"{python}-{python}t-{platform}"
+    return f"cp311-abi3-{platform}"
+
+
+def compile_extension(sources: Path, output: Path) -> bool:
+    """Whether it could be done; prints one line either way."""
+    if sys.implementation.name != "cpython":
+        print("barnabas: no compiled speedups for this Python")
+        return False
+    temporary = output.with_name(f"{output.name}.{os.getpid()}")
+    command = [
+        *shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"),
+        *("-O3", "-fPIC", "-shared", *shlex.split(os.environ.get("CFLAGS", ""))),
+        *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []),
+        *([] if IS_FREE_THREADED else [f"-DPy_LIMITED_API={STABLE_ABI:#x}"]),
+        *(f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")),
+        *sorted(str(source) for source in sources.glob("*.c")),
+        *("-o", str(temporary)),
+    ]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        temporary.replace(output)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", "") or str(error)
+        print(f"barnabas: no compiled speedups, Python does the same more slowly ({said.strip().splitlines()[0]})")
+        return False
+    print("barnabas: compiled speedups")
+    return True
