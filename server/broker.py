@@ -17,6 +17,7 @@ from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKP
 from ..storage.log_manager import AllLogDirsFailedError, LogManager
 from .apis import KafkaApis
 from .broker_state import BrokerState
+from .cleaning.log_cleaner import LogCleaner
 from .controller.adoption import FoundReplica
 from .controller.controller import Controller
 from .controller.replica_channel import LocalReplicaChannel
@@ -130,7 +131,7 @@ class BrokerServer:
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(topic_store, broker_id)
         await self._load_logs(log_manager)
-        metadata, replica_manager, controller = self._topic_parts(
+        metadata, replica_manager, cleaner, controller = self._topic_parts(
             broker_id, cluster_id, log_manager, topic_store, dynamic_config
         )
         self._state = BrokerState(
@@ -147,12 +148,14 @@ class BrokerServer:
             producer_ids=ProducerIds(store, broker_id),
             log_manager=log_manager,
             replica_manager=replica_manager,
+            cleaner=cleaner,
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
             groups=GroupCoordinator(
                 config=config,
                 replica_manager=replica_manager,
                 metadata=metadata,
                 controller=controller,
+                dynamic_config=dynamic_config,
                 ports=ports,
                 loop=self._loop,
             ),
@@ -166,8 +169,8 @@ class BrokerServer:
         log_manager: LogManager,
         topic_store: TopicStore,
         dynamic_config: DynamicConfig,
-    ) -> tuple[MetadataCache, ReplicaManager, Controller]:
-        """The parts that know topics: what is believed of them, their replicas here, and who decides about them."""
+    ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, Controller]:
+        """The parts that know topics: what is believed of them, their replicas here, who cleans, and who decides."""
         metadata = MetadataCache(cluster_id)
         replica_manager = ReplicaManager(
             log_manager=log_manager,
@@ -179,17 +182,20 @@ class BrokerServer:
             on_partitions_lost=self._partitions_lost,
             on_all_failed=self.failed.set,
         )
+        cleaner = LogCleaner(replica_manager=replica_manager, config=self.config, ports=self._ports, loop=self._loop)
         dynamic_config.on_topic_change(replica_manager.topic_config_changed)
+        dynamic_config.on_topic_change(lambda _: cleaner.settings_changed())
+        dynamic_config.on_broker_change(cleaner.settings_changed)
         controller = Controller(
             broker_id=broker_id,
             topic_store=topic_store,
             metadata=metadata,
-            channel=LocalReplicaChannel(broker_id, replica_manager),
+            channel=LocalReplicaChannel(broker_id, replica_manager, cleaner.deleting),
             config=self.config,
             topic_configs=dynamic_config,
             chance=self._ports.random,
         )
-        return metadata, replica_manager, controller
+        return metadata, replica_manager, cleaner, controller
 
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
@@ -223,6 +229,8 @@ class BrokerServer:
             self._stops.append(self.health.close)
         self._schedule(state)
         self._stops.append(self._scheduler.close)
+        state.cleaner.start()
+        self._stops.append(state.cleaner.close)
 
     async def stop(self) -> None:
         """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean."""

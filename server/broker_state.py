@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..storage.log_manager import LogManager
+    from .cleaning.log_cleaner import LogCleaner
     from .config import BrokerConfig
     from .controller.controller import Controller
     from .dynamic_config import DynamicConfig
@@ -37,5 +38,6 @@ class BrokerState:
     producer_ids: ProducerIds
     log_manager: LogManager
     replica_manager: ReplicaManager
+    cleaner: LogCleaner
     fetch_sessions: FetchSessions
     groups: GroupCoordinator

@@ -84,8 +84,10 @@ class DynamicConfig:
         self.config = config
         self.changing = asyncio.Lock()
         self._topics: dict[str, Mapping[str, str]] = {}
+        self._groups: dict[str, Mapping[str, str]] = {}
         self._default_log_config = topic_log_config(config)
         self._topic_callbacks: list[Callable[[str | None], None]] = []
+        self._broker_callbacks: list[Callable[[], None]] = []
 
     async def load(self, store: ConfigSource, broker_id: int) -> None:
         """Take over everything that the store holds; a value that is no longer legal is logged and left out."""
@@ -123,8 +125,13 @@ class DynamicConfig:
                 if key is not None:
                     key.parse(value)
             self.config.check_overrides(cluster, broker)
+            check_cleaner_threads(self.config, self.config.effective_properties(cluster, broker))
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    def on_broker_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when settings of the broker may be others."""
+        self._broker_callbacks.append(callback)
 
     def broker_config_changed(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
         """These are all dynamic settings of this broker from now on, or else of all brokers. Raises ConfigError."""
@@ -138,6 +145,34 @@ class DynamicConfig:
         if changed & _BROKER_KEYS_OF_TOPICS:
             self._default_log_config = topic_log_config(self.config)
             self._tell_topics(None)
+        for callback in self._broker_callbacks:
+            callback()
+
+    # Groups
+
+    @property
+    def configured_groups(self) -> Iterable[str]:
+        """The names of all groups that have settings of their own."""
+        return self._groups.keys()
+
+    def group_config(self, group: str) -> Mapping[str, str]:
+        """A group's own settings as they were given; empty if it has none."""
+        return self._groups.get(group, _NO_SETTINGS)
+
+    def group_value(self, group: str, name: str) -> int | None:
+        """A number that a group has as a setting of its own; None if it has none."""
+        raw = self._groups.get(group, _NO_SETTINGS).get(name)
+        return None if raw is None else int(raw)
+
+    def check_group_config(self, settings: Mapping[str, str]) -> None:
+        """Raises KafkaError INVALID_CONFIG unless a group may have these settings."""
+        check_group_config(self.config, settings)
+
+    def group_config_changed(self, group: str, settings: Mapping[str, str]) -> None:
+        """A group has these settings of its own from now on."""
+        self._groups.pop(group, None)
+        if settings:
+            self._groups[group] = MappingProxyType(dict(settings))
 
     # Topics
 
@@ -181,6 +216,22 @@ class DynamicConfig:
     def _tell_topics(self, topic: str | None) -> None:
         for callback in self._topic_callbacks:
             callback(topic)
+
+
+def check_cleaner_threads(config: BrokerConfig, properties: Mapping[str, str]) -> None:
+    """The number of cleaner threads is at most doubled or halved at a time (Kafka: LogCleaner). Raises ConfigError."""
+    name = "log.cleaner.threads"
+    now, wanted = config.log_cleaner_threads, int(properties.get(name, BROKER_KEYS[name].default))  # type: ignore[arg-type]
+    if wanted == now:
+        return
+    if wanted < 1:
+        raise ConfigError(name, wanted, "Log cleaner threads should be at least 1")
+    if wanted < now // 2:
+        reason = f"Log cleaner threads cannot be reduced to less than half the current value {now}"
+        raise ConfigError(name, wanted, reason)
+    if wanted > now * 2:
+        reason = f"Log cleaner threads cannot be increased to more than double the current value {now}"
+        raise ConfigError(name, wanted, reason)
 
 
 def _update_mode(name: str) -> UpdateMode | None:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from ..storage.filesystem import OsFileSystem
+from .cleaning.worker_pool import WorkerPool
 from .ports import Ports
 
 resource: ModuleType | None
@@ -115,6 +116,7 @@ def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
         random=random.Random(secrets.randbits(64)),
         token_bytes=secrets.token_bytes,
         work=ThreadWork(loop),
+        cleaning=WorkerPool(loop),
         machine_name=socket.gethostname(),
         open_files=open_files,
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from ..storage.cleaning.clean_job import CleanJob, Event
 from ..storage.filesystem import FileSystem
 
 T = TypeVar("T")
@@ -28,6 +29,35 @@ class Work(Protocol):
 
     def close(self) -> None:
         """Refuse new jobs and wait for the running ones."""
+
+
+class PassFailedError(Exception):
+    """A pass of the cleaner ended with an error: the name of its type, its text, and its number if it has one."""
+
+    def __init__(self, kind: str, reason: str, errno: int | None = None) -> None:
+        super().__init__(f"{kind}: {reason}")
+        self.errno = errno
+
+
+class WorkerDiedError(Exception):
+    """Whoever did a pass of the cleaner is gone. The log is as it was; the next pass starts anew."""
+
+
+class CleaningWork(Protocol):
+    """Where passes of the cleaner are done, so that nobody has to wait for them. Memory goes back when none is."""
+
+    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+        """Do a pass. `told` hears of all that happens, on the loop, and of the last event before this returns.
+
+        When this ends, done, failed or cancelled, the pass writes nothing any more. Raises OSError, `PassFailedError`,
+        `WorkerDiedError`.
+        """
+
+    def limit(self, bytes_per_second: float) -> None:
+        """Let all passes together read and write no faster, those that are going on included."""
+
+    async def close(self) -> None:
+        """End what is going on."""
 
 
 def no_faults(name: str) -> bool:
@@ -53,6 +83,8 @@ class Ports:
     """Unpredictable bytes: topic ids, directory ids, session ids."""
     work: Work
     """Lanes for blocking jobs."""
+    cleaning: CleaningWork
+    """Passes of the cleaner, which need a processor of their own."""
     machine_name: str
     """What this machine is called; told to clients where a listener binds all interfaces and advertises no name."""
     open_files: Callable[[], int | None] = no_limit

@@ -21,6 +21,8 @@ BANNED_CALLS = {"open", "uuid4", "uuid1", "now", "utcnow", "to_thread", "run_in_
 PORTS = {
     "storage/filesystem.py": "the disk",
     "server/host.py": "threads, clock, randomness",
+    "server/cleaning/worker.py": "the process of the cleaner: its pipes, its priority, its clock",
+    "server/cleaning/worker_pool.py": "starting that process and listening to it",
     "server/__main__.py": "the process: signals, environment",
     "server/embedded.py": "a thread of its own for the caller, and a temporary folder",
     "server/pytest_plugin.py": "a test's fixtures",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .builders import HIGH, MEDIUM, boolean, integer, string
+from ...storage.cleaning.offset_map import HASHES
+from .builders import CLUSTER_WIDE, HIGH, MEDIUM, boolean, integer, string
 from .definition import ConfigKey
 from .validators import OneOf, Range
 
@@ -10,5 +11,6 @@ OWN_KEYS: tuple[ConfigKey, ...] = (
     string("acks.all.durability", "disk", HIGH, OneOf("disk", "page-cache")),
     boolean("allow.insecure.listeners", True, HIGH),
     integer("health.port", None, MEDIUM, Range(0, 65535)),
+    string("log.cleaner.hash.algorithm", "MD5", MEDIUM, OneOf(*HASHES, "exact"), mode=CLUSTER_WIDE),
     string("metadata.store.path", None, MEDIUM),
 )

@@ -46,6 +46,23 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "group.min.session.timeout.ms": "The shortest session timeout that a member of a group may have.",
         "listener.security.protocol.map": "Which security protocol each listener name speaks.",
         "listeners": "Addresses to bind, as NAME://host:port; no host means all interfaces, port 0 any free port.",
+        "log.cleaner.backoff.ms": "How long the cleaner rests when no log is dirty enough.",
+        "log.cleaner.dedupe.buffer.size": (
+            "Memory in which passes of the cleaner remember keys, of all `log.cleaner.threads` together."
+        ),
+        "log.cleaner.delete.retention.ms": "How long a key without value stays in a compacted log before it goes.",
+        "log.cleaner.enable": "Whether logs of topics with `cleanup.policy=compact` are compacted by themselves.",
+        "log.cleaner.hash.algorithm": (
+            "What the cleaner knows keys by: a longer hash makes it less likely that two are taken for one, `exact` "
+            "compares keys, so that they never are."
+        ),
+        "log.cleaner.io.buffer.load.factor": "How full the memory for keys may become in one pass.",
+        "log.cleaner.io.buffer.size": "Bytes of one read of the cleaner, of all `log.cleaner.threads` together.",
+        "log.cleaner.io.max.bytes.per.second": "What the cleaner reads and writes in a second at most, on average.",
+        "log.cleaner.max.compaction.lag.ms": "A record waits at most this long before its log is due for cleaning.",
+        "log.cleaner.min.cleanable.ratio": "Part of a log that must be dirty before it is due for cleaning.",
+        "log.cleaner.min.compaction.lag.ms": "A record stays at least this long before it may go by compaction.",
+        "log.cleaner.threads": "Logs that are cleaned at the same time, each by a process of its own.",
         "log.cleanup.policy": "`delete` removes old segments by age and size; with `compact` alone all are kept.",
         "log.dir": "Folder for the logs if `log.dirs` is not set.",
         "log.dirs": "Folders for the logs, separated by commas; new partitions go to the one that holds the fewest.",

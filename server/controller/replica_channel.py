@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -71,12 +72,21 @@ class LocalReplicas(Protocol):
         ...
 
 
+WhileDeleting: TypeAlias = Callable[[TopicPartition], AbstractAsyncContextManager[None]]
+"""Keeps others away from a log while it is deleted."""
+
+
+def _nothing_else(partition: TopicPartition) -> AbstractAsyncContextManager[None]:
+    return nullcontext()
+
+
 class LocalReplicaChannel:
     """Orders to the only broker there is: this one."""
 
-    def __init__(self, broker_id: int, replicas: LocalReplicas) -> None:
+    def __init__(self, broker_id: int, replicas: LocalReplicas, deleting: WhileDeleting = _nothing_else) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
+        self._deleting = deleting
 
     async def leader_and_isr(
         self, broker_id: int, orders: Sequence[LeaderAndIsr]
@@ -116,7 +126,8 @@ class LocalReplicaChannel:
         results = {}
         for partition in partitions:
             try:
-                await self._replicas.stop_replica(partition, delete=delete)
+                async with self._deleting(partition) if delete else nullcontext():
+                    await self._replicas.stop_replica(partition, delete=delete)
             except KafkaError as error:
                 results[partition] = error.code
             except OSError:

@@ -202,8 +202,8 @@ def test_unknown_keys_are_kept_and_named_once_together() -> None:
 
 
 def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
-    config = BrokerConfig({"num.io.threads": "16", "log.cleaner.threads": "2", "num.network.threads": "3"})
-    assert config.notices == ("Accepted without effect: log.cleaner.threads, num.io.threads",)
+    config = BrokerConfig({"num.io.threads": "16", "log.cleaner.threads": "2", "num.replica.fetchers": "2"})
+    assert config.notices == ("Accepted without effect: num.io.threads, num.replica.fetchers",)
 
 
 def test_an_authorizer_that_is_not_there_is_not_passed_over_in_silence() -> None:

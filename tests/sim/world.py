@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tests.sim.cleaning import SimCleaning
 from tests.sim.disk import Mode, SimDisk
 from tests.sim.loop import SimLoop
 from tests.sim.network import NetworkFaults, SimNetwork
@@ -157,14 +158,19 @@ class SimBroker:
             "metadata.store.path": "/none",
             **world.settings,
         }
+
+        def fault(name: str) -> bool:
+            return name in world.fault_points and rng.random() < FAULT_CHANCE
+
         ports = Ports(
             filesystem=self.disk,
             now_ms=world.now_ms,
             random=rng,
             token_bytes=rng.randbytes,
             work=SimWork(world.loop, rng, world.delays),
+            cleaning=SimCleaning(self.disk, random.Random(f"{world.seed}/cleaner/{self.lives}"), fault),
             machine_name="broker",
-            fault=lambda name: name in world.fault_points and rng.random() < FAULT_CHANCE,
+            fault=fault,
         )
         server = BrokerServer(BrokerConfig.from_properties(properties), ports, world.loop, open_store=self._open_store)
         await server.start()

@@ -1,0 +1,309 @@
+"""The cleaner of a running broker: looks for dirty logs, has them cleaned, and cleans what it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
+from ...storage.errors import PASSING, LogDirFailedError
+from ...storage.log_manager import AllLogDirsFailedError
+from ..ports import PassFailedError, WorkerDiedError
+from .cleaning_pass import CleaningPass, PassReport
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable
+
+    from ...storage.cleaning.cleaner_manager import CleanerManager
+    from ...storage.log import Log
+    from ..config import BrokerConfig
+    from ..ports import Ports
+    from ..replication.replica_manager import ReplicaManager
+
+logger = logging.getLogger("barnabas.cleaner")
+
+FLUSH_SECONDS = 60.0
+FLUSH_LOOK_SECONDS = 0.005
+MISSING_FILE = 2
+"""ENOENT: a log without a file that it should have is no reason to give up its whole directory."""
+
+
+class LogCleaner:
+    """Kafka's LogCleaner. Loop-thread only; at most `log.cleaner.threads` passes at a time.
+
+    Settings are read at each step, so that changes hold at once. A pass whose worker died or whose disk was full is
+    tried again after `log.cleaner.backoff.ms`; one that failed for another reason leaves its log marked uncleanable.
+    """
+
+    def __init__(
+        self,
+        *,
+        replica_manager: ReplicaManager,
+        config: BrokerConfig,
+        ports: Ports,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.reports: dict[TopicPartition, PassReport] = {}
+        """The last pass of each log."""
+        self.reclaimed: dict[TopicPartition, int] = {}
+        """Bytes that all passes of a log together have made it smaller by."""
+        self.passes: dict[TopicPartition, CleaningPass] = {}
+        """What is going on."""
+        self.deaths = 0
+        """Workers that died in the middle of a pass."""
+        self._replica_manager = replica_manager
+        self._log_manager = replica_manager.log_manager
+        self._config = config
+        self._ports = ports
+        self._loop = loop
+        self._wake = asyncio.Event()
+        self._schedule: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+
+    @property
+    def manager(self) -> CleanerManager:
+        """Which logs are clean, dirty, paused."""
+        return self._log_manager.cleaner_manager
+
+    @property
+    def is_running(self) -> bool:
+        """Whether somebody looks for dirty logs."""
+        return self._schedule is not None and not self._schedule.done()
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to look for dirty logs, if `log.cleaner.enable` says so."""
+        if self._config.log_cleaner_enable:
+            self._schedule = self._loop.create_task(self._look_for_ever())
+
+    async def close(self) -> None:
+        """End all passes; what is being put into place is brought to its end."""
+        self._is_closing = True
+        if self._schedule is not None:
+            self._schedule.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._schedule
+        for one in list(self.passes.values()):
+            self._abort(one.topic_partition)
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+        await self._ports.cleaning.close()
+
+    def settings_changed(self) -> None:
+        """Settings of the broker or of topics are others now."""
+        self._limit()
+        for topic_partition, one in list(self.passes.items()):
+            if not one.grabbed.log.config.compact:
+                self._abort(topic_partition)
+        self._wake.set()
+
+    # -- in the background -----------------------------------------------------------------------------------------
+
+    async def _look_for_ever(self) -> None:
+        while True:
+            self._wake.clear()
+            while len(self.passes) < self._config.log_cleaner_threads:
+                grabbed = self.manager.grab_filthiest()
+                if grabbed is None:
+                    break
+                self._begin(grabbed)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(self._config.log_cleaner_backoff_ms, 1) / 1000):
+                    await self._wake.wait()
+
+    def _begin(self, grabbed: LogToClean) -> asyncio.Task[None]:
+        """Start a pass over a log that was grabbed for it."""
+        one = self.passes[grabbed.topic_partition] = CleaningPass(grabbed, self._log_manager, self._ports)
+        task = self._loop.create_task(self._clean(one))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _clean(self, one: CleaningPass) -> None:
+        topic_partition, report = one.topic_partition, None
+        self._limit()
+        try:
+            job = one.grabbed.job(self._settings(), self._ports.now_ms())
+            report = await one.run(job, self._loop.time)
+        except Exception as error:  # noqa: BLE001 - one log's failure is not another's
+            self._failed(topic_partition, error)
+        self.manager.done(one.grabbed, None if report is None else report.next_dirty_offset)
+        if report is not None:
+            self._note(one.grabbed.log, report)
+        del self.passes[topic_partition]
+        one.ended.set()
+        self._wake.set()
+        if report is not None:
+            await self._write_checkpoint(one.grabbed.log.directory)
+
+    def _note(self, log: Log, report: PassReport) -> None:
+        """A pass is done: keep what it did, and apply retention, which had to wait."""
+        topic_partition = log.topic_partition
+        self.reports[topic_partition] = report
+        self.reclaimed[topic_partition] = self.reclaimed.get(topic_partition, 0) + report.reclaimed_bytes
+        logger.info(
+            "cleaned %s to offset %d: %d bytes became %d in %.1f s",
+            topic_partition,
+            report.next_dirty_offset,
+            report.bytes_before,
+            report.bytes_after,
+            report.seconds,
+        )
+        with suppress(AllLogDirsFailedError):
+            self._log_manager.retain(topic_partition)
+
+    async def _write_checkpoint(self, directory: str) -> None:
+        task = self._log_manager.cleaner_checkpoint_task(directory)
+        try:
+            await self._ports.work.run(task.lane, task)
+        except LogDirFailedError as error:
+            self._replica_manager.log_dir_failed(error.path, error.cause)
+        except OSError as error:
+            logger.warning("%s: the cleaner's checkpoint has to wait: %s", directory, error)
+
+    def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
+        """Say what a failed pass means for its log and its directory."""
+        number = error.errno if isinstance(error, OSError | PassFailedError) else None
+        directory = self._log_manager.log_dir_of(topic_partition)
+        if isinstance(error, WorkerDiedError) or number in PASSING:
+            self.deaths += isinstance(error, WorkerDiedError)
+            logger.warning("cleaning of %s is tried again: %s", topic_partition, error)
+            self.manager.pause(topic_partition)
+            self._loop.call_later(self._config.log_cleaner_backoff_ms / 1000, self.manager.resume, topic_partition)
+        elif number is not None and number != MISSING_FILE and directory is not None:
+            self._replica_manager.log_dir_failed(directory, error)
+        else:
+            self.manager.mark_uncleanable(topic_partition, str(error))
+
+    def _limit(self) -> None:
+        self._ports.cleaning.limit(max(self._config.log_cleaner_io_max_bytes_per_second, 1.0))
+
+    def _settings(self) -> CleanerSettings:
+        config = self._config
+        threads = max(config.log_cleaner_threads, 1)
+        return CleanerSettings(
+            hash_name=config.log_cleaner_hash_algorithm,
+            dedupe_buffer_bytes=config.log_cleaner_dedupe_buffer_size // threads,
+            load_factor=config.log_cleaner_io_buffer_load_factor,
+            io_buffer_bytes=max(config.log_cleaner_io_buffer_size // threads, 1),
+        )
+
+    # -- stopping --------------------------------------------------------------------------------------------------
+
+    def _abort(self, topic_partition: TopicPartition) -> None:
+        if self.manager.abort(topic_partition) and topic_partition in self.passes:
+            self.passes[topic_partition].abort()
+
+    @asynccontextmanager
+    async def paused(self, topic_partition: TopicPartition) -> AsyncIterator[None]:
+        """While a log is cut, moved or deleted: no pass goes on in it and none begins."""
+        self.manager.pause(topic_partition)
+        try:
+            self._abort(topic_partition)
+            await self._wait_for(topic_partition)
+            yield
+        finally:
+            self.manager.resume(topic_partition)
+
+    @asynccontextmanager
+    async def deleting(self, topic_partition: TopicPartition) -> AsyncIterator[None]:
+        """While a log is deleted. Nothing of it is known any more, durably, before its files go."""
+        async with self.paused(topic_partition):
+            self.reports.pop(topic_partition, None)
+            self.reclaimed.pop(topic_partition, None)
+            directory = self._log_manager.log_dir_of(topic_partition)
+            if self.manager.forget(topic_partition) and directory is not None:
+                await self._write_checkpoint(directory)
+            yield
+
+    async def _wait_for(self, topic_partition: TopicPartition) -> None:
+        while (one := self.passes.get(topic_partition)) is not None:
+            await one.ended.wait()
+
+    # -- at somebody's wish ----------------------------------------------------------------------------------------
+
+    def compacted(self, topic: str, partition: int | None = None) -> list[TopicPartition]:
+        """The partitions of a topic here, or the one, if they can be compacted.
+
+        Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG for a topic that is not compacted.
+        """
+        found = [
+            topic_partition
+            for topic_partition in sorted(self._log_manager.logs)
+            if topic_partition.topic == topic and partition in (None, topic_partition.partition)
+        ]
+        if not found:
+            wanted = topic if partition is None else f"{topic}-{partition}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no log of {wanted} here")
+        if not self._log_manager.logs[found[0]].config.compact:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"cleanup.policy of {topic} does not say compact")
+        return found
+
+    async def compact(self, topic: str, partition: int | None = None, *, ignore_lag: bool = False) -> list[PassReport]:
+        """Clean a topic, or one partition, now: whatever the dirty ratio, the active segments included.
+
+        Only `min.compaction.lag.ms` is heeded, unless `ignore_lag`. Returns the passes it took, when they are done.
+        Raises KafkaError as `compacted`, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR with the reason of a failure.
+        """
+        reports: list[PassReport] = []
+        for topic_partition in self.compacted(topic, partition):
+            reports += await self._compact_one(topic_partition, ignore_lag=ignore_lag)
+        return reports
+
+    async def _compact_one(self, topic_partition: TopicPartition, *, ignore_lag: bool) -> list[PassReport]:
+        self.manager.uncleanable.pop(topic_partition, None)
+        await self._wait_for(topic_partition)
+        await self._close_active_segment(topic_partition)
+        reports: list[PassReport] = []
+        while not self._is_closing:
+            await self._wait_for(topic_partition)
+            if topic_partition not in self._log_manager.logs:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is gone")
+            grabbed = self.manager.grab(topic_partition, ignore_lag=ignore_lag)
+            if grabbed is None:
+                break
+            await asyncio.wait([self._begin(grabbed)])
+            report = self.reports.get(topic_partition)
+            reason = self.manager.uncleanable.get(topic_partition)
+            if reason is not None:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be cleaned: {reason}")
+            if report is None or report.first_dirty_offset != grabbed.first_dirty_offset:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the pass over {topic_partition} did not finish")
+            reports.append(report)
+            if report.next_dirty_offset <= grabbed.first_dirty_offset:
+                break
+        return reports
+
+    async def _close_active_segment(self, topic_partition: TopicPartition) -> None:
+        """Begin a new segment, and have the old one on disk, before which it cannot be cleaned.
+
+        Raises KafkaError as `ReplicaManager.partition` does, and KAFKA_STORAGE_ERROR.
+        """
+        log = self._log_manager.logs[topic_partition]
+        partition = self._replica_manager.partition(*topic_partition)
+        try:
+            log.roll()
+        except LogDirFailedError as error:
+            raise self._replica_manager.checked_io(partition, error) from error
+        end = log.log_end_offset
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                self._replica_manager.request_flush(partition)
+                while log.recovery_point < end and not partition.is_offline:  # noqa: ASYNC110 - seldom, and short
+                    await asyncio.sleep(FLUSH_LOOK_SECONDS)
+        if log.recovery_point < end:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} does not get onto the disk")
+
+    def would_clean(self, topics: Iterable[TopicPartition], *, ignore_lag: bool = False) -> list[LogToClean]:
+        """What a wish would look at, as things are now; the active segments are not counted. Raises OSError."""
+        return [
+            self.manager.describe(one, log, ignore_lag=ignore_lag)
+            for one in topics
+            if (log := self._log_manager.logs.get(one)) is not None
+        ]

@@ -1,0 +1,80 @@
+"""A process of the cleaner: takes jobs as lines of JSON on its standard input, tells what happens on its output.
+
+It lives as long as its input is open, so it never outlives the broker, and it gives way to whatever else wants to run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ...storage.cleaning.clean_job import CleanJob, event_to_json
+from ...storage.cleaning.cleaner import clean
+from ...storage.filesystem import OsFileSystem
+
+NICENESS = 10
+SHORTEST_SLEEP = 0.02
+
+
+class Throttle:
+    """Holds reads and writes down to a rate, which may change at any time; Kafka's Throttler."""
+
+    def __init__(self, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self.bytes_per_second = float("inf")
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._due = 0.0
+
+    def __call__(self, size: int) -> None:
+        """So many bytes were read or written: sleep if that was ahead of its time."""
+        now = self._monotonic()
+        self._due = max(self._due, now) + size / self.bytes_per_second
+        if self._due - now >= SHORTEST_SLEEP:
+            self._sleep(self._due - now)
+
+
+def main() -> None:
+    """Work until the input ends."""
+    with suppress(OSError):
+        os.nice(NICENESS)
+    output = sys.stdout
+    sys.stdout = sys.stderr  # whatever prints must not be taken for an event
+    jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
+    throttle = Throttle(time.monotonic, time.sleep)
+    threading.Thread(target=_listen, args=(jobs, throttle), daemon=True).start()
+    while True:
+        for line in _lines_of(jobs.get(), throttle):
+            output.write(line + "\n")
+            output.flush()
+
+
+def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:
+    """Hear of jobs and limits, also in the middle of a job; at the end of the input end the process."""
+    for line in sys.stdin:
+        message: dict[str, Any] = json.loads(line)
+        if "bytes_per_second" in message:
+            throttle.bytes_per_second = message["bytes_per_second"]
+        else:
+            jobs.put(line)
+    os._exit(0)
+
+
+def _lines_of(job: str, throttle: Throttle) -> Any:
+    """Do a job; a line for each event, at last one of a failure if it failed."""
+    try:
+        for event in clean(CleanJob.from_json(job), OsFileSystem(), throttle):
+            yield event_to_json(event)
+    except Exception as error:  # noqa: BLE001 - told to the broker, which decides what it means
+        number = error.errno if isinstance(error, OSError) else None
+        yield json.dumps({"event": "Failed", "type": type(error).__name__, "reason": str(error), "errno": number})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The cleaner's processes as the broker sees them: started for a job, ended when there was none for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from ...storage.cleaning.clean_job import CleanJob, Event, event_from_json
+from ..ports import PassFailedError, WorkerDiedError
+
+logger = logging.getLogger("barnabas.cleaner")
+
+IDLE_SECONDS = 30.0
+"""How long a process waits for its next job before it is ended and its memory goes back."""
+_WORKER = f"{__name__.rpartition('.')[0]}.worker"
+
+
+class WorkerPool:
+    """`CleaningWork` in processes, each with one job at a time and a thread here that listens. Loop-thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._idle: list[_Worker] = []
+        self._busy: list[_Worker] = []
+        self._bytes_per_second = float("inf")
+
+    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+        """As `CleaningWork.run`."""
+        worker = self._idle.pop() if self._idle else await _Worker.start(self._loop)
+        self._busy.append(worker)
+        self._share_rate()
+        try:
+            await worker.run(job, told)
+        except BaseException:
+            # What an ended job leaves behind in the process is of no use, and it must not write any more.
+            self._busy.remove(worker)
+            await worker.kill()
+            raise
+        self._busy.remove(worker)
+        self._share_rate()
+        self._idle.append(worker)
+        worker.expiry = self._loop.call_later(IDLE_SECONDS, self._expire, worker)
+
+    def limit(self, bytes_per_second: float) -> None:
+        """As `CleaningWork.limit`."""
+        self._bytes_per_second = bytes_per_second
+        self._share_rate()
+
+    def _share_rate(self) -> None:
+        for worker in self._busy:
+            worker.limit(self._bytes_per_second / len(self._busy))
+
+    def _expire(self, worker: _Worker) -> None:
+        if worker in self._idle:
+            self._idle.remove(worker)
+            worker.end()
+
+    async def close(self) -> None:
+        """As `CleaningWork.close`."""
+        for worker in [*self._idle, *self._busy]:
+            await worker.kill()
+        self._idle.clear()
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self, process: subprocess.Popen[str], loop: asyncio.AbstractEventLoop) -> None:
+        self._process = process
+        self._loop = loop
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="cleaner")
+        self._sending = threading.Lock()
+        self.expiry: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def start(cls, loop: asyncio.AbstractEventLoop) -> _Worker:
+        """Start a process. Raises OSError."""
+        # What is being started must not be lost with a cancelled task.
+        return await asyncio.shield(loop.run_in_executor(None, lambda: cls(_spawn(), loop)))
+
+    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+        """Have a job done; what it tells comes to `told`, on the loop."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+        await self._loop.run_in_executor(self._thread, self._follow, job.to_json(), told)
+
+    def limit(self, bytes_per_second: float) -> None:
+        """Hold the process down to a rate."""
+        self._send(json.dumps({"bytes_per_second": bytes_per_second}))
+
+    def _follow(self, job: str, told: Callable[[Event], None]) -> None:
+        """On the worker's own thread."""
+        self._send(job)
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            fields = json.loads(line)
+            if fields["event"] == "Failed":
+                raise PassFailedError(fields["type"], fields["reason"], fields["errno"])
+            self._loop.call_soon_threadsafe(told, event_from_json(line))
+            if fields["event"] == "PassFinished":
+                return
+        raise WorkerDiedError(f"the cleaner's process ended with status {self._process.wait()}")
+
+    def _send(self, line: str) -> None:
+        """A line into the process; one that is gone is noticed where its answers are read."""
+        with self._sending, suppress(OSError, ValueError):
+            assert self._process.stdin is not None
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+
+    def end(self) -> None:
+        """Let an idle process go."""
+        with suppress(OSError, ValueError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+        self._thread.submit(self._process.wait)
+        self._thread.shutdown(wait=False)
+
+    async def kill(self) -> None:
+        """End the process now: when this returns it writes nothing any more."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+        self._process.kill()
+        await asyncio.shield(self._loop.run_in_executor(None, self._reap))
+
+    def _reap(self) -> None:
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError, ValueError):
+                if pipe is not None:
+                    pipe.close()
+        self._thread.shutdown(wait=True)
+
+
+def _spawn() -> subprocess.Popen[str]:
+    """A Python of our own kind, which finds this package where this process does."""
+    package = sys.modules[__name__.partition(".")[0]].__file__
+    assert package is not None
+    paths = [str(Path(package).parent.parent), os.environ.get("PYTHONPATH", "")]
+    return subprocess.Popen(  # noqa: S603 - our own module
+        [sys.executable, "-m", _WORKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        # Signals for the broker, such as an interrupt at a terminal, are not for its workers.
+        start_new_session=True,
+    )
