@@ -1,0 +1,197 @@
+"""What the planner and the tasks ask a cluster: topics, offsets, records; one blocking connection per broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from ...protocol.apis import ApiKey
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ...protocol.topic_partition import TopicPartition
+from ..client import parse_bootstrap
+from ..cluster import Cluster
+from ..errors import BrokerUnreachableError, code_of
+from . import host
+from .connection import BlockingConnection
+from .security import Security, security_of
+
+_CONSUMER = -1
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """How to reach a cluster; `properties` are a Kafka client's settings without their `kafka.` prefix."""
+
+    bootstrap_servers: str
+    properties: Mapping[str, str]
+
+    @property
+    def request_timeout_ms(self) -> int:
+        return int(self.properties.get("request.timeout.ms", "30000"))
+
+    @property
+    def is_read_committed(self) -> bool:
+        """Whether records of open and aborted transactions are to be hidden. Raises ValueError."""
+        level = self.properties.get("isolation.level", "read_uncommitted")
+        if level not in ("read_uncommitted", "read_committed"):
+            raise ValueError(f"kafka.isolation.level: {level!r} is neither read_uncommitted nor read_committed")
+        return level == "read_committed"
+
+
+class BlockingClient:
+    """Use as a context manager, from one thread; every call retries retriable errors until the request timeout."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self.settings = settings
+        self.cluster = Cluster()
+        self._bootstrap = parse_bootstrap(settings.bootstrap_servers)
+        self._security: Security = security_of(settings.properties)
+        self._connections: dict[tuple[str, int], BlockingConnection] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; the next request opens new ones."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    # Connections and retries
+
+    def retrying(self, attempt: Callable[[], T], *, timeout_ms: int | None = None) -> T:
+        """`attempt()`, again after a growing pause while its error is retriable and time is left."""
+        timeout_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
+        deadline, delay = host.monotonic() + timeout_ms / 1000, _FIRST_BACKOFF_S
+        while True:
+            try:
+                return attempt()
+            except KafkaError as error:
+                if not error.code.retriable or host.monotonic() + delay > deadline:
+                    raise
+                if error.code is ErrorCode.NETWORK_EXCEPTION or error.code is ErrorCode.REQUEST_TIMED_OUT:
+                    self.close()
+            host.pause(delay)
+            delay = min(2 * delay, _MAX_BACKOFF_S)
+
+    def any_connection(self) -> BlockingConnection:
+        """An open connection, or a new one to whoever answers. Raises BrokerUnreachableError."""
+        for connection in self._connections.values():
+            return connection
+        failures = []
+        known = [(node.host, node.port) for node in self.cluster.brokers.values()]
+        for address in dict.fromkeys([*known, *self._bootstrap]):
+            try:
+                return self._open(address)
+            except BrokerUnreachableError as error:
+                failures.append(str(error))
+        raise BrokerUnreachableError("; ".join(failures))
+
+    def connection(self, node_id: int) -> BlockingConnection:
+        """The connection to that broker. Raises BrokerUnreachableError."""
+        node = self.cluster.brokers.get(node_id)
+        if node is None:
+            raise BrokerUnreachableError(f"broker {node_id} is not known")
+        return self._open((node.host, node.port))
+
+    def leader(self, partition: TopicPartition) -> int:
+        """The leader's broker id. Raises KafkaError (retriable) while there is none."""
+        leader = self.cluster.leader(partition)
+        if leader is None:
+            self.refresh([partition.topic])
+            leader = self.cluster.leader(partition)
+        if leader is None:
+            known = self.cluster.partition(partition) is not None
+            code = ErrorCode.LEADER_NOT_AVAILABLE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            raise KafkaError(code, f"partition {partition}")
+        return leader
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Partitions by the broker that leads them. Raises as `leader`."""
+        groups: dict[int, list[TopicPartition]] = {}
+        for partition in partitions:
+            groups.setdefault(self.leader(partition), []).append(partition)
+        return groups
+
+    def _open(self, address: tuple[str, int]) -> BlockingConnection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = BlockingConnection(address, self._security, self.settings.request_timeout_ms / 1000)
+            self._connections[address] = connection
+        return connection
+
+    # Topics
+
+    def refresh(self, topics: Iterable[str] | None) -> None:
+        """Ask about these topics, or all of them (None); `cluster` takes the answer in."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        response = self.retrying(lambda: self.any_connection().ask(request))
+        if topics is None:
+            self.cluster.topics.clear()
+        self.cluster.update(response)
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, UUID]:
+        """The ids of the topics, as of the last `refresh`."""
+        return {topic: self.cluster.topic_id(topic) for topic in topics}
+
+    # Offsets
+
+    def find_offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The first offset at or after each timestamp (ms) or of each special timestamp; -1 where there is none."""
+        found: dict[TopicPartition, int] = {}
+        self.retrying(lambda: self._find_missing(timestamps, found))
+        return found
+
+    def _find_missing(self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, int]) -> None:
+        failure: KafkaError | None = None
+        for leader, partitions in self.by_leader(tp for tp in timestamps if tp not in found).items():
+            by_topic: dict[str, list[ListOffsetsPartition]] = {}
+            for tp in partitions:
+                asked = ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamps[tp])
+                by_topic.setdefault(tp.topic, []).append(asked)
+            request = ListOffsetsRequest(
+                replica_id=_CONSUMER,
+                isolation_level=int(self.settings.is_read_committed),
+                topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic.items()],
+            )
+            for topic in self.connection(leader).ask(request).topics:
+                for answer in topic.partitions:
+                    tp, code = TopicPartition(topic.name, answer.partition_index), code_of(answer.error_code)
+                    if code is ErrorCode.NONE:
+                        found[tp] = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
+                    else:
+                        failure = KafkaError(code, f"offsets of {tp}")
+        if failure is not None:
+            if failure.code.retriable:
+                self.refresh({tp.topic for tp in timestamps})
+            raise failure
+
+    def sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Bytes on disk of each partition, as far as the brokers tell: an estimate that may be missing."""
+        found: dict[TopicPartition, int] = {}
+        for leader, led in self.by_leader(partitions).items():
+            connection = self.connection(leader)
+            if not connection.supports(ApiKey.DESCRIBE_LOG_DIRS):
+                continue
+            by_topic: dict[str, list[int]] = {}
+            for tp in led:
+                by_topic.setdefault(tp.topic, []).append(tp.partition)
+            topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in by_topic.items()]
+            response: Any = connection.ask(DescribeLogDirsRequest(topics=topics))
+            for result in response.results:
+                for topic in result.topics:
+                    for p in topic.partitions:
+                        found[TopicPartition(topic.name, p.partition_index)] = p.partition_size
+        return found

@@ -1,0 +1,60 @@
+"""The real world behind the Spark source: the wall clock, waiting, and what the process was started with."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def now_ms() -> int:
+    """Wall clock in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def monotonic() -> float:
+    """Seconds that only grow, for deadlines."""
+    return time.monotonic()
+
+
+def pause(seconds: float) -> None:
+    """Wait."""
+    time.sleep(seconds)
+
+
+def environment(name: str) -> str | None:
+    """An environment variable; None if it is unset or empty."""
+    return os.environ.get(name) or None
+
+
+def set_environment(name: str, value: str) -> None:
+    """Set an environment variable for this process and those it starts."""
+    os.environ[name] = value
+
+
+def interpreter() -> str:
+    """The path of the running Python."""
+    return sys.executable
+
+
+def search_path() -> list[Path]:
+    """The folders in which commands are looked for."""
+    return [Path(folder) for folder in os.environ.get("PATH", "").split(os.pathsep) if folder]
+
+
+def output_of(command: Sequence[str]) -> str | None:
+    """What a command prints on either stream; None if it cannot be run or fails."""
+    try:
+        done = subprocess.run(list(command), capture_output=True, text=True, timeout=60, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout + done.stderr
+
+
+def private_folder(prefix: str) -> Path:
+    """A new folder that only this user can read."""
+    return Path(tempfile.mkdtemp(prefix=prefix))

@@ -1,0 +1,53 @@
+"""Shows a streaming query's lag in Kafka: commits the offsets of its progress to a consumer group."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from ...protocol.errors import KafkaError
+from .client import BlockingClient, ClientSettings
+from .group_offsets import commit_offsets
+from .offsets import StreamOffsets
+
+log = logging.getLogger(__name__)
+
+
+class LagListener(StreamingQueryListener):
+    """`spark.streams.addListener(LagListener("broker:9092", "my-query", query_name="flights"))`.
+
+    Commits the end of every finished batch at once, and so the last one of an AvailableNow run, which option
+    `commitGroupId` leaves to the next run. `query_name` None listens to all queries of the session.
+    """
+
+    def __init__(self, bootstrap_servers: str, group_id: str, *, query_name: str | None = None, **kafka: str) -> None:
+        self._settings = ClientSettings(bootstrap_servers, {name.replace("_", "."): v for name, v in kafka.items()})
+        self._group_id = group_id
+        self._query_name = query_name
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        """Nothing was read yet."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        """Nothing new was read."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        """The last batch's progress came before."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        progress = event.progress
+        if self._query_name is not None and progress.name != self._query_name:
+            return
+        for source in progress.sources:
+            try:
+                offsets = StreamOffsets.of_json(json.loads(source.endOffset)).offsets
+            except (ValueError, TypeError, AttributeError):
+                continue  # another kind of source
+            try:
+                with BlockingClient(self._settings) as client:
+                    commit_offsets(client, self._group_id, offsets)
+            except KafkaError as error:
+                log.warning("lag of group %s is not shown: %s", self._group_id, error)

@@ -1,0 +1,24 @@
+"""`format("barnabas-log")`: partition folders of Kafka or Barnabas as Spark data frames, without a broker."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+
+class BarnabasLogSource(DataSource):
+    """One row a record: Kafka's row, and where the record stands."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas-log"
+
+    def schema(self) -> StructType:
+        from .log_reader import log_row
+
+        return log_row(self.options)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from .log_reader import BarnabasLogReader
+
+        return BarnabasLogReader(dict(self.options), schema)

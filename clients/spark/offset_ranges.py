@@ -1,0 +1,105 @@
+"""Offset ranges, and how they become Spark tasks: large ones are split, small ones packed. No I/O.
+
+A Python task costs Spark about 60 ms of processor time however little it reads, which is what 100 000 records cost; so
+tasks below `_PACKED` records are put together, as long as there are more tasks than anybody asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from uuid import UUID
+
+from ...protocol.schema import ZERO_UUID
+from ...protocol.topic_partition import TopicPartition
+
+_LARGEST_RECORDS, _LARGEST_BYTES = 1_000_000, 256 << 20
+_PACKED_RECORDS, _PACKED_BYTES = 200_000, 16 << 20
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """Offsets `start` up to, and without, `end` of one partition; `topic_id` is zero where brokers know none."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+    topic_id: UUID = ZERO_UUID
+    bytes_per_record: float = 0.0
+
+    @property
+    def records(self) -> int:
+        """The most records there can be; compaction and transaction markers leave fewer."""
+        return self.end - self.start
+
+    @property
+    def size(self) -> float:
+        return self.records * self.bytes_per_record
+
+
+@dataclass(frozen=True)
+class TaskSizes:
+    """What the user asked for; None: our own judgement."""
+
+    min_partitions: int | None = None
+    max_records: int | None = None
+
+
+def plan_tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[list[OffsetRange]]:
+    """The ranges as lists, each one Spark task."""
+    wanted = [r for r in ranges if r.records > 0]
+    pieces = [piece for r in wanted for piece in _split(r, _parts(r, sizes.max_records))]
+    if sizes.min_partitions is not None and len(pieces) < sizes.min_partitions:
+        pieces = _split_to(pieces, sizes.min_partitions)
+    return _pack(pieces, sizes)
+
+
+def _parts(r: OffsetRange, max_records: int | None) -> int:
+    """How many pieces of roughly equal size `r` has to become."""
+    if max_records is not None:
+        return -(-r.records // max_records)
+    return max(-(-r.records // _LARGEST_RECORDS), int(-(-r.size // _LARGEST_BYTES)), 1)
+
+
+def _split(r: OffsetRange, parts: int) -> list[OffsetRange]:
+    parts = min(parts, r.records)
+    edges = [r.start + r.records * i // parts for i in range(parts + 1)]
+    return [replace(r, start=start, end=end) for start, end in pairwise(edges)]
+
+
+def _split_to(pieces: Sequence[OffsetRange], count: int) -> list[OffsetRange]:
+    """At least `count` pieces if there are as many records; each range is split by its share of all records."""
+    total = sum(piece.records for piece in pieces)
+    split: list[OffsetRange] = []
+    for piece in pieces:
+        split += _split(piece, max(1, -(-piece.records * count // total)))
+    return split
+
+
+def _pack(pieces: Sequence[OffsetRange], sizes: TaskSizes) -> list[list[OffsetRange]]:
+    """Fill tasks in order; never fewer tasks than `min_partitions`, never more than `max_records` in one."""
+    spare = len(pieces) - (sizes.min_partitions or 1)
+    limit = min(_PACKED_RECORDS, sizes.max_records or _PACKED_RECORDS)
+    tasks: list[list[OffsetRange]] = []
+    records, size = 0, 0.0
+    for piece in pieces:
+        fits = records + piece.records <= limit and size + piece.size <= _PACKED_BYTES
+        if tasks and spare > 0 and fits:
+            tasks[-1].append(piece)
+            spare -= 1
+        else:
+            tasks.append([piece])
+            records, size = 0, 0.0
+        records += piece.records
+        size += piece.size
+    return tasks
+
+
+def average_sizes(
+    sizes: Mapping[TopicPartition, int], starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, float]:
+    """Bytes on disk a record, by bytes of a whole partition and its first and next offset."""
+    return {
+        tp: size / (ends[tp] - starts[tp]) for tp, size in sizes.items() if tp in ends and ends[tp] > starts.get(tp, 0)
+    }

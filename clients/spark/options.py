@@ -1,0 +1,218 @@
+"""The options of the source: names, precedence and refusals of Spark's Kafka connector, and some of our own. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from ...protocol.special_timestamps import EARLIEST, LATEST
+from ...protocol.topic_partition import TopicPartition
+from .client import ClientSettings
+from .offset_ranges import TaskSizes
+from .offsets import Offsets, parse_assignment, parse_offsets
+
+_PREFIX = "kafka."
+_REFUSED = {
+    "auto.offset.reset": "set startingOffsets and failOnDataLoss instead",
+    "key.deserializer": "keys come as bytes; set keyFormat to have them decoded",
+    "value.deserializer": "values come as bytes; set valueFormat to have them decoded",
+    "key.serializer": "keys are written as they are",
+    "value.serializer": "values are written as they are",
+    "enable.auto.commit": "offsets are kept in the checkpoint; see commitGroupId",
+    "interceptor.classes": "interceptors are Java classes",
+}
+_DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_STRATEGIES = ("subscribe", "subscribepattern", "assign")
+
+
+class Bound(Enum):
+    """How one end of the read is given; which of them counts is settled in this order."""
+
+    TIMESTAMP = "timestamp"
+    TIMESTAMPS = "timestamps by partition"
+    OFFSETS = "offsets by partition"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@dataclass(frozen=True)
+class OffsetBound:
+    """Where a read starts or ends: `timestamp` (ms) for all partitions, or an offset or timestamp for each."""
+
+    kind: Bound
+    timestamp: int = 0
+    by_partition: Offsets | None = None
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """Which partitions are read: exactly one of the three is set."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+
+@dataclass(frozen=True)
+class RateLimits:
+    """What bounds one micro-batch; None is no bound."""
+
+    max_offsets: int | None = None
+    min_offsets: int | None = None
+    max_delay_ms: int = 15 * 60_000
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """All that a read was told."""
+
+    client: ClientSettings
+    subscription: Subscription
+    starting: OffsetBound
+    ending: OffsetBound
+    strict_timestamps: bool
+    fail_on_data_loss: bool
+    include_headers: bool
+    task_sizes: TaskSizes
+    limits: RateLimits
+    poll_timeout_ms: int
+    max_wait_ms: int
+    commit_group_id: str | None
+    pushdown: bool
+
+
+class OptionReader:
+    """Typed access to Spark's options, whose names know no case."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+
+    def text(self, name: str) -> str | None:
+        return self._options.get(name.lower())
+
+    def require(self, name: str) -> str:
+        """The option; ValueError if it is not set."""
+        value = self.text(name)
+        if not value:
+            raise ValueError(f"option {name} must be set")
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """`true` or `false`; ValueError for anything else."""
+        value = (self.text(name) or str(default)).strip().lower()
+        if value not in ("true", "false"):
+            raise ValueError(f"{name}: {value!r} is neither true nor false")
+        return value == "true"
+
+    def choice(self, name: str, *choices: str) -> str:
+        """One of the choices, the first by default; ValueError for anything else."""
+        value = (self.text(name) or choices[0]).strip().lower()
+        if value not in choices:
+            raise ValueError(f"{name}: {value!r} is none of {', '.join(choices)}")
+        return value
+
+    def positive(self, name: str) -> int | None:
+        """A whole number above zero; ValueError for anything else."""
+        value = self.text(name)
+        if value is None:
+            return None
+        if not value.strip().isdecimal() or int(value) == 0:
+            raise ValueError(f"{name}: {value!r} is no positive number")
+        return int(value)
+
+    def duration_ms(self, name: str, default_ms: int) -> int:
+        """`15m`, `500ms`, or milliseconds; ValueError for anything else."""
+        value = (self.text(name) or f"{default_ms}ms").strip().lower()
+        digits = value.rstrip("abcdefghijklmnopqrstuvwxyz ")
+        unit = value[len(digits) :].strip() or "ms"
+        unit = {"min": "m", "sec": "s"}.get(unit, unit)
+        if not digits.strip().isdecimal() or unit not in _DURATION_MS:
+            raise ValueError(f"{name}: {value!r} is no duration such as 500ms, 30s or 15m")
+        return int(digits) * _DURATION_MS[unit]
+
+    def client_settings(self) -> ClientSettings:
+        """The `kafka.*` options. Raises ValueError for those that would break the source's promises."""
+        properties = {n[len(_PREFIX) :]: v for n, v in self._options.items() if n.startswith(_PREFIX)}
+        for name, advice in _REFUSED.items():
+            if name in properties:
+                raise ValueError(f"option {_PREFIX}{name} is not supported: {advice}")
+        return ClientSettings(self.require("kafka.bootstrap.servers"), properties)
+
+
+def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> SourceOptions:
+    """Read and check everything. Raises ValueError with the option's name."""
+    read = OptionReader(options)
+    limits = RateLimits(
+        read.positive("maxOffsetsPerTrigger"),
+        read.positive("minOffsetsPerTrigger"),
+        read.duration_ms("maxTriggerDelay", 15 * 60_000),
+        read.positive("maxBytesPerTrigger"),
+    )
+    if limits.min_offsets and limits.max_offsets and limits.min_offsets > limits.max_offsets:
+        raise ValueError("minOffsetsPerTrigger is larger than maxOffsetsPerTrigger")
+    parsed = SourceOptions(
+        client=read.client_settings(),
+        subscription=_subscription(read),
+        starting=_bound(read, "starting", Bound.LATEST if streaming else Bound.EARLIEST),
+        ending=_bound(read, "ending", Bound.LATEST),
+        strict_timestamps=read.choice("startingOffsetsByTimestampStrategy", "error", "latest") == "error",
+        fail_on_data_loss=read.flag("failOnDataLoss", default=True),
+        include_headers=read.flag("includeHeaders", default=False),
+        task_sizes=TaskSizes(read.positive("minPartitions"), read.positive("maxRecordsPerPartition")),
+        limits=limits,
+        poll_timeout_ms=read.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
+        max_wait_ms=read.duration_ms("maxWait", 250),
+        commit_group_id=read.text("commitGroupId"),
+        pushdown=read.flag("pushdown", default=False),
+    )
+    _check_bounds(parsed, read, streaming=streaming)
+    return parsed
+
+
+def _subscription(read: OptionReader) -> Subscription:
+    given = [name for name in _STRATEGIES if read.text(name)]
+    if len(given) != 1:
+        raise ValueError("exactly one of subscribe, subscribePattern and assign must be set")
+    text = read.require(given[0])
+    if given[0] == "subscribe":
+        topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+        if not topics:
+            raise ValueError("subscribe: no topics")
+        return Subscription(topics=topics)
+    if given[0] == "subscribepattern":
+        return Subscription(pattern=text.strip())
+    return Subscription(partitions=parse_assignment(text))
+
+
+def _bound(read: OptionReader, end: str, default: Bound) -> OffsetBound:
+    timestamp = read.text(f"{end}Timestamp")
+    if timestamp is not None:
+        if not timestamp.strip().isdecimal():
+            raise ValueError(f"{end}Timestamp: {timestamp!r} is no time in milliseconds")
+        return OffsetBound(Bound.TIMESTAMP, timestamp=int(timestamp))
+    option = f"{end}OffsetsByTimestamp"
+    text = read.text(option)
+    if text is not None:
+        return OffsetBound(Bound.TIMESTAMPS, by_partition=parse_offsets(text, option))
+    option = f"{end}Offsets"
+    text = (read.text(option) or default.value).strip()
+    if text.lower() in (Bound.EARLIEST.value, Bound.LATEST.value):
+        return OffsetBound(Bound(text.lower()))
+    return OffsetBound(Bound.OFFSETS, by_partition=parse_offsets(text, option))
+
+
+def _check_bounds(options: SourceOptions, read: OptionReader, *, streaming: bool) -> None:
+    if streaming:
+        for name in ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets"):
+            if read.text(name) is not None:
+                raise ValueError(f"{name} is not valid in a streaming query")
+        return
+    for bound, name, refused, place in (
+        (options.starting, "startingOffsets", Bound.LATEST, LATEST),
+        (options.ending, "endingOffsets", Bound.EARLIEST, EARLIEST),
+    ):
+        by_partition = bound.by_partition or {} if bound.kind is Bound.OFFSETS else {}
+        if bound.kind is refused or place in by_partition.values():
+            raise ValueError(f"{name} cannot be {refused.value} in a batch query")

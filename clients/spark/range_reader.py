@@ -1,0 +1,204 @@
+"""Reads offset ranges inside a task: Fetch after Fetch, the next one on its way while one is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...protocol.batch_header import HEADER_SIZE
+from ...protocol.compression import Compression, decompress
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.record import DEFAULT_MAX_DECOMPRESSED_SIZE
+from ...protocol.record_batch import Batch, RecordBatch, iter_batches
+from ...protocol.schema import UNBOUNDED, ZERO_UUID
+from ...protocol.special_timestamps import EARLIEST
+from ..errors import code_of
+from . import host
+from .client import BlockingClient
+from .connection import BlockingConnection
+from .loss import report_loss
+from .offset_ranges import OffsetRange
+from .record_columns import Payload, RecordColumns, columns_of_records, decode_payloads
+from .transactions import TransactionFilter
+
+_LAST_VERSION_BY_NAME = 12
+_CONSUMER = -1
+_MAX_WAIT_MS = 500
+_FETCH_BYTES = 8 << 20
+_DECODED_BYTES = 4 << 20
+_NEWER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+
+class RangeReader:
+    """Reads the records of ranges; `fail_on_data_loss` is the option, `poll_timeout_ms` bounds waiting for records."""
+
+    def __init__(self, client: BlockingClient, *, fail_on_data_loss: bool, poll_timeout_ms: int, headers: bool) -> None:
+        self._client = client
+        self._fail = fail_on_data_loss
+        self._poll_timeout_ms = poll_timeout_ms
+        self._headers = headers
+        self._check_crcs = client.settings.properties.get("check.crcs", "true") != "false"
+        self._fetch_bytes = int(client.settings.properties.get("max.partition.fetch.bytes", _FETCH_BYTES))
+        self._in_flight: BlockingConnection | None = None
+
+    def read(self, r: OffsetRange) -> Iterator[RecordColumns]:
+        """The range's records, a few megabytes at a time. Raises KafkaError, DataLossError."""
+        offset = r.start
+        deadline = host.monotonic() + self._poll_timeout_ms / 1000
+        while offset < r.end:
+            data = self._fetch(r, offset)
+            if data is None:
+                return
+            code = code_of(data.error_code)
+            if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                offset = self._after_loss(r, offset)
+                continue
+            batches = list(iter_batches(data.records)) if data.records else []
+            if not batches:
+                if self._is_seen_to_the_end(r, data):
+                    return
+                if host.monotonic() > deadline:
+                    raise KafkaError(
+                        ErrorCode.REQUEST_TIMED_OUT,
+                        f"no records of {r.partition} from offset {offset} within {self._poll_timeout_ms} ms",
+                    )
+                continue
+            deadline = host.monotonic() + self._poll_timeout_ms / 1000
+            behind = batches[-1].last_offset + 1
+            if behind < r.end:
+                self._in_flight = self._send(r, behind)
+            for columns in self._decode(r, batches, data):
+                wanted = columns.between(offset, r.end)
+                if len(wanted):
+                    yield wanted
+            offset = max(behind, offset)
+
+    def _is_seen_to_the_end(self, r: OffsetRange, data: PartitionData) -> bool:
+        """Whether the leader has nothing at all from here on, though its log reaches behind the range: a gap."""
+        end = data.last_stable_offset if self._client.settings.is_read_committed else data.high_watermark
+        return end >= r.end
+
+    # Fetching
+
+    def _fetch(self, r: OffsetRange, offset: int) -> PartitionData | None:
+        """The answer for this range, errors that a retry mends left behind; None if what was to be read is gone."""
+        try:
+            return self._client.retrying(lambda: self._attempt(r, offset), timeout_ms=self._poll_timeout_ms)
+        except _GoneError as gone:
+            report_loss(str(gone), fail=self._fail)
+            return None
+
+    def _attempt(self, r: OffsetRange, offset: int) -> PartitionData:
+        try:
+            connection = self._in_flight or self._send(r, offset)
+            self._in_flight = None
+            return _partition_of(connection.receive(wait_ms=_MAX_WAIT_MS), r, offset)
+        except KafkaError as error:
+            if error.code.retriable and error.code is not ErrorCode.NETWORK_EXCEPTION:
+                self._client.refresh([r.partition.topic])
+            if error.code in _NEWER_TOPIC:
+                self._check_topic(r)
+            raise
+
+    def _check_topic(self, r: OffsetRange) -> None:
+        """Raise _GoneError if the topic of the range is there no more, or is another one by now."""
+        topic = r.partition.topic
+        known = self._client.cluster.topics.get(topic)
+        if known is None or not known.partitions:
+            raise _GoneError(f"topic {topic!r} was deleted")
+        if ZERO_UUID not in (r.topic_id, known.topic_id) and known.topic_id != r.topic_id:
+            raise _GoneError(f"topic {topic!r} was deleted and created again")
+
+    def _send(self, r: OffsetRange, offset: int) -> BlockingConnection:
+        tp, by_name = r.partition, r.topic_id == ZERO_UUID
+        connection = self._client.connection(self._client.leader(tp))
+        wanted = FetchPartition(
+            partition=tp.partition,
+            current_leader_epoch=self._client.cluster.leader_epoch(tp),
+            fetch_offset=offset,
+            partition_max_bytes=self._fetch_bytes,
+        )
+        request = FetchRequest(
+            replica_id=_CONSUMER,
+            max_wait_ms=_MAX_WAIT_MS,
+            min_bytes=1,
+            max_bytes=max(self._fetch_bytes, 50 << 20),
+            isolation_level=int(self._client.settings.is_read_committed),
+            topics=[FetchTopic(topic=tp.topic, topic_id=r.topic_id, partitions=[wanted])],
+        )
+        connection.send(request, highest=_LAST_VERSION_BY_NAME if by_name else UNBOUNDED)
+        return connection
+
+    def _after_loss(self, r: OffsetRange, offset: int) -> int:
+        """Where to go on when the leader has no such offset: at the log's start if that is behind it, else nowhere."""
+        start = self._client.find_offsets({r.partition: EARLIEST})[r.partition]
+        if start > offset:
+            lost = f"{r.partition}: offsets {offset} to {min(start, r.end) - 1} are gone, the log starts at {start}"
+            report_loss(lost, fail=self._fail)
+            return start
+        report_loss(f"{r.partition}: the log ends before offset {offset}", fail=self._fail)
+        return r.end
+
+    # Decoding
+
+    def _decode(self, r: OffsetRange, batches: Sequence[Batch], data: PartitionData) -> Iterator[RecordColumns]:
+        aborted = data.aborted_transactions if self._client.settings.is_read_committed else None
+        hidden = TransactionFilter(aborted or ())
+        try:
+            visible = [batch for batch in batches if not self._is_hidden(batch, hidden)]
+            for columns, _ in decode_batches(visible, headers=self._headers):
+                yield columns
+        except ProtocolError as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{r.partition} from offset {r.start}: {error}") from error
+
+    def _is_hidden(self, batch: Batch, hidden: TransactionFilter) -> bool:
+        if self._check_crcs and not batch.is_valid:
+            raise ProtocolError(f"the CRC of the batch at offset {batch.last_offset} does not match")
+        return hidden.is_hidden(batch)
+
+
+class _GoneError(Exception):
+    """The topic that was to be read is there no more."""
+
+
+def _partition_of(response: FetchResponse, r: OffsetRange, offset: int) -> PartitionData:
+    """The one partition of an answer; its error raised, unless that is about the offset."""
+    code = code_of(response.error_code)
+    for topic in response.responses:
+        data = topic.partitions[0]
+        code = code_of(data.error_code)
+        if code in (ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE):
+            return data
+    raise KafkaError(code or ErrorCode.UNKNOWN_SERVER_ERROR, f"fetch of {r.partition} from {offset}")
+
+
+def decode_batches(batches: Sequence[Batch], *, headers: bool) -> Iterator[tuple[RecordColumns, Sequence[Batch]]]:
+    """The records of batches of any format, some megabytes at a time, and the batches that they are of.
+
+    Raises ProtocolError, KafkaError.
+    """
+    payloads: list[Payload] = []
+    first = size = 0
+    for index, batch in enumerate(batches):
+        if isinstance(batch, RecordBatch):
+            payloads.append(plain_payload(batch))
+            size += len(payloads[-1].records)
+            if size < _DECODED_BYTES:
+                continue
+        if payloads:
+            yield decode_payloads(payloads, headers=headers), batches[first : first + len(payloads)]
+            payloads, size = [], 0
+        if not isinstance(batch, RecordBatch):
+            columns = columns_of_records(list(batch.records()), int(batch.timestamp_type), headers=headers)
+            yield columns, batches[index : index + 1]
+        first = index + 1
+    if payloads:
+        yield decode_payloads(payloads, headers=headers), batches[first:]
+
+
+def plain_payload(batch: RecordBatch) -> Payload:
+    """The batch with its records decompressed. Raises KafkaError."""
+    records: memoryview | bytes = batch.view[HEADER_SIZE:]
+    if batch.codec != Compression.NONE:
+        records = decompress(batch.codec, records, max_size=DEFAULT_MAX_DECOMPRESSED_SIZE)
+    return Payload(batch.header, records)

@@ -1,0 +1,249 @@
+"""The records of many batches as columns of numbers over one buffer, without an object per record.
+
+A lean loop finds where records start; everything else is computed for all records at once: varints byte by byte over
+whole columns, headers round by round. Keys, values and headers stay where they are and are told by start and size.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from ...protocol.batch_header import BatchHeader
+from ...protocol.errors import ProtocolError
+from ...protocol.record import TIMESTAMP_TYPE_MASK, Record
+from ...protocol.record_codec import MIN_RECORD_SIZE, encode_headers
+from ...protocol.varint import decode_unsigned
+
+Ints: TypeAlias = Any
+"""A numpy array of int64, one number per record unless it says otherwise."""
+
+PAD = bytes(16)
+"""Stands behind the last record, so that a fixed number of bytes can be taken from any start."""
+_MAX_VARINT_BYTES = 10
+
+
+class Payload(NamedTuple):
+    """One batch: its header, and the plain bytes of its records."""
+
+    header: BatchHeader
+    records: memoryview | bytes
+
+
+@dataclass(slots=True)
+class Slices:
+    """Byte strings inside a buffer; size -1 is null."""
+
+    starts: Ints
+    sizes: Ints
+
+
+@dataclass(slots=True)
+class HeaderColumns:
+    """All headers of all records, one after another; `counts` tells how many each record has."""
+
+    counts: Ints
+    keys: Slices
+    values: Slices
+
+
+@dataclass(slots=True)
+class RecordColumns:
+    """`batch` is the index of each record's batch in what was decoded; `heads` is None unless headers were wanted."""
+
+    data: bytes
+    batch: Ints
+    offsets: Ints
+    timestamps: Ints
+    timestamp_types: Ints
+    keys: Slices
+    values: Slices
+    heads: HeaderColumns | None
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def between(self, start: int, end: int) -> RecordColumns:
+        """The records with offsets from `start` up to, and without, `end`."""
+        offsets = self.offsets
+        if not len(offsets) or (offsets[0] >= start and offsets[-1] < end):
+            return self
+        return self.take(np.flatnonzero((offsets >= start) & (offsets < end)))
+
+    def take(self, rows: Ints) -> RecordColumns:
+        """The records at these indexes, in order."""
+        return RecordColumns(
+            self.data,
+            self.batch[rows],
+            self.offsets[rows],
+            self.timestamps[rows],
+            self.timestamp_types[rows],
+            Slices(self.keys.starts[rows], self.keys.sizes[rows]),
+            Slices(self.values.starts[rows], self.values.sizes[rows]),
+            _take_headers(self.heads, rows),
+        )
+
+
+def decode_payloads(payloads: Sequence[Payload], *, headers: bool) -> RecordColumns:
+    """The records of these batches. Raises ProtocolError if the bytes are no such records."""
+    data = b"".join([*(payload.records for payload in payloads), PAD])
+    counts = np.array([payload.header.record_count for payload in payloads], np.int64)
+    try:
+        starts = _record_starts(data, payloads)
+        return _decode(data, starts, payloads, counts, headers=headers)
+    except IndexError:
+        raise ProtocolError("records end in the middle of a record") from None
+
+
+def _record_starts(data: bytes, payloads: Sequence[Payload]) -> Ints:
+    starts = array("q")
+    append = starts.append
+    position = 0
+    for header, records in payloads:
+        end = position + len(records)
+        if not 0 <= header.record_count <= len(records) // MIN_RECORD_SIZE:
+            raise ProtocolError(f"record batch with {header.record_count} records in {len(records)} bytes")
+        for _ in range(header.record_count):
+            append(position)
+            size = data[position]
+            if size < 128:
+                position += 1 + (size >> 1)
+            elif data[position + 1] < 128:
+                position += 2 + ((size & 127 | data[position + 1] << 7) >> 1)
+            else:
+                size, position = decode_unsigned(data, position)
+                position += size >> 1
+        if position != end:
+            raise ProtocolError("records do not end where the batch ends")
+    return np.frombuffer(starts, np.int64) if starts else np.empty(0, np.int64)
+
+
+def _decode(data: bytes, starts: Ints, payloads: Sequence[Payload], counts: Ints, *, headers: bool) -> RecordColumns:
+    view = np.frombuffer(data, np.uint8)
+    sizes, position = varints(view, starts)
+    ends = position + sizes
+    stamps, position = varints(view, position + 1)
+    deltas, position = varints(view, position)
+    key_sizes, key_starts = varints(view, position)
+    value_sizes, value_starts = varints(view, key_starts + np.maximum(key_sizes, 0))
+    heads_at = value_starts + np.maximum(value_sizes, 0)
+    if (sizes < MIN_RECORD_SIZE - 1).any() or (heads_at >= ends).any() or (key_sizes < -1).any():
+        raise ProtocolError("a record is shorter than its fields")
+    if (value_sizes < -1).any():
+        raise ProtocolError("a record with a value of negative size")
+    heads = _decode_headers(view, heads_at, ends) if headers else None
+    if heads is None and ((view[heads_at] == 0) & (heads_at + 1 != ends)).any():
+        raise ProtocolError("a record does not end where its length says")
+    batch: Ints = np.repeat(np.arange(len(payloads)), counts)
+    append_time = np.array([p.header.attributes & TIMESTAMP_TYPE_MASK != 0 for p in payloads], np.int64)
+    base = np.array(
+        [
+            p.header.max_timestamp if own else p.header.base_timestamp
+            for p, own in zip(payloads, append_time, strict=True)
+        ],
+        np.int64,
+    )
+    types: Ints = np.repeat(append_time, counts)
+    return RecordColumns(
+        data,
+        batch,
+        np.repeat(np.array([p.header.base_offset for p in payloads], np.int64), counts) + deltas,
+        np.repeat(base, counts) + np.where(types == 0, stamps, 0),
+        types,
+        Slices(key_starts, key_sizes),
+        Slices(value_starts, value_sizes),
+        heads,
+    )
+
+
+def varints(view: Any, positions: Ints) -> tuple[Ints, Ints]:
+    """The zigzag varint at each position, and the positions behind them. Raises ProtocolError, IndexError."""
+    first = view[positions]
+    values = (first & 0x7F).astype(np.uint64)
+    behind = positions + 1
+    more = np.flatnonzero(first > 0x7F)
+    shift = 7
+    while more.size:
+        if shift >= 7 * _MAX_VARINT_BYTES:
+            raise ProtocolError("varint too long")
+        byte = view[behind[more]]
+        values[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+        behind[more] += 1
+        more = more[byte > 0x7F]
+        shift += 7
+    return (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64), behind
+
+
+def _decode_headers(view: Any, positions: Ints, ends: Ints) -> HeaderColumns:
+    """One round for the first header of each record that has one, one for the second, …"""
+    counts, position = varints(view, positions)
+    if (counts < 0).any() or (counts > ends - position).any():
+        raise ProtocolError("record with an impossible number of headers")
+    total = int(counts.sum())
+    keys = Slices(np.zeros(total, np.int64), np.zeros(total, np.int64))
+    values = Slices(np.zeros(total, np.int64), np.zeros(total, np.int64))
+    first = np.cumsum(counts) - counts
+    rows, number = np.flatnonzero(counts), 0
+    while rows.size:
+        at = first[rows] + number
+        keys.sizes[at], keys.starts[at] = varints(view, position[rows])
+        if (keys.sizes[at] < 0).any():
+            raise ProtocolError("header without a key")
+        values.sizes[at], values.starts[at] = varints(view, keys.starts[at] + keys.sizes[at])
+        position[rows] = values.starts[at] + np.maximum(values.sizes[at], 0)
+        number += 1
+        rows = rows[counts[rows] > number]
+    if (position != ends).any():
+        raise ProtocolError("a record does not end where its length says")
+    return HeaderColumns(counts, keys, values)
+
+
+def _take_headers(heads: HeaderColumns | None, rows: Ints) -> HeaderColumns | None:
+    if heads is None:
+        return None
+    counts = heads.counts[rows]
+    first = (np.cumsum(heads.counts) - heads.counts)[rows]
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    at = np.repeat(first, counts) + within
+    return HeaderColumns(
+        counts,
+        Slices(heads.keys.starts[at], heads.keys.sizes[at]),
+        Slices(heads.values.starts[at], heads.values.sizes[at]),
+    )
+
+
+def columns_of_records(records: Sequence[Record], timestamp_type: int, *, headers: bool) -> RecordColumns:
+    """Columns of records that were decoded one by one, as those of formats before v2 are."""
+    parts: list[bytes] = []
+    position = 0
+
+    def put(value: bytes | None) -> tuple[int, int]:
+        nonlocal position
+        start = position
+        if value is None:
+            return start, -1
+        parts.append(value)
+        position += len(value)
+        return start, len(value)
+
+    keys = [put(record.key) for record in records]
+    values = [put(record.value) for record in records]
+    heads_at = [put(encode_headers(record.headers))[0] for record in records]
+    data = b"".join([*parts, PAD])
+    ends = np.array([*heads_at[1:], position], np.int64)
+    heads = _decode_headers(np.frombuffer(data, np.uint8), np.array(heads_at, np.int64), ends) if headers else None
+    count = len(records)
+    return RecordColumns(
+        data,
+        np.zeros(count, np.int64),
+        np.array([record.offset for record in records], np.int64),
+        np.array([record.timestamp for record in records], np.int64),
+        np.full(count, timestamp_type, np.int64),
+        Slices(*np.array(keys, np.int64).reshape(count, 2).T),
+        Slices(*np.array(values, np.int64).reshape(count, 2).T),
+        heads,
+    )

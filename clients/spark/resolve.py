@@ -1,0 +1,91 @@
+"""From options to numbers: which partitions there are, and where a read of them starts and ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.special_timestamps import EARLIEST, LATEST
+from ...protocol.topic_partition import TopicPartition
+from .client import BlockingClient
+from .offsets import Offsets
+from .options import Bound, OffsetBound, Subscription
+
+
+def discover(client: BlockingClient, subscription: Subscription, *, missing_ok: bool = False) -> list[TopicPartition]:
+    """The partitions that are there now, in order; the client's view of their topics is fresh afterwards.
+
+    Raises ValueError for a topic or partition that was named and is not there, unless `missing_ok`.
+    """
+    if subscription.pattern is not None:
+        client.refresh(None)
+        pattern = re.compile(subscription.pattern)
+        topics = [name for name, topic in client.cluster.topics.items() if topic.partitions and pattern.fullmatch(name)]
+    else:
+        named = list(subscription.topics) or sorted({tp.topic for tp in subscription.partitions})
+        topics = client.retrying(lambda: _existing(client, named))
+        missing = sorted(set(named) - set(topics))
+        if missing and not missing_ok:
+            raise ValueError(f"no topic {', '.join(missing)}")
+    if not subscription.partitions:
+        return sorted(
+            TopicPartition(name, index) for name in topics for index in client.cluster.topics[name].partitions
+        )
+    there = [tp for tp in subscription.partitions if tp.topic in topics and client.cluster.partition(tp) is not None]
+    if len(there) < len(subscription.partitions) and not missing_ok:
+        raise ValueError(f"no partition {', '.join(str(tp) for tp in subscription.partitions if tp not in there)}")
+    return sorted(there)
+
+
+def _existing(client: BlockingClient, names: list[str]) -> list[str]:
+    """Those of the topics that exist. Raises KafkaError while it cannot be told."""
+    client.refresh(names)
+    found = []
+    for name in names:
+        topic = client.cluster.topics.get(name)
+        code = topic.error if topic is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic is not None and topic.partitions:
+            found.append(name)
+        elif code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise KafkaError(code or ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name!r}")
+    return found
+
+
+def resolve(
+    client: BlockingClient, partitions: Iterable[TopicPartition], bound: OffsetBound, *, strict: bool, option: str
+) -> Offsets:
+    """The offset of each partition that `bound` stands for.
+
+    A time that no record reaches is the end of the partition, or with `strict` an error. Raises ValueError, KafkaError.
+    """
+    wanted = list(partitions)
+    if bound.kind is Bound.EARLIEST:
+        return client.find_offsets(dict.fromkeys(wanted, EARLIEST))
+    if bound.kind is Bound.LATEST:
+        return client.find_offsets(dict.fromkeys(wanted, LATEST))
+    if bound.kind is Bound.TIMESTAMP:
+        return _by_time(client, dict.fromkeys(wanted, bound.timestamp), strict=strict, option=option)
+    given = bound.by_partition or {}
+    if set(given) != set(wanted):
+        extra, lacking = sorted(set(given) - set(wanted)), sorted(set(wanted) - set(given))
+        raise ValueError(
+            f"{option} must name exactly the partitions that are read; "
+            f"not read: {', '.join(map(str, extra)) or 'none'}, missing: {', '.join(map(str, lacking)) or 'none'}"
+        )
+    if bound.kind is Bound.TIMESTAMPS:
+        return _by_time(client, given, strict=strict, option=option)
+    special = {tp: place for tp, place in given.items() if place in (EARLIEST, LATEST)}
+    found = client.find_offsets(special) if special else {}
+    return {tp: found.get(tp, offset) for tp, offset in given.items()}
+
+
+def _by_time(client: BlockingClient, timestamps: Offsets, *, strict: bool, option: str) -> Offsets:
+    found = client.find_offsets(timestamps)
+    late = [tp for tp, offset in found.items() if offset < 0]
+    if late and strict:
+        times = ", ".join(f"{tp}: {timestamps[tp]}" for tp in late)
+        raise ValueError(f"{option}: no record at or after the time given for {times}")
+    if late:
+        found |= client.find_offsets(dict.fromkeys(late, LATEST))
+    return found

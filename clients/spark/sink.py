@@ -1,0 +1,239 @@
+"""Writes data frames to topics: columns `value` and, if there are, `key`, `headers`, `topic`, `partition`, `timestamp`.
+
+At least once by default, as Spark's own connector does it. `delivery=exactly-once` recognises replays of tasks and
+batches; what it promises and when is in docs/spark.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter, WriterCommitMessage
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType, TimestampType
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import Headers
+from ...protocol.topic_partition import TopicPartition
+from ..partitioner import partition_of_key
+from . import host
+from .client import BlockingClient, ClientSettings
+from .options import OptionReader
+from .rows import HEADERS_TYPE
+from .sink_markers import DEFAULT_TOPIC, SinkMarkers
+from .task_producer import TaskProducer, new_identity, written_by
+
+_KEYLESS_RUN = 1000
+"""So many records without a key go to one partition before the next one gets its share."""
+_COLUMNS = {
+    "key": (BinaryType(), StringType()),
+    "value": (BinaryType(), StringType()),
+    "headers": (HEADERS_TYPE,),
+    "topic": (StringType(),),
+    "partition": (IntegerType(), LongType()),
+    "timestamp": (TimestampType(),),
+}
+_BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """How many rows a task wrote."""
+
+    rows: int
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """What the sink was told; `write_id` names a batch query that may be run again."""
+
+    client: ClientSettings
+    topic: str | None
+    exactly_once: bool
+    state_topic: str
+    write_id: str | None
+
+
+def parse_sink_options(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> SinkOptions:
+    """Read and check everything. Raises ValueError."""
+    read = OptionReader(options)
+    for field in schema.fields:
+        allowed = _COLUMNS.get(field.name)
+        if allowed is None:
+            raise ValueError(f"no column {field.name!r} can be written; there are {', '.join(_COLUMNS)}")
+        plain = [kind for kind in allowed if kind.simpleString() == field.dataType.simpleString()]
+        if not plain:
+            raise ValueError(f"column {field.name!r} cannot be {field.dataType.simpleString()}")
+    if "value" not in schema.fieldNames():
+        raise ValueError("there must be a column 'value'")
+    parsed = SinkOptions(
+        read.client_settings(),
+        read.text("topic"),
+        read.choice("delivery", "at-least-once", "exactly-once") == "exactly-once",
+        read.text("stateTopic") or DEFAULT_TOPIC,
+        read.text("writeId"),
+    )
+    if parsed.topic is None and "topic" not in schema.fieldNames():
+        raise ValueError("set option topic, or have a column 'topic'")
+    if parsed.exactly_once and parsed.topic is None:
+        raise ValueError("delivery=exactly-once needs option topic: one topic for all rows")
+    if parsed.exactly_once and not streaming and parsed.write_id is None:
+        raise ValueError("delivery=exactly-once needs option writeId in a batch query: the same again for a second run")
+    return parsed
+
+
+@dataclass(frozen=True)
+class TaskPlace:
+    """Which task of which query this is, the same again when it is run again."""
+
+    query: str
+    batch: int
+    task: int
+
+    @classmethod
+    def here(cls, write_id: str | None) -> TaskPlace:
+        """The place of the running Spark task; `write_id` stands for the query where it is no streaming one."""
+        context = TaskContext.get()
+        if context is None:
+            raise RuntimeError("no Spark task is running here")
+        query = context.getLocalProperty(_QUERY_ID) or write_id or ""
+        return cls(query, int(context.getLocalProperty(_BATCH_ID) or 0), context.partitionId())
+
+
+class TaskSink:
+    """One task's writing."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, batches: Iterable[Any], place: TaskPlace | None = None) -> Written:
+        """Write all rows and wait until they are acknowledged. Raises KafkaError, ValueError."""
+        place = place or TaskPlace.here(self._options.write_id)
+        with BlockingClient(self._options.client) as client:
+            if self._options.exactly_once:
+                return self._write_once(client, batches, place)
+            producer = TaskProducer(client, new_identity(client))
+            return Written(self._write_all(producer, batches, _Places(client, place.task)))
+
+    def _write_once(self, client: BlockingClient, batches: Iterable[Any], place: TaskPlace) -> Written:
+        topic = self._options.topic or ""
+        markers = SinkMarkers(client, self._options.state_topic, f"{place.query}/{place.task}")
+        marker, is_replay = markers.claim(place.batch, _partition_count(client, topic))
+        if marker.done:
+            return Written(0)
+        written = written_by(client, marker.identity, topic) if is_replay else {}
+        producer = TaskProducer(client, marker.identity, written)
+        rows = self._write_all(producer, batches, _Places(client, place.task, {topic: marker.partitions}))
+        markers.finish(marker)
+        return Written(rows)
+
+    def _write_all(self, producer: TaskProducer, batches: Iterable[Any], places: _Places) -> int:
+        now, rows = host.now_ms(), 0
+        for topic, partition, key, value, headers, timestamp in _rows(batches, self._options.topic):
+            if topic is None:
+                raise ValueError("null topic present in the data")
+            tp = TopicPartition(topic, places.partition(topic, partition, key))
+            producer.append(tp, key, value, headers, now if timestamp is None else timestamp)
+            rows += 1
+        producer.flush()
+        return rows
+
+
+class _Places:
+    """Which partition a row goes to, the same for the same rows; `counts` are known numbers of partitions."""
+
+    def __init__(self, client: BlockingClient, task: int, counts: dict[str, int] | None = None) -> None:
+        self._client = client
+        self._counts = counts or {}
+        self._keyless = task * _KEYLESS_RUN
+
+    def partition(self, topic: str, wanted: int | None, key: bytes | None) -> int:
+        """As asked for, else by the key as Java's clients do it, else by turns. Raises ValueError, KafkaError."""
+        if topic not in self._counts:
+            self._counts[topic] = _partition_count(self._client, topic)
+        count = self._counts[topic]
+        if wanted is not None:
+            if not 0 <= wanted < count:
+                raise ValueError(f"topic {topic!r} has no partition {wanted}")
+            return wanted
+        if key is not None:
+            return partition_of_key(key, count)
+        self._keyless += 1
+        return self._keyless // _KEYLESS_RUN % count
+
+
+class BarnabasWriter(DataSourceArrowWriter):
+    """Batch writes. Whatever the mode of saving, rows are appended: a topic is a log."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._sink = TaskSink(parse_sink_options(options, schema, streaming=False))
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        return self._sink.write(iterator)
+
+
+_StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
+
+
+class BarnabasStreamWriter(_StreamWriter):
+    """Streaming writes; Spark before 4.1 hands rows over instead of Arrow batches."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._sink = TaskSink(parse_sink_options(options, schema, streaming=True))
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        if _StreamWriter is DataSourceStreamWriter:
+            return self._sink.write(_as_batches(iterator))
+        return self._sink.write(iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """Tasks have finished what they wrote themselves."""
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  # Spark's name
+        """What was written stays; a replay recognises it, or doubles it where it is at-least-once."""
+
+
+def _as_batches(rows: Iterator[Any]) -> Iterator[Any]:
+    for row in rows:
+        fields = row.asDict(recursive=True)
+        yield pa.RecordBatch.from_pylist([{k: bytes(v) if isinstance(v, bytearray) else v for k, v in fields.items()}])
+
+
+def _rows(
+    batches: Iterable[Any], topic: str | None
+) -> Iterator[tuple[str | None, int | None, bytes | None, bytes | None, Headers, int | None]]:
+    """The rows of Arrow batches; option `topic` wins over the column."""
+    for batch in batches:
+        count = batch.num_rows
+        columns = {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
+        nothing = [None] * count
+        times = columns.get("timestamp")
+        yield from zip(
+            columns["topic"].to_pylist() if topic is None else [topic] * count,
+            columns["partition"].to_pylist() if "partition" in columns else nothing,
+            columns["key"].cast(pa.binary()).to_pylist() if "key" in columns else nothing,
+            columns["value"].cast(pa.binary()).to_pylist(),
+            map(_headers, columns["headers"].to_pylist()) if "headers" in columns else [()] * count,
+            nothing if times is None else map(_milliseconds, times.cast(pa.int64()).to_pylist()),
+            strict=True,
+        )
+
+
+def _milliseconds(microseconds: int | None) -> int | None:
+    return None if microseconds is None else microseconds // 1000
+
+
+def _headers(pairs: list[dict[str, Any]] | None) -> Headers:
+    return [(pair["key"], pair["value"]) for pair in pairs or ()]
+
+
+def _partition_count(client: BlockingClient, topic: str) -> int:
+    client.refresh([topic])
+    known = client.cluster.topics.get(topic)
+    if known is None or not known.partitions:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic!r} does not exist")
+    return len(known.partitions)

@@ -1,0 +1,45 @@
+"""`format("barnabas")`: topics of any Kafka cluster as Spark data frames."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.types import StructType
+
+from .options import OptionReader
+from .rows import default_row
+from .value_formats import formats_of
+
+
+class BarnabasSource(DataSource):
+    """Parts are loaded when they are asked for: Spark loads this class whenever it looks for any source."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def schema(self) -> StructType:
+        """The row of Spark's Kafka connector."""
+        headers = OptionReader(self.options).flag("includeHeaders", default=False)
+        return default_row(formats_of(self.options), headers=headers)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        from .batch_reader import BarnabasBatchReader
+
+        return BarnabasBatchReader(dict(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        from .stream_reader import new_stream_reader
+
+        return new_stream_reader(dict(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        from .sink import BarnabasWriter
+
+        return BarnabasWriter(dict(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802  # Spark's name
+        from .sink import BarnabasStreamWriter
+
+        return BarnabasStreamWriter(dict(self.options), schema)

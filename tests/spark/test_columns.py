@@ -1,0 +1,113 @@
+"""Decoding into columns gives what decoding record by record gives."""
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructField, StructType
+
+from barnabas.clients.spark.arrow_columns import binary_array, header_array
+from barnabas.clients.spark.range_reader import decode_batches
+from barnabas.clients.spark.record_columns import varints
+from barnabas.clients.spark.rows import HEADERS_TYPE, ROW, arrow_schema
+from barnabas.protocol.compression import Compression
+from barnabas.protocol.errors import KafkaError, ProtocolError
+from barnabas.protocol.legacy_records import build_message_set
+from barnabas.protocol.record import Record
+from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
+from barnabas.protocol.varint import encode_varint
+
+HEADERS = arrow_schema(StructType([StructField("h", HEADERS_TYPE)])).field("h").type
+
+
+def some_bytes(chance: random.Random) -> bytes | None:
+    size = chance.choice([-1, 0, 1, 11, 12, 13, 63, 64, 200, 9000])
+    return None if size < 0 else chance.randbytes(size)
+
+
+def some_batches(chance: random.Random, codec: int) -> tuple[bytes, list[Record]]:
+    parts, expected, offset = [], [], chance.randrange(1 << 40)
+    for _ in range(chance.randrange(1, 6)):
+        append_time = chance.choice([None, None, 1_700_000_000_123])
+        builder = RecordBatchBuilder(base_offset=offset, codec=codec, log_append_time=append_time)
+        for _ in range(chance.randrange(1, 150)):
+            offset += chance.choice([1, 1, 1, 70, 10_000])
+            stamp = chance.choice([1_700_000_000_000, 1_600_000_000_000, -1])
+            headers = [
+                (chance.choice(["", "k", "ключ"]), some_bytes(chance)) for _ in range(chance.choice([0, 0, 1, 3]))
+            ]
+            key, value = some_bytes(chance), some_bytes(chance)
+            builder.append(key, value, headers, stamp, offset)
+            expected.append(Record(offset, append_time or stamp, key, value, headers))
+        offset += 1
+        parts.append(builder.build())
+    return b"".join(parts), expected
+
+
+def columns_as_records(data: bytes) -> list[Record]:
+    found = []
+    for columns, _ in decode_batches(list(iter_batches(data)), headers=True):
+        assert columns.heads is not None
+        keys, values = (binary_array(columns.data, s).to_pylist() for s in (columns.keys, columns.values))
+        heads = header_array(columns.data, columns.heads, HEADERS).to_pylist()
+        rows = zip(columns.offsets.tolist(), columns.timestamps.tolist(), keys, values, heads, strict=True)
+        found += [Record(*row[:4], [(h["key"], h["value"]) for h in row[4] or ()]) for row in rows]
+    return found
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+@pytest.mark.parametrize("seed", range(6))
+def test_columns_are_the_records(seed: int, codec: Compression) -> None:
+    data, expected = some_batches(random.Random(seed), codec)
+    assert columns_as_records(data) == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.GZIP, Compression.SNAPPY, Compression.LZ4])
+def test_older_formats(magic: int, codec: Compression) -> None:
+    records = [Record(i, -1 if magic == 0 else 1000 + i, b"k" if i % 2 else None, b"v%d" % i) for i in range(10)]
+    newer, expected = some_batches(random.Random(1), codec)
+    data = newer + build_message_set(records, magic=magic, codec=codec) + newer
+    assert columns_as_records(data) == [*expected, *(r._replace(headers=[]) for r in records), *expected]
+
+
+def test_rows_between_offsets_keep_their_headers() -> None:
+    data, expected = some_batches(random.Random(3), Compression.NONE)
+    start, end = expected[10].offset, expected[-5].offset
+    for columns, _ in decode_batches(list(iter_batches(data)), headers=True):
+        cut = columns.between(start, end)
+        assert cut.heads is not None
+        heads = header_array(cut.data, cut.heads, HEADERS).to_pylist()
+        wanted = [r for r in expected if start <= r.offset < end]
+        assert cut.offsets.tolist() == [r.offset for r in wanted]
+        assert [[(h["key"], h["value"]) for h in row or ()] for row in heads] == [list(r.headers) for r in wanted]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bytes_that_are_no_records_are_an_error(seed: int) -> None:
+    chance = random.Random(seed)
+    data, expected = some_batches(chance, Compression.NONE)
+    broken = bytearray(data)
+    broken[chance.randrange(61, len(broken))] ^= 1 << chance.randrange(8)
+    try:
+        found = columns_as_records(bytes(broken))
+    except (ProtocolError, KafkaError):
+        return
+    assert len(found) == len(expected)
+
+
+def test_varints_of_all_sizes() -> None:
+    values = [0, -1, 63, -64, 64, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63)]
+    encoded = [encode_varint(value) for value in values]
+    starts = np.cumsum([0, *map(len, encoded)])
+    found, behind = varints(np.frombuffer(b"".join(encoded), np.uint8), starts[:-1])
+    assert found.tolist() == values and behind.tolist() == starts[1:].tolist()
+    with pytest.raises(ProtocolError, match="too long"):
+        varints(np.full(20, 0xFF, np.uint8), np.array([0]))
+
+
+def test_the_row_is_what_spark_compares_with() -> None:
+    schema = arrow_schema(ROW)
+    assert schema.field("timestamp").type == pa.timestamp("us", tz="UTC")
+    assert schema.field("value").type == pa.binary()

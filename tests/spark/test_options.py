@@ -1,0 +1,95 @@
+"""Options and offsets as Spark's Kafka connector has them."""
+
+import pytest
+
+from barnabas.clients.spark.offsets import StreamOffsets, parse_assignment, parse_offsets, to_json
+from barnabas.clients.spark.options import Bound, OptionReader, SourceOptions, parse_source_options
+from barnabas.protocol.topic_partition import TopicPartition
+
+SERVERS = {"kafka.bootstrap.servers": "b:9092"}
+
+
+def parse(streaming: bool = False, **options: str) -> SourceOptions:
+    named = {name.replace("__", "."): value for name, value in options.items()}
+    return parse_source_options(SERVERS | {"subscribe": "t"} | named, streaming=streaming)
+
+
+def test_defaults_are_the_connectors() -> None:
+    batch, stream = parse(), parse(streaming=True)
+    assert (batch.starting.kind, batch.ending.kind) == (Bound.EARLIEST, Bound.LATEST)
+    assert stream.starting.kind is Bound.LATEST
+    assert batch.fail_on_data_loss and not batch.include_headers and batch.strict_timestamps
+    assert stream.limits.max_delay_ms == 15 * 60_000
+    assert batch.poll_timeout_ms == 120_000
+
+
+def test_names_know_no_case() -> None:
+    parsed = parse_source_options(
+        {"KAFKA.BOOTSTRAP.SERVERS": "b:1", "Subscribe": " a , b,a", "FAILONDATALOSS": "False"}, streaming=False
+    )
+    assert parsed.subscription.topics == ("a", "b")
+    assert not parsed.fail_on_data_loss
+
+
+def test_a_timestamp_wins_over_timestamps_over_offsets() -> None:
+    offsets = {"startingOffsets": '{"t":{"0":1}}'}
+    by_time = offsets | {"startingOffsetsByTimestamp": '{"t":{"0":1000}}'}
+    both = by_time | {"startingTimestamp": "2000"}
+    assert parse(**offsets).starting.by_partition == {TopicPartition("t", 0): 1}
+    assert parse(**by_time).starting.kind is Bound.TIMESTAMPS
+    assert parse(**both).starting.timestamp == 2000
+
+
+@pytest.mark.parametrize(
+    ("streaming", "options", "message"),
+    [
+        (False, {"startingOffsets": "latest"}, "cannot be latest in a batch"),
+        (False, {"startingOffsets": '{"t":{"0":-1}}'}, "cannot be latest in a batch"),
+        (False, {"endingOffsets": "earliest"}, "cannot be earliest in a batch"),
+        (False, {"endingOffsets": '{"t":{"0":-2}}'}, "cannot be earliest in a batch"),
+        (True, {"endingOffsets": "latest"}, "not valid in a streaming"),
+        (True, {"endingTimestamp": "1"}, "not valid in a streaming"),
+        (False, {"assign": '{"t":[0]}'}, "exactly one of"),
+        (False, {"startingOffsets": "soon"}, "no JSON"),
+        (False, {"startingOffsets": '{"t":{"0":"x"}}'}, "no partition and number"),
+        (False, {"failOnDataLoss": "maybe"}, "neither true nor false"),
+        (False, {"minPartitions": "0"}, "no positive number"),
+        (True, {"maxTriggerDelay": "soon"}, "no duration"),
+        (True, {"minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "larger than"),
+        (False, {"kafka__auto.offset.reset": "earliest"}, "startingOffsets"),
+        (False, {"kafka__enable.auto.commit": "true"}, "checkpoint"),
+        (False, {"kafka__value.deserializer": "x"}, "valueFormat"),
+        (False, {"kafka__interceptor.classes": "x"}, "interceptors"),
+    ],
+)
+def test_what_is_refused(streaming: bool, options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        parse(streaming, **options)
+
+
+def test_a_cluster_and_a_subscription_are_needed() -> None:
+    with pytest.raises(ValueError, match="exactly one of"):
+        parse_source_options(SERVERS, streaming=False)
+    with pytest.raises(ValueError, match=r"kafka\.bootstrap\.servers"):
+        parse_source_options({"subscribe": "t"}, streaming=False)
+
+
+@pytest.mark.parametrize(("text", "ms"), [("500ms", 500), ("30s", 30_000), ("15m", 900_000), ("2 min", 120_000)])
+def test_durations(text: str, ms: int) -> None:
+    assert OptionReader({"wait": text}).duration_ms("wait", 1) == ms
+
+
+def test_offset_json_goes_both_ways() -> None:
+    offsets = parse_offsets('{"topicA":{"1":-1,"0":23},"b":{"0":-2}}', "startingOffsets")
+    assert to_json(offsets) == {"b": {"0": -2}, "topicA": {"0": 23, "1": -1}}
+    assert parse_assignment('{"a":[0,2],"b":[1]}') == (
+        TopicPartition("a", 0),
+        TopicPartition("a", 2),
+        TopicPartition("b", 1),
+    )
+
+
+def test_a_checkpoint_of_sparks_connector_is_read() -> None:
+    offsets = StreamOffsets.of_json({"t": {"0": 5}})
+    assert offsets.offsets == {TopicPartition("t", 0): 5} and offsets.topic_ids == {}
+    assert StreamOffsets.of_json(offsets.to_json()) == offsets
