@@ -2,7 +2,7 @@
 
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,13 +16,13 @@ OLD_FEATURES = ["none", "gzip", "snappy", "lz4", "acks", "nulls", "large", "offs
 pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 
 
-def program(name: str, coordinates: str, folder: Path) -> list[Path]:
-    """Class path of a program of `tests/compat/java`, compiled together with its report."""
+def program(parts: Sequence[str], coordinates: str, folder: Path) -> list[Path]:
+    """Class path of a program made of some folders of `tests/compat/java`."""
     require_java()
     classpath = jars(coordinates)
-    for part in (name, "report"):
-        shutil.copytree(PROGRAMS / part, folder / name, dirs_exist_ok=True)
-    return [compile_java(folder / name, classpath), *classpath]
+    for part in parts:
+        shutil.copytree(PROGRAMS / part, folder / parts[0], dirs_exist_ok=True)
+    return [compile_java(folder / parts[0], classpath), *classpath]
 
 
 def create_topic(bootstrap: str, partitions: int) -> str:
@@ -34,21 +34,21 @@ def create_topic(bootstrap: str, partitions: int) -> str:
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
 def test_modern_client(version: str, broker: str, compat: Callable[[str, str], ClientReport], tmp_path: Path) -> None:
-    classpath = program("modern", f"org.apache.kafka:kafka-clients:{version}", tmp_path)
+    classpath = program(("modern", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     with compat("Java", version) as client:
         result = run_java("Modern", classpath, [broker], timeout=90)
         client.take_lines(result.stdout + result.stderr, COLUMNS)
 
 
 def test_client_of_0_10(broker: str, compat: Callable[[str, str], ClientReport], tmp_path: Path) -> None:
-    classpath = program("v0_10", "org.apache.kafka:kafka-clients:0.10.2.2", tmp_path)
+    classpath = program(("v0_10", "report"), "org.apache.kafka:kafka-clients:0.10.2.2", tmp_path)
     with compat("Java", "0.10.2.2") as client:
         result = run_java("Client010", classpath, [broker], timeout=90)
         client.take_lines(result.stdout + result.stderr, [*OLD_FEATURES, "timestamps"])
 
 
 def test_clients_of_0_8(broker: str, compat: Callable[[str, str], ClientReport], tmp_path: Path) -> None:
-    classpath = program("v0_8", "org.apache.kafka:kafka_2.11:0.8.2.2", tmp_path)
+    classpath = program(("v0_8", "report"), "org.apache.kafka:kafka_2.11:0.8.2.2", tmp_path)
     flags = [*JVM_FLAGS, f"-Dtopic30={create_topic(broker, 30)}"]
     with compat("Java", "0.8.2.2") as client:
         result = run_java("Client08", classpath, broker.split(":"), timeout=90, flags=flags)
@@ -60,7 +60,7 @@ def test_oldest_and_newest_share_a_topic(codec: str, broker: str, tmp_path: Path
     """0.8.2.2 and 4.1-era clients write to one topic in turn, and each reads what the other wrote."""
     from tests.compat.test_confluent_kafka import Scenario
 
-    classpath = program("v0_8", "org.apache.kafka:kafka_2.11:0.8.2.2", tmp_path)
+    classpath = program(("v0_8", "report"), "org.apache.kafka:kafka_2.11:0.8.2.2", tmp_path)
     scenario = Scenario(broker)
     topic = create_topic(broker, 1)
     host, port = broker.split(":")

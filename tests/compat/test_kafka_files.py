@@ -90,7 +90,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             fill(server.bootstrap, f"codec-{codec}", codec)
         create(server.bootstrap, "segments", config={"segment.bytes": "20000", "index.interval.bytes": "200"})
         fill(server.bootstrap, "segments", "none", count=2000)
-        classpath = program("v0_8", "org.apache.kafka:kafka_2.11:0.8.2.2", folder)
+        classpath = program(("v0_8", "report"), "org.apache.kafka:kafka_2.11:0.8.2.2", folder)
         for codec in ("none", "gzip"):
             create(server.bootstrap, f"old-{codec}")
             arguments = [*server.bootstrap.split(":"), "write", f"old-{codec}", "300", codec]

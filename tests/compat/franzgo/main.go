@@ -303,6 +303,10 @@ func (s *scenario) topics() error {
 }
 
 func main() {
+	if os.Args[1] == "member" {
+		runMember(os.Args[2:])
+		return
+	}
 	s := &scenario{ctx: context.Background(), bootstrap: os.Args[1]}
 	s.admin = kadm.NewClient(s.client())
 	feature("create", s.create)
