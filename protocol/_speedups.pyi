@@ -68,3 +68,6 @@ def index_batches(
     data: _Buffer, since: int, interval: int, highest: tuple[int, int], /
 ) -> tuple[int, list[tuple[int, int, int, int]], int, tuple[int, int], int]:
     """`storage.cleaning.batch_index.index_batches`: the fields of `IndexScan`."""
+
+def scan_records(data: bytes, count: int, max_keyless: int, /) -> tuple[int, int, list[int]] | None:
+    """`record_codec.walk_records`: the fields of `RecordScan`; None where that raises, or for no records at all."""
