@@ -65,11 +65,14 @@ def compile_extension(sources: Path, output: Path) -> bool:
         *("-o", str(temporary)),
     ]
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
+        subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - the compiler of whoever builds
         temporary.replace(output)
-    except (OSError, subprocess.CalledProcessError) as error:
-        said = getattr(error, "stderr", "") or str(error)
-        print(f"barnabas: no compiled speedups, Python does the same more slowly ({said.strip().splitlines()[0]})")
+    except OSError as error:
+        print(f"barnabas: no compiled speedups, Python does the same more slowly ({error})")
+        return False
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip() or f"{command[0]} failed with {error.returncode}").splitlines()[0]
+        print(f"barnabas: no compiled speedups, Python does the same more slowly ({said})")
         return False
     print("barnabas: compiled speedups")
     return True
