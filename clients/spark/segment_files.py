@@ -108,24 +108,37 @@ def read_batches(r: SegmentRange) -> Iterator[list[Batch]]:
         while position < r.end:
             file.seek(position)
             block = file.read(wanted)
-            batches: list[Batch] = []
-            behind = 0
-            for batch in iter_batches(_without_zeros(block)):
-                if position + batch.position >= r.end:
-                    break
-                behind = batch.position + batch.size
-                batch.position += position
-                batches.append(batch)
+            if block[:MIN_ENTRY_HEADER_SIZE] == bytes(MIN_ENTRY_HEADER_SIZE):
+                return  # the file is preallocated, and this was not written yet
+            batches = _first_batches(block, r, position)
             if batches:
                 yield batches
-                position, wanted = position + behind, BLOCK_BYTES
+                position, wanted = batches[-1].position + batches[-1].size, BLOCK_BYTES
                 continue
             needed = _size_of_next(block)
             if needed is None or position + needed > Path(r.path).stat().st_size:
-                if r.is_last or not _without_zeros(block):
+                if r.is_last:
                     return
                 raise ProtocolError(f"{r.path}: a batch is cut off at position {position}")
             wanted = needed
+
+
+def _first_batches(block: bytes, r: SegmentRange, position: int) -> list[Batch]:
+    """The batches of a block that belong to the range, up to the first bytes that are no batch.
+
+    Raises ProtocolError if that is where the block begins.
+    """
+    batches: list[Batch] = []
+    try:
+        for batch in iter_batches(block):
+            batch.position += position
+            if batch.position >= r.end:
+                break
+            batches.append(batch)
+    except ProtocolError as error:
+        if not batches:
+            raise ProtocolError(f"{r.path}: no batch at position {position}: {error}") from error
+    return batches
 
 
 def _size_of_next(block: bytes) -> int | None:
@@ -133,11 +146,6 @@ def _size_of_next(block: bytes) -> int | None:
     if len(block) < MIN_ENTRY_HEADER_SIZE:
         return None
     return LOG_OVERHEAD + int(_entry_head.unpack_from(block)[1])
-
-
-def _without_zeros(block: bytes) -> bytes:
-    """Nothing if a block begins where a preallocated file has not been written yet."""
-    return b"" if block[:MIN_ENTRY_HEADER_SIZE] == bytes(len(block[:MIN_ENTRY_HEADER_SIZE])) else block
 
 
 def _segments(folder: Path) -> list[tuple[int, Path]]:

@@ -1,0 +1,133 @@
+"""The sink, written to without Spark: places of rows, and replays that are recognised."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
+from tests.spark.conftest import Cluster, Row, read
+
+from barnabas.clients.partitioner import partition_of_key
+from barnabas.clients.spark.rows import HEADERS_TYPE, arrow_schema
+from barnabas.clients.spark.sink import TaskPlace, TaskSink, parse_sink_options
+
+SCHEMA = StructType(
+    [
+        StructField("key", StringType()),
+        StructField("value", BinaryType()),
+        StructField("headers", HEADERS_TYPE),
+        StructField("partition", IntegerType()),
+        StructField("timestamp", TimestampType()),
+    ]
+)
+PLACE = TaskPlace("query", 0, 0)
+ONCE = {"delivery": "exactly-once", "writeId": "load"}
+
+
+def rows(count: int, **more: Any) -> list[Row]:
+    return [{"key": f"k{i}", "value": b"v%d" % i, **more} for i in range(count)]
+
+
+def batches(wanted: list[Row], step: int = 100) -> Iterator[Any]:
+    schema = arrow_schema(SCHEMA)
+    for start in range(0, len(wanted), step):
+        full = [{name: row.get(name) for name in schema.names} for row in wanted[start : start + step]]
+        yield pa.RecordBatch.from_pylist(full, schema=schema)
+
+
+def sink(cluster: Cluster, topic: str, **options: str) -> TaskSink:
+    named = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": topic, **options}
+    return TaskSink(parse_sink_options(named, SCHEMA, streaming=False))
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_rows_arrive_as_they_were(cluster: Cluster, codec: str) -> None:
+    cluster.broker.create_topic("t", 3)
+    wanted = rows(
+        2000, headers=[{"key": "h", "value": b"1"}, {"key": "h", "value": None}], timestamp=1_700_000_000_000_000
+    )
+    assert sink(cluster, "t", **{"kafka.compression.type": codec}).write(batches(wanted), PLACE).rows == 2000
+    found = read(cluster.options("t", includeHeaders="true", keyFormat="string"))
+    assert sorted((r["key"], r["value"]) for r in found) == sorted((r["key"], r["value"]) for r in wanted)
+    assert all(r["headers"] == wanted[0]["headers"] and r["timestamp"].timestamp() == 1_700_000_000 for r in found)
+    assert all(r["partition"] == partition_of_key(r["key"].encode(), 3) for r in found)
+
+
+def test_a_partition_can_be_asked_for_and_rows_without_key_are_spread(cluster: Cluster) -> None:
+    cluster.broker.create_topic("t", 3)
+    sink(cluster, "t").write(batches([{"value": b"x", "partition": 2}]), PLACE)
+    assert [r["partition"] for r in read(cluster.options("t"))] == [2]
+    sink(cluster, "t").write(batches([{"value": b"y"}] * 6000), PLACE)
+    assert {r["partition"] for r in read(cluster.options("t")) if r["value"] == b"y"} == {0, 1, 2}
+    with pytest.raises(ValueError, match="has no partition 3"):
+        sink(cluster, "t").write(batches([{"value": b"x", "partition": 3}]), PLACE)
+
+
+def test_what_cannot_be_written(cluster: Cluster) -> None:
+    value = StructField("value", BinaryType())
+    options = {"kafka.bootstrap.servers": "b:1", "topic": "t"}
+    for schema, more, message in (
+        (StructType([StructField("key", BinaryType())]), {}, "must be a column 'value'"),
+        (StructType([value, StructField("size", IntegerType())]), {}, "no column 'size'"),
+        (StructType([StructField("value", IntegerType())]), {}, "cannot be int"),
+        (StructType([value]), {"delivery": "exactly-once"}, "needs option writeId"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            parse_sink_options(options | more, schema, streaming=False)
+    with pytest.raises(ValueError, match="set option topic"):
+        parse_sink_options({"kafka.bootstrap.servers": "b:1"}, StructType([value]), streaming=False)
+
+
+def test_a_batch_written_again_is_recognised(cluster: Cluster) -> None:
+    cluster.broker.create_topic("t", 2)
+    for expected in (500, 0, 0):
+        assert sink(cluster, "t", **ONCE).write(batches(rows(500)), PLACE).rows == expected
+    assert len(read(cluster.options("t"))) == 500
+    assert sink(cluster, "t", **ONCE).write(batches(rows(500)), TaskPlace("query", 1, 0)).rows == 500
+    assert sink(cluster, "t", **ONCE).write(batches(rows(500)), PLACE).rows == 0, "a batch long done"
+    assert len(read(cluster.options("t"))) == 1000
+
+
+@pytest.mark.parametrize("survived", [0, 1, 4321, 19_999])
+def test_a_task_that_died_on_the_way_is_finished_by_the_next(cluster: Cluster, survived: int) -> None:
+    cluster.broker.create_topic("t", 3)
+    wanted = rows(20_000)
+
+    def dying() -> Iterator[Any]:
+        yield from batches(wanted[:survived], step=1000)
+        raise RuntimeError("killed")
+
+    small = {"kafka.batch.size": "2000"}
+    writer = sink(cluster, "t", **ONCE, **small)
+    import barnabas.clients.spark.task_producer as producing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producing, "_BUFFER_BYTES", 10_000)
+        with pytest.raises(RuntimeError, match="killed"):
+            writer.write(dying(), PLACE)
+        sink(cluster, "t", **ONCE, **small).write(batches(wanted), PLACE)
+    found = [r["value"] for r in read(cluster.options("t"))]
+    assert sorted(found) == sorted(r["value"] for r in wanted)
+
+
+def test_two_attempts_at_once_write_no_row_twice(cluster: Cluster) -> None:
+    cluster.broker.create_topic("t", 2)
+    wanted = rows(5000)
+    failures: list[Exception] = []
+
+    def attempt() -> None:
+        try:
+            sink(cluster, "t", **ONCE).write(batches(wanted), PLACE)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=attempt) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    sink(cluster, "t", **ONCE).write(batches(wanted), PLACE)
+    found = [r["value"] for r in read(cluster.options("t"))]
+    assert sorted(found) == sorted(r["value"] for r in wanted), failures
