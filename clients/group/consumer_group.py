@@ -301,7 +301,7 @@ class ConsumerGroup:
             self._fetcher.data_ready.set()
         counts = self._group_counts
         if counts is not None and not self._member.is_joining:
-            now = {name: len(info.partitions) for name, info in cluster.topics.items() if info.partitions}
+            now = {name: len(info.partitions) for name, info in cluster.topics.items()}
             if any(now.get(name, 0) != count for name, count in counts.items()):
                 self._member.request_rejoin("topics of the group came, went or grew")
                 self._fetcher.data_ready.set()

@@ -121,13 +121,13 @@ class Joiner:
         return encode_versioned(subscription, _SUBSCRIPTION_VERSION)
 
     async def _count_partitions(self, members: Members) -> dict[str, int]:
-        """How many partitions each topic has that anybody wants, as far as it exists."""
+        """How many partitions each topic has that anybody wants; none while it does not exist."""
         topics = {topic for member in members.values() for topic in member.topics}
         known = self._client.cluster.topics
         self._client.watch_topics(topics)
         if topics - known.keys():
             await self._client.refresh_metadata()
-        return {topic: len(known[topic].partitions) for topic in topics if topic in known and known[topic].partitions}
+        return {topic: len(known[topic].partitions) if topic in known else 0 for topic in topics}
 
     async def _sync(self, assignor: Assignor, division: list[SyncGroupRequestAssignment]) -> bytes:
         generation = self._member.generation
