@@ -58,6 +58,8 @@ SERVED: dict[ApiKey, tuple[str, int, int]] = {
     ApiKey.OFFSET_DELETE: ("offset_delete", 0, 0),
     ApiKey.DESCRIBE_CLUSTER: ("describe_cluster", 0, 2),
     ApiKey.DESCRIBE_PRODUCERS: ("describe_producers", 0, 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ("consumer_group_heartbeat", 0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ("consumer_group_describe", 0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: ("list_config_resources", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("describe_topic_partitions", 0, 0),
 }

@@ -15,6 +15,7 @@ from .config import BrokerConfig
 from .configs.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .configs.definition import ConfigKey, UpdateMode
 from .configs.validators import ConfigError
+from .group_config import check_group_config
 
 logger = logging.getLogger("barnabas.config")
 
@@ -34,6 +35,8 @@ class ConfigSource(Protocol):
     async def broker_config(self, broker_id: int | None) -> dict[str, str]: ...
 
     async def topic_configs(self) -> dict[str, dict[str, str]]: ...
+
+    async def group_configs(self) -> dict[str, dict[str, str]]: ...
 
 
 def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SETTINGS) -> LogConfig:
@@ -99,6 +102,8 @@ class DynamicConfig:
             logger.error("The stored dynamic configuration of broker %d cannot be applied: %s", broker_id, error)
         for topic, settings in (await store.topic_configs()).items():
             self.topic_config_changed(topic, _legal(settings, TOPIC_KEYS))
+        for group, settings in (await store.group_configs()).items():
+            self.group_config_changed(group, _legal(settings, GROUP_KEYS))
 
     # Brokers
 

@@ -73,6 +73,8 @@ class MetadataCache:
         self.controller_id = -1
         self.on_topics_removed: list[Callable[[list[str]], None]] = []
         """Who wants to know the names of topics that are gone."""
+        self.version = 0
+        """Another number once topics came or went, got more partitions, or brokers moved to other racks."""
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[UUID, str] = {}
@@ -89,9 +91,15 @@ class MetadataCache:
 
     def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Replaces the set of live brokers."""
+        if any(self._rack(broker_id) != broker.rack for broker_id, broker in brokers.items()):
+            self.version += 1
         self._brokers = dict(sorted(brokers.items()))
         self._broker_answers.clear()
         self._topic_answers.clear()
+
+    def _rack(self, broker_id: int) -> str | None:
+        broker = self._brokers.get(broker_id)
+        return None if broker is None else broker.rack
 
     def endpoint(self, broker_id: int, listener_name: str) -> BrokerEndpoint | None:
         """Where clients of a listener reach a live broker."""
@@ -167,6 +175,8 @@ class MetadataCache:
             former = self._topics.get(topic.name)
             if former is not None and former.topic_id != topic.topic_id:
                 self._names.pop(former.topic_id, None)
+            if former is None or not _looks_the_same(former, topic):
+                self.version += 1
             self._topics[topic.name] = topic
             self._names[topic.topic_id] = topic.name
             self._collision_names[collision_key(topic.name)] = topic.name
@@ -183,6 +193,7 @@ class MetadataCache:
                 self._collision_names.pop(collision_key(name), None)
                 self._forget_answers(name)
         if removed:
+            self.version += 1
             for tell in self.on_topics_removed:
                 tell(removed)
 
@@ -240,3 +251,12 @@ class MetadataCache:
                 replica for replica in image.replicas if replica not in reachable or replica in image.offline_replicas
             ],
         )
+
+
+def _looks_the_same(former: TopicImage, topic: TopicImage) -> bool:
+    """Whether consumers of the topic need not be assigned anew."""
+    return (
+        former.topic_id == topic.topic_id
+        and former.partitions.keys() == topic.partitions.keys()
+        and all(former.partitions[index].replicas == image.replicas for index, image in topic.partitions.items())
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -261,6 +262,28 @@ class TopicStore:
     async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
         """Replaces all of a topic's settings and notifies the brokers."""
         await self._set_config("topics", topic, config)
+
+    async def group_config(self, group: str) -> dict[str, str]:
+        """Returns a group's own settings; empty if it has none."""
+        return await self._config("groups", quote(group, safe=""))
+
+    async def group_configs(self) -> dict[str, dict[str, str]]:
+        """Returns the settings of all groups that have any."""
+        try:
+            names = await self._store.children(znodes.GROUP_CONFIGS)
+        except NoNodeError:
+            return {}
+        configs = {}
+        for name in names:
+            if config := await self._config("groups", name):
+                configs[unquote(name)] = config
+        return configs
+
+    async def set_group_config(self, group: str, config: Mapping[str, str]) -> None:
+        """Replaces all of a group's settings and notifies the brokers."""
+        if await self._store.exists(znodes.GROUP_CONFIGS) is None:
+            await self._store.create(znodes.GROUP_CONFIGS)
+        await self._set_config("groups", quote(group, safe=""), config)
 
     async def broker_config(self, broker_id: int | None) -> dict[str, str]:
         """Returns a broker's dynamic settings; None means the cluster-wide ones."""

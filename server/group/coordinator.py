@@ -16,16 +16,23 @@ from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError, StorageError
 from ..topic_names import GROUP_METADATA_TOPIC
+from .any_group import AnyGroup
+from .consumer.classic_members import ClassicMembers
+from .consumer.group import ConsumerGroup
+from .consumer.groups import ConsumerGroups
+from .consumer.membership import ConsumerMembership
+from .consumer.records import removal
 from .group import Group
 from .group_id import partition_for
 from .group_log import GroupLog, load_groups
-from .membership import Membership
+from .group_records import Entry, group_key
+from .membership import Joining, Membership, Syncing
 from .offset_commits import OffsetCommits
-from .states import GroupState
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..controller.controller import Controller
+    from ..dynamic_config import DynamicConfig
     from ..metadata_cache import MetadataCache
     from ..ports import Ports
     from ..replication.partition import Partition
@@ -48,7 +55,7 @@ class Shard:
     is_loaded: bool = False
     error: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     """What is answered while it is not loaded."""
-    groups: dict[str, Group] = field(default_factory=dict)
+    groups: dict[str, AnyGroup] = field(default_factory=dict)
 
     @property
     def is_current(self) -> bool:
@@ -58,7 +65,7 @@ class Shard:
 
 
 class GroupCoordinator:
-    """Kafka's GroupCoordinator for classic groups and plain offsets. Loop-thread only."""
+    """Kafka's GroupCoordinator, for groups of either protocol and plain offsets. Loop-thread only."""
 
     def __init__(
         self,
@@ -67,10 +74,10 @@ class GroupCoordinator:
         replica_manager: ReplicaManager,
         metadata: MetadataCache,
         controller: Controller,
+        dynamic_config: DynamicConfig,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        self._config = config
         self._replicas = replica_manager
         self._metadata = metadata
         self._controller = controller
@@ -85,6 +92,13 @@ class GroupCoordinator:
         log = GroupLog(replica_manager, ports.now_ms, loop)
         self.members = Membership(config, log, ports, loop, partition_of=self._index_of, on_idle=self._forget)
         self.offsets = OffsetCommits(config, log, self.members, self._index_of)
+        consumers = ConsumerMembership(
+            config, dynamic_config, log, ports, loop, metadata=metadata, partition_of=self._index_of
+        )
+        self.consumers = ConsumerGroups(config, self, consumers, self.members, metadata=metadata, now_ms=ports.now_ms)
+        self.classic_members = ClassicMembers(
+            self.consumers, self.members, metadata=metadata, now_ms=ports.now_ms, loop=loop
+        )
         metadata.on_topics_removed.append(self._topics_removed)
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -105,6 +119,8 @@ class GroupCoordinator:
             self._unload(shard)
         self._shards.clear()
         self.members.sessions.close()
+        self.consumers.members.close()
+        self.classic_members.close()
 
     # -- where a group is ------------------------------------------------------------------------------------------
 
@@ -157,22 +173,30 @@ class GroupCoordinator:
             raise KafkaError(shard.error, "The coordinator is loading and hence can't process requests.")
         return shard
 
-    def find(self, group_id: str) -> Group | None:
+    def find(self, group_id: str) -> AnyGroup | None:
         """A group of this broker, None if it does not exist. Raises KafkaError as `shard_of`."""
         return self.shard_of(group_id).groups.get(group_id)
 
-    def find_or_create(self, group_id: str) -> Group:
+    def find_or_create(self, group_id: str) -> AnyGroup:
         """A group of this broker. Raises KafkaError as `shard_of`, and GROUP_MAX_SIZE_REACHED for one too many."""
         groups = self.shard_of(group_id).groups
         group = groups.get(group_id)
         if group is None:
-            if sum(len(shard.groups) for shard in self._shards.values()) >= MOST_GROUPS:
-                raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"this broker coordinates {MOST_GROUPS} groups")
+            self.check_room()
             group = groups[group_id] = Group(group_id, self._now_ms())
         return group
 
+    def check_room(self) -> None:
+        """Raises KafkaError GROUP_MAX_SIZE_REACHED if there must not be one more group."""
+        if sum(len(shard.groups) for shard in self._shards.values()) >= MOST_GROUPS:
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"this broker coordinates {MOST_GROUPS} groups")
+
+    def put(self, group: AnyGroup) -> None:
+        """This is the group of its name from now on. Raises KafkaError as `shard_of`."""
+        self.shard_of(group.group_id).groups[group.group_id] = group
+
     @property
-    def groups(self) -> Iterator[Group]:
+    def groups(self) -> Iterator[AnyGroup]:
         """All groups of this broker."""
         for shard in list(self._shards.values()):
             yield from list(shard.groups.values())
@@ -226,7 +250,7 @@ class GroupCoordinator:
         if not shard.is_current:
             return
         for number, group in enumerate(groups.values(), start=1):
-            self.members.resume(group)
+            self._resume(group)
             if number % GROUPS_A_TURN == 0:
                 await asyncio.sleep(0)
         shard.groups = groups
@@ -235,9 +259,24 @@ class GroupCoordinator:
 
     def _unload(self, shard: Shard) -> None:
         for group in shard.groups.values():
-            self.members.unload(group, ErrorCode.NOT_COORDINATOR)
+            self._unload_group(group, ErrorCode.NOT_COORDINATOR)
         shard.groups = {}
         shard.is_loaded = False
+
+    def _resume(self, group: AnyGroup) -> None:
+        """A group was loaded: its members have their full session timeouts from now on."""
+        if isinstance(group, ConsumerGroup):
+            self.consumers.members.resume(group)
+        else:
+            self.members.resume(group)
+
+    def _unload_group(self, group: AnyGroup, error: ErrorCode) -> None:
+        """This broker does not coordinate the group any more, or it is deleted."""
+        if isinstance(group, ConsumerGroup):
+            self.consumers.members.unload(group)
+            self.classic_members.unload(group)
+        else:
+            self.members.unload(group, error)
 
     def _forget(self, group: Group) -> None:
         """A group that was nothing but ids given out is not worth its memory."""
@@ -245,6 +284,37 @@ class GroupCoordinator:
         if shard is not None and shard.groups.get(group.group_id) is group:
             del shard.groups[group.group_id]
             self.members.unload(group, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    # -- members that speak the classic protocol, whatever kind of group they find ----------------------------------
+
+    def join(self, group: AnyGroup, joining: Joining) -> None:
+        """JoinGroup; the request says how to answer it."""
+        if isinstance(group, ConsumerGroup):
+            self.classic_members.join(group, joining)
+        else:
+            self.members.join(group, joining)
+
+    def sync(self, group: AnyGroup, syncing: Syncing) -> None:
+        """SyncGroup; the request says how to answer it."""
+        if isinstance(group, ConsumerGroup):
+            self.classic_members.sync(group, syncing)
+        else:
+            self.members.sync(group, syncing)
+
+    def heartbeat(self, group: AnyGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat; returns whether the member has to join again."""
+        if isinstance(group, ConsumerGroup):
+            return self.classic_members.heartbeat(group, member_id, instance_id, generation)
+        return self.members.heartbeat(group, member_id, instance_id, generation)
+
+    def leave(
+        self, group: AnyGroup, member_id: str, instance_id: str | None, reply: Callable[[ErrorCode], None]
+    ) -> None:
+        """LeaveGroup of one member; `reply` gets the outcome."""
+        if isinstance(group, ConsumerGroup):
+            self.classic_members.leave(group, member_id, instance_id, reply)
+        else:
+            reply(self.members.leave(group, member_id, instance_id))
 
     # -- what ends -------------------------------------------------------------------------------------------------
 
@@ -258,20 +328,21 @@ class GroupCoordinator:
         group = shard.groups.get(group_id)
         if group is None:
             reply(ErrorCode.GROUP_ID_NOT_FOUND)
-        elif group.state is not GroupState.EMPTY:
+        elif not group.is_empty:
             reply(ErrorCode.NON_EMPTY_GROUP)
-        elif self.offsets.remove_group(group, reply):
+        elif self.offsets.remove_group(group, _tombstones(group), reply):
             del shard.groups[group_id]
+            self._unload_group(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     async def expire(self) -> None:
         """Remove offsets whose time is over, and groups that have neither members nor offsets."""
         now_ms = self._now_ms()
         for number, group in enumerate(self.groups, start=1):
-            if group.state is GroupState.DEAD:
+            if group.is_dead:
                 continue
             places = self.offsets.expired(group, now_ms)
             is_last = len(places) == len(group.offsets.committed) and not group.offsets.in_flight
-            if is_last and group.state is GroupState.EMPTY and not group.pending_members:
+            if is_last and group.can_be_forgotten:
                 self.delete(group.group_id, _ignore)
             elif places:
                 self.offsets.remove(group, places, _ignore)
@@ -288,8 +359,15 @@ class GroupCoordinator:
             return
         for group in self.groups:
             places = [place for place in group.offsets.places if place[0] in gone]
-            if places and group.state is not GroupState.DEAD:
+            if places and not group.is_dead:
                 self.offsets.remove(group, places, _ignore)
+
+
+def _tombstones(group: AnyGroup) -> list[Entry]:
+    """What takes the group out of the log, its offsets aside."""
+    if isinstance(group, ConsumerGroup):
+        return removal(group)
+    return [(group_key(group.group_id), None)] if group.generation > 0 else []
 
 
 def _ignore(_: ErrorCode) -> None:

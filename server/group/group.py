@@ -22,6 +22,8 @@ class Group:
     have the same protocol type; a static member's instance id leads to exactly one member.
     """
 
+    type_name = "classic"
+
     __slots__ = (
         "_awaiting_join",
         "_static",
@@ -79,6 +81,21 @@ class Group:
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} -> {state.value}"
         self.state = state
         self.state_timestamp_ms = now_ms
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is removed here."""
+        return self.state is GroupState.DEAD
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+        return self.state is GroupState.EMPTY
+
+    @property
+    def can_be_forgotten(self) -> bool:
+        """Whether nobody is in it or about to be, so that it may go with its last offset."""
+        return self.is_empty and not self.pending_members
 
     # -- members ---------------------------------------------------------------------------------------------------
 
@@ -274,11 +291,14 @@ class Group:
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
     def restore(self, members: Iterable[Member], generation: int, protocol: str | None, leader: str | None) -> None:
-        """Take the generation that a coordinator wrote down: STABLE if it had members."""
+        """Take the generation that a coordinator wrote down: STABLE if it had members.
+
+        Without a protocol they get the one they would choose.
+        """
         self.generation = generation
         for member in members:
             self.add(member)
-        self.protocol_name = protocol
+        self.protocol_name = self.select_protocol() if protocol is None and self.members else protocol
         self.leader_id = leader if leader in self.members else next(iter(self.members), None)
         self.subscribed_topics = self._subscriptions()
         if self.members:
@@ -299,7 +319,8 @@ class Group:
             return frozenset() if self.protocol_type == CONSUMER_PROTOCOL_TYPE else None
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE or self.protocol_name is None:
             return None
-        topics = [self.topics_of(member) for member in self.members.values()]
+        # Members mostly subscribe to the same, in the same bytes.
+        topics = [_topics(one) for one in {member.metadata(self.protocol_name) for member in self.members.values()}]
         known = [one for one in topics if one is not None]
         return frozenset().union(*known) if len(known) == len(topics) else None
 
@@ -314,6 +335,12 @@ class Group:
         if generation >= 0 or member_id or group_instance_id is not None:
             return self.check_member(member_id, group_instance_id) or self.check_generation(generation)
         return ErrorCode.UNKNOWN_MEMBER_ID
+
+    def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
+        """Whether somebody may be told the offsets: anybody who does not say that he is a member, or a present one."""
+        if member_id is None and generation < 0:
+            return ErrorCode.NONE
+        return self.check_member(member_id or "", None) or self.check_generation(generation)
 
     @property
     def is_idle(self) -> bool:

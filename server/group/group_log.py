@@ -16,6 +16,8 @@ from ...protocol.record_batch_builder import RecordBatchBuilder
 from ...storage.errors import LogDirFailedError
 from ..delayed_operation import DelayedOperation
 from ..topic_names import GROUP_METADATA_TOPIC
+from .any_group import AnyGroup
+from .consumer.loading import LoadedConsumerGroups
 from .group import Group
 from .group_records import Entry, OffsetId, read_group, read_key, read_offset
 
@@ -29,7 +31,7 @@ LOAD_BYTES = 64 * 1024
 """Read at a time while loading."""
 RECORDS_A_TURN = 100
 OFFSETS_A_TURN = 25
-"""While loading the loop serves others after so many, an eighth of a millisecond: their latency is to stay."""
+"""While loading the loop serves others after so many, a quarter of a millisecond: their latency is to stay as it is."""
 PRODUCE_VERSION = 7
 LATEST_MS = 24 * 3600 * 1000
 """How long the outcome of an append is waited for after its caller has been told that it takes too long."""
@@ -82,8 +84,10 @@ class GroupLog:
         *,
         timeout_ms: int,
         on_overdue: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> bool:
         """Append records as one batch; `done` is told once how it went, perhaps before this returns.
+
+        Returns whether they are in the log, durable or not.
 
         Outcomes come in the order of the appends. After `timeout_ms` the outcome is REQUEST_TIMED_OUT, or, if there is
         an `on_overdue`, that is called and `done` still gets the outcome.
@@ -94,21 +98,22 @@ class GroupLog:
             builder.append(key, value, timestamp=now_ms)
         if not len(builder):
             done(ErrorCode.NONE)
-            return
+            return True
         try:
             partition = self._replicas.partition(GROUP_METADATA_TOPIC, index)
             required_offset = self._append(partition, memoryview(bytearray(builder.build())))
         except KafkaError as error:
             logger.warning("%s-%d: records were not appended: %s", GROUP_METADATA_TOPIC, index, error.message)
             done(error.code)
-            return
+            return False
         waiting = DelayedAppend(partition, required_offset, done)
         if waiting.try_complete():
-            return
+            return True
         if on_overdue is not None:
             waiting.overdue = self._loop.call_later(timeout_ms / 1000, on_overdue)
             timeout_ms = LATEST_MS
         self._replicas.produce_purgatory.watch(waiting, (partition.topic_partition,), timeout_ms)
+        return True
 
     def _append(self, partition: Partition, records: memoryview) -> int:
         try:
@@ -149,14 +154,18 @@ class LoadedGroups:
                     if self._latest.get(key, (-1, None))[0] < offset:
                         self._latest[key] = (offset, value)
 
-    async def groups(self, now_ms: int) -> dict[str, Group]:
+    async def groups(self, now_ms: int) -> dict[str, AnyGroup]:
         """The groups with their offsets. Lets others run in between."""
-        groups: dict[str, Group] = {}
+        groups: dict[str, AnyGroup] = {}
+        consumers = LoadedConsumerGroups()
         offsets: list[tuple[OffsetId, bytes]] = []
         for number, (key, (_, value)) in enumerate(self._latest.items(), start=1):
             if value is None:
                 continue
             try:
+                if consumers.knows(key):
+                    consumers.take(key, value)
+                    continue
                 subject = read_key(key)
                 if isinstance(subject, str):
                     groups[subject] = read_group(subject, value, now_ms)
@@ -167,6 +176,7 @@ class LoadedGroups:
                 logger.warning("a group's record is skipped: %s", error)
             if number % OFFSETS_A_TURN == 0:
                 await asyncio.sleep(0)
+        groups.update(consumers.groups)
         for number, (subject, value) in enumerate(offsets, start=1):
             group = groups.get(subject.group_id)
             if group is None:
@@ -181,13 +191,13 @@ class LoadedGroups:
         return groups
 
 
-async def load_groups(partition: Partition, now_ms: int) -> dict[str, Group]:
+async def load_groups(partition: Partition, now_ms: int) -> dict[str, AnyGroup]:
     """Read a partition from its start to its end. Raises KafkaError, StorageError, ProtocolError."""
     log = partition.log
     loaded = LoadedGroups()
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
-        data = log.read(offset, LOAD_BYTES, min_one_message=True).records
+        data = log.read(offset, LOAD_BYTES, min_one_message=True).data
         before = turn = offset
         for batch in iter_batches(data):
             loaded.take(batch)

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from ...protocol.errors import ErrorCode
 from ..delayed_operation import Purgatory
+from ..network.log_limit import LimitedLog
 from .group import Group
 from .group_log import GroupLog
 from .group_records import group_entry
@@ -32,6 +35,7 @@ logger = logging.getLogger("barnabas.groups")
 
 T = TypeVar("T")
 
+ANSWERS_A_TURN = 10
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a JoinGroup of somebody new may wait for the rebalance to end before its client is taken for gone."""
 
@@ -92,15 +96,27 @@ class Membership:
         self._partition_of = partition_of
         self._on_idle = on_idle
         self._loop = loop
+        self._answers: deque[Callable[[], None]] = deque()
+        """On their way: sent in the loop's next turn or, if they are many, the ones after it."""
+        self._changes = LimitedLog(logger, loop.time)
         self._joins = Purgatory("Rebalance", loop)
         self._syncs = Purgatory("Sync", loop)
-        self.sessions = Sessions(loop, self._session_expired)
+        self.sessions: Sessions[Group] = Sessions(loop, self._session_expired)
 
     def _in_next_turn(self, reply: Callable[[T], None]) -> Callable[[T], None]:
         def later(result: T) -> None:
-            self._loop.call_soon(reply, result)
+            if not self._answers:
+                self._loop.call_soon(self._send_answers)
+            self._answers.append(partial(reply, result))
 
         return later
+
+    def _send_answers(self) -> None:
+        """Some at a time, so that others are served while a thousand members of a group are answered."""
+        for _ in range(min(ANSWERS_A_TURN, len(self._answers))):
+            self._loop.call_soon(self._answers.popleft())
+        if self._answers:
+            self._loop.call_soon(self._send_answers)
 
     # -- JoinGroup -------------------------------------------------------------------------------------------------
 
@@ -257,7 +273,7 @@ class Membership:
 
     def _prepare_rebalance(self, group: Group, reason: str) -> None:
         """Start to wait for everybody; who waits for an assignment is told to join again."""
-        logger.info("group %s: generation %d ends: %s", group.group_id, group.generation, reason)
+        self._changes.write(logging.INFO, "group %s: generation %d ends: %s", group.group_id, group.generation, reason)
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._syncs.cancel(group)
@@ -297,7 +313,8 @@ class Membership:
         if not group.members:
             self._store(group, {}, lambda outcome: self._emptied(group, outcome))
             return
-        logger.info("group %s: generation %d of %d members", group.group_id, group.generation, len(group.members))
+        message = "group %s: generation %d of %d members"
+        self._changes.write(logging.INFO, message, group.group_id, group.generation, len(group.members))
         for member in group.members.values():
             group.answer_join(member, group.join_result(member, with_members=member.member_id == group.leader_id))
             member.is_new = False
@@ -320,6 +337,10 @@ class Membership:
             group.remove(member_id)
         if late:
             self._prepare_rebalance(group, f"{len(late)} members did not ask for their assignment")
+
+    def rebalance(self, group: Group, reason: str) -> None:
+        """Have everybody join again."""
+        self._prepare_rebalance(group, reason)
 
     # -- SyncGroup -------------------------------------------------------------------------------------------------
 

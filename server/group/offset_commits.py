@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode
-from .group import CONSUMER_PROTOCOL_TYPE, Group
+from .any_group import AnyGroup
+from .consumer.group import ConsumerGroup
+from .group import CONSUMER_PROTOCOL_TYPE
 from .group_log import GroupLog
-from .group_records import group_key, offset_entry, offset_key
+from .group_records import Entry, offset_entry, offset_key
 from .membership import Membership
 from .offsets import CommittedOffset, Place
 from .states import COMMIT_ANSWERS, GroupState
@@ -29,6 +31,8 @@ class Committer:
     member_id: str = ""
     group_instance_id: str | None = None
     generation: int = -1
+    version: int = 0
+    """Of OffsetCommit: what can be said to older ones is less."""
 
 
 class OffsetCommits:
@@ -43,7 +47,7 @@ class OffsetCommits:
         self._partition_of = partition_of
 
     def commit(
-        self, group: Group, committer: Committer, offsets: Mapping[Place, CommittedOffset], reply: Reply
+        self, group: AnyGroup, committer: Committer, offsets: Mapping[Place, CommittedOffset], reply: Reply
     ) -> None:
         """Write offsets down; `reply` gets the outcome when they are durable, or why they are not taken."""
         error = self._check(group, committer)
@@ -73,15 +77,17 @@ class OffsetCommits:
             on_overdue=lambda: answer(ErrorCode.REQUEST_TIMED_OUT),
         )
 
-    def _check(self, group: Group, committer: Committer) -> ErrorCode:
+    def _check(self, group: AnyGroup, committer: Committer) -> ErrorCode:
         member_id, generation = committer.member_id, committer.generation
+        if isinstance(group, ConsumerGroup):
+            return group.check_commit(member_id, committer.group_instance_id, generation, committer.version)
         error = group.check_commit(member_id, committer.group_instance_id, generation)
         if error or (generation < 0 and group.state is GroupState.EMPTY):
             return error
         self._membership.touch(group, member_id)
         return COMMIT_ANSWERS[group.state]
 
-    def remove(self, group: Group, places: Iterable[Place], reply: Reply) -> None:
+    def remove(self, group: AnyGroup, places: Iterable[Place], reply: Reply) -> None:
         """Delete offsets; `reply` gets the outcome when that is durable."""
         gone = list(places)
 
@@ -99,42 +105,31 @@ class OffsetCommits:
             on_overdue=lambda: None,
         )
 
-    def remove_group(self, group: Group, reply: Reply) -> bool:
-        """Delete a group with all its offsets; returns whether it is gone (its end may still be on the way to disk).
+    def remove_group(self, group: AnyGroup, tombstones: Iterable[Entry], reply: Reply) -> bool:
+        """Delete all offsets of a group, and the group with `tombstones`; returns whether that is in the log.
 
-        `reply` gets the outcome when that is durable.
+        `reply` gets the outcome when it is durable.
         """
-        entries: list[tuple[bytes, bytes | None]] = [
-            (offset_key(group.group_id, place), None) for place in group.offsets.places
-        ]
-        if group.generation > 0:
-            entries.append((group_key(group.group_id), None))
-        refused = False
-        returned = False
+        return self._log.append(
+            self._partition_of(group.group_id),
+            [*((offset_key(group.group_id, place), None) for place in group.offsets.places), *tombstones],
+            lambda outcome: reply(_COMMIT_ERRORS.get(outcome, outcome)),
+            timeout_ms=self._config.offsets_commit_timeout_ms,
+        )
 
-        def done(outcome: ErrorCode) -> None:
-            nonlocal refused
-            refused = not returned and outcome is not ErrorCode.NONE
-            reply(_COMMIT_ERRORS.get(outcome, outcome))
-
-        index = self._partition_of(group.group_id)
-        self._log.append(index, entries, done, timeout_ms=self._config.offsets_commit_timeout_ms)
-        returned = True
-        if refused:
-            return False
-        self._membership.unload(group, ErrorCode.UNKNOWN_MEMBER_ID)
-        return True
-
-    def expired(self, group: Group, now_ms: int) -> list[Place]:
+    def expired(self, group: AnyGroup, now_ms: int) -> list[Place]:
         """Offsets whose time is over.
 
         It runs from the moment the group lost its last member; for topics that no member of a STABLE group reads any
-        more, and for consumers without a group, from the commit. Kafka: KIP-211, KIP-496.
+        more, for groups of the consumer protocol and for consumers without a group, from the commit. Kafka: KIP-211,
+        KIP-496.
         """
         retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
         base_ms: int | None = None
         keep: frozenset[str] = frozenset()
-        if group.protocol_type is not None:
+        if isinstance(group, ConsumerGroup):
+            keep = group.subscribed_topics
+        elif group.protocol_type is not None:
             if group.state is GroupState.EMPTY:
                 base_ms = group.state_timestamp_ms
             elif (

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from .group import Group
+G = TypeVar("G")
+"""The kind of group: compared by identity."""
 
 
 @dataclass(slots=True)
@@ -15,18 +17,18 @@ class _Session:
     timer: asyncio.TimerHandle
 
 
-class Sessions:
+class Sessions(Generic[G]):
     """Deadlines of members, and of ids that were given out but not used yet. Loop-thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[Group, str], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[G, str], None]) -> None:
         self._loop = loop
         self._on_expired = on_expired
-        self._sessions: dict[tuple[Group, str], _Session] = {}
+        self._sessions: dict[tuple[G, str], _Session] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def restart(self, group: Group, member_id: str, timeout_ms: int) -> None:
+    def restart(self, group: G, member_id: str, timeout_ms: int) -> None:
         """The member was heard of: it has `timeout_ms` from now on."""
         key = (group, member_id)
         deadline = self._loop.time() + timeout_ms / 1000
@@ -40,7 +42,12 @@ class Sessions:
             session.timer.cancel()
             session.timer = self._loop.call_at(deadline, self._fire, key)
 
-    def end(self, group: Group, member_id: str) -> None:
+    def begin(self, group: G, member_id: str, timeout_ms: int) -> None:
+        """Something is expected of the member within `timeout_ms`; if it is already, that deadline stays."""
+        if (group, member_id) not in self._sessions:
+            self.restart(group, member_id, timeout_ms)
+
+    def end(self, group: G, member_id: str) -> None:
         """Nothing is expected of the member any more."""
         session = self._sessions.pop((group, member_id), None)
         if session is not None:
@@ -52,7 +59,7 @@ class Sessions:
             session.timer.cancel()
         self._sessions.clear()
 
-    def _fire(self, key: tuple[Group, str]) -> None:
+    def _fire(self, key: tuple[G, str]) -> None:
         session = self._sessions.get(key)
         if session is None:
             return

@@ -1,8 +1,8 @@
 """ApiVersions (key 18): what this broker serves, from the same table that dispatches requests.
 
 A version that is too new is answered in version 0 with error 35 and, since Kafka 2.4, the versions of this very API, so
-that the client can ask again. From version 3 on clients name their software (KIP-511). No features: this cluster has
-none that clients must know of, and naming `transaction.version` would turn on protocols that are not served.
+that the client can ask again. From version 3 on clients name their software (KIP-511) and are told the cluster's
+features (KIP-584); before version 4 none of them may have the level 0 for its lowest (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -11,12 +11,20 @@ import re
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode
-from ...protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from ..apis import SERVED
+from ..features import EPOCH, FEATURES
 from ..request_context import RequestContext
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 CLIENT_SOFTWARE_VERSION = 3
+FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
 
 def handle(ctx: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
@@ -27,7 +35,20 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest | None) -> ApiVersio
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    return ApiVersionsResponse(api_keys=[_version(key) for key in sorted(SERVED)])
+    lowest = 0 if ctx.api_version >= FIRST_VERSION_WITH_LEVEL_ZERO else 1
+    return ApiVersionsResponse(
+        api_keys=[_version(key) for key in sorted(SERVED)],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=max(feature.lowest, lowest), max_version=feature.highest)
+            for name, feature in FEATURES.items()
+        ],
+        finalized_features_epoch=EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
+            for name, feature in FEATURES.items()
+            if feature.level > 0
+        ],
+    )
 
 
 def _version(key: ApiKey) -> ApiVersion:

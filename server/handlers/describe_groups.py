@@ -1,7 +1,8 @@
 """DescribeGroups (key 15): members of classic groups and what they were given.
 
 Version 3 can tell which operations the client may carry out (KIP-430), 4 names static members, 6 says of a group that
-does not exist that it is not there (KIP-1043) where it was a `Dead` one without an error before.
+does not exist that it is not there (KIP-1043) where it was a `Dead` one without an error before. So does a group of
+the consumer protocol: it is ConsumerGroupDescribe's business.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def _answer(ctx: RequestContext, group_id: str) -> DescribedGroup:
         group = ctx.broker.groups.find(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
-    if group is not None:
+    if isinstance(group, Group):
         return _describe(group)
     if ctx.api_version < FIRST_VERSION_WITH_NOT_FOUND:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
@@ -46,7 +47,7 @@ def _answer(ctx: RequestContext, group_id: str) -> DescribedGroup:
         group_id=group_id,
         group_state=GroupState.DEAD.value,
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} not found.",
+        error_message=f"Group {group_id} {'not found' if group is None else 'is not a classic group'}.",
     )
 
 

@@ -23,5 +23,5 @@ def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
         return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
     if group is None:
         return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
-    error_code = groups.members.heartbeat(group, request.member_id, request.group_instance_id, request.generation_id)
+    error_code = groups.heartbeat(group, request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=error_code)

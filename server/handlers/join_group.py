@@ -45,13 +45,13 @@ def _join(ctx: RequestContext, request: JoinGroupRequest, reply: Callable[[JoinR
     if sum(len(name) + len(metadata) for name, metadata in protocols) > MOST_METADATA_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MOST_METADATA_BYTES} bytes")
     if request.reason:
-        logger.info("group %s: %s joins: %.200s", request.group_id, request.member_id or ctx.client_id, request.reason)
+        logger.debug("group %s: %s joins: %.200s", request.group_id, request.member_id or ctx.client_id, request.reason)
     is_new = not request.member_id
     group = groups.find_or_create(request.group_id) if is_new else groups.find(request.group_id)
     if group is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such group")
     rebalance_timeout_ms = request.session_timeout_ms if ctx.api_version == 0 else request.rebalance_timeout_ms
-    groups.members.join(
+    groups.join(
         group,
         Joining(
             member_id=request.member_id,

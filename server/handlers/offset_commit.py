@@ -2,7 +2,8 @@
 
 Version 0 puts offsets into ZooKeeper, where consumers of Kafka 0.8 look for them; since 1 they are the group's, fenced
 by its generation. 1 has a timestamp for each partition, 2 to 4 how long to keep them, 5 leaves that to the broker
-(KIP-211), 6 adds the leader epoch (KIP-320), 7 static members (KIP-345), 10 names topics by id (KIP-848).
+(KIP-211), 6 adds the leader epoch (KIP-320), 7 static members (KIP-345), 9 members of the consumer protocol (KIP-848),
+10 names topics by id.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ..group.offsets import CommittedOffset, Place
 from ..group.zookeeper_offsets import store_offsets
 from ..request_context import RequestContext
 
+FIRST_VERSION_WITH_MEMBER_EPOCH = 9
 TOPIC_ID_VERSION = 10
 NOT_GIVEN = -1
 NEVER_MS = 2**63 - 1
@@ -39,10 +41,12 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> Awaitable[Offse
         generation = request.generation_id_or_member_epoch
         group = groups.find(request.group_id)
         if group is None and generation >= 0:
-            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, "there is no such group")
+            is_newer = ctx.api_version >= FIRST_VERSION_WITH_MEMBER_EPOCH
+            code = ErrorCode.GROUP_ID_NOT_FOUND if is_newer else ErrorCode.ILLEGAL_GENERATION
+            raise KafkaError(code, "there is no such group")
         if group is None:
             group = groups.find_or_create(request.group_id)
-        committer = Committer(request.member_id, request.group_instance_id, generation)
+        committer = Committer(request.member_id, request.group_instance_id, generation, ctx.api_version)
         groups.offsets.commit(group, committer, offsets, reply)
     except KafkaError as error:
         reply(error.code)

@@ -9,10 +9,10 @@ from ...protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ..group.group import CONSUMER_PROTOCOL_TYPE, Group
+from ..group.any_group import AnyGroup
+from ..group.group import CONSUMER_PROTOCOL_TYPE
 from ..group.group_id import check_group_id
 from ..group.offsets import Place
-from ..group.states import GroupState
 from ..request_context import RequestContext
 
 
@@ -20,9 +20,9 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteRes
     """Each partition on its own; answered when all that is removed is removed on disk."""
     check_group_id(request.group_id)
     group = ctx.broker.groups.find(request.group_id)
-    if group is None or group.state is GroupState.DEAD:
+    if group is None or group.is_dead:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
-    if group.state is not GroupState.EMPTY and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+    if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         # What its members read is not known, so that every partition may be in use.
         raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"Group {request.group_id} has members.")
     response = OffsetDeleteResponse()
@@ -47,9 +47,9 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteRes
     return None
 
 
-def _refusal(ctx: RequestContext, group: Group, topic: str, partition: int) -> ErrorCode:
+def _refusal(ctx: RequestContext, group: AnyGroup, topic: str, partition: int) -> ErrorCode:
     if not ctx.broker.metadata.has_partition(topic, partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if group.state is not GroupState.EMPTY and (group.subscribed_topics is None or group.is_subscribed(topic)):
+    if not group.is_empty and (group.subscribed_topics is None or group.is_subscribed(topic)):
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     return ErrorCode.NONE

@@ -2,7 +2,7 @@
 
 Version 0 reads from ZooKeeper what OffsetCommit 0 put there; 2 can ask for all partitions and has an error for the
 whole group; 5 adds the leader epoch (KIP-320), 7 asks for offsets that no open transaction can change (KIP-447), 8
-takes several groups (KIP-709), 9 knows members of the newer protocol (KIP-848), 10 names topics by id.
+takes several groups (KIP-709), 9 knows members of the consumer protocol (KIP-848), 10 names topics by id.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.schema import ZERO_UUID
-from ..group.group import Group
+from ..group.any_group import AnyGroup
 from ..group.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset
 from ..group.zookeeper_offsets import read_offset
 from ..request_context import RequestContext
@@ -52,7 +52,7 @@ def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchRespo
     return OffsetFetchResponse(topics=[_topic(name, group, places, ErrorCode.NONE) for name, places in wanted])
 
 
-def _topic(name: str, group: Group | None, partitions: Iterable[int], error: ErrorCode) -> OffsetFetchResponseTopic:
+def _topic(name: str, group: AnyGroup | None, partitions: Iterable[int], error: ErrorCode) -> OffsetFetchResponseTopic:
     return OffsetFetchResponseTopic(
         name=name,
         partitions=[
@@ -69,11 +69,11 @@ def _topic(name: str, group: Group | None, partitions: Iterable[int], error: Err
     )
 
 
-def _find(group: Group | None, topic: str, partition: int) -> CommittedOffset:
+def _find(group: AnyGroup | None, topic: str, partition: int) -> CommittedOffset:
     return (group.offsets.get(topic, partition) if group is not None else None) or NOTHING
 
 
-def _all_places(group: Group | None) -> Iterable[tuple[str, list[int]]]:
+def _all_places(group: AnyGroup | None) -> Iterable[tuple[str, list[int]]]:
     """Every partition that has an offset, by topic."""
     places: dict[str, list[int]] = {}
     for topic, partition in sorted(group.offsets.committed) if group is not None else ():
@@ -87,6 +87,7 @@ def _fetch_group(ctx: RequestContext, asked: OffsetFetchRequestGroup) -> OffsetF
     metadata = ctx.broker.metadata
     try:
         group = ctx.broker.groups.find(asked.group_id)
+        _check_member(group, asked)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
     topics = []
@@ -102,8 +103,19 @@ def _fetch_group(ctx: RequestContext, asked: OffsetFetchRequestGroup) -> OffsetF
     return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
 
+def _check_member(group: AnyGroup | None, asked: OffsetFetchRequestGroup) -> None:
+    """Somebody who says that he is a member has to be one. Raises KafkaError."""
+    if group is None:
+        if asked.member_epoch >= 0:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group")
+        return
+    error = group.check_fetch(asked.member_id, asked.member_epoch)
+    if error is not ErrorCode.NONE:
+        raise KafkaError(error, "not a present member of the group")
+
+
 def _topic_of_group(
-    name: str | None, topic_id: UUID, group: Group | None, partitions: Iterable[int]
+    name: str | None, topic_id: UUID, group: AnyGroup | None, partitions: Iterable[int]
 ) -> OffsetFetchResponseTopics:
     return OffsetFetchResponseTopics(
         name=name or "",

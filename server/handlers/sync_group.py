@@ -39,7 +39,7 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> None:
     if group is None:
         reply(SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         return
-    groups.members.sync(
+    groups.sync(
         group,
         Syncing(
             member_id=request.member_id,

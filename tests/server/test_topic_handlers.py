@@ -378,7 +378,10 @@ async def test_api_versions_lists_the_table_that_dispatches(version: int) -> Non
     listed = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     assert listed == {int(key): (lowest, highest) for key, (_, lowest, highest) in SERVED.items()}
     assert list(listed) == sorted(listed)
-    assert response.supported_features == response.finalized_features == []
+    finalized = {one.name: (one.min_version_level, one.max_version_level) for one in response.finalized_features}
+    supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
+    assert finalized == ({"group.version": (1, 1)} if version >= 3 else {})
+    assert supported == {3: {"group.version": (1, 1)}, 4: {"group.version": (0, 1)}}.get(version, {})
 
 
 async def test_too_new_api_versions_is_answered_in_version_0() -> None:

@@ -243,7 +243,7 @@ async def test_the_last_record_of_a_key_counts_and_transactions_count_from_their
     loaded.take(marker(9, 7, ControlType.COMMIT))
     loaded.take(marker(10, 8, ControlType.ABORT))
     loaded.take(batch(11, (key[4], offset_value(6)), producer_id=9))  # never decided
-    loaded.take(batch(12, (b"\x00\x10unknown kind", b"x"), (b"\x00\x02\x00", b"broken")))
+    loaded.take(batch(12, (b"\x00\x63unknown kind", b"x"), (b"\x00\x02\x00", b"broken")))
     groups = await loaded.groups(0)
     found = {place[1]: offset.offset for place, offset in groups["g"].offsets.committed.items()}
     assert found == {0: 3, 2: 5}

@@ -1,0 +1,368 @@
+"""Reading a regular expression in RE2's syntax, as far as topic names can tell its parts apart.
+
+A set of characters is the bit mask of those that topic names may have (`ALPHABET`); others never match. Captures and
+greediness do not matter, since all that is asked is whether a whole name matches. What RE2 refuses is refused:
+back references, looking around, possessive repetition.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from .unicode_scripts import SCRIPTS
+
+ALPHABET = string.ascii_letters + string.digits + "._-"
+EVERYTHING = (1 << len(ALPHABET)) - 1
+MOST_REPETITIONS = 1000
+"""Of one thing, all repetitions around it together: RE2's limit."""
+MOST_NESTED = 100
+"""Parentheses within each other."""
+LAST_CHARACTER = 0x10FFFF
+
+
+class RegexSyntaxError(ValueError):
+    """The text is no regular expression that RE2 knows."""
+
+
+class Place(Enum):
+    """What can be asked about a position in a name."""
+
+    BEGIN = "begin"
+    END = "end"
+    WORD_EDGE = "word edge"
+    NO_WORD_EDGE = "no word edge"
+
+
+class Chars(NamedTuple):
+    """One character out of a set."""
+
+    mask: int
+
+
+class Sequence(NamedTuple):
+    """One after the other."""
+
+    parts: tuple[Node, ...]
+
+
+class Choice(NamedTuple):
+    """One of these."""
+
+    options: tuple[Node, ...]
+
+
+class Repeat(NamedTuple):
+    """So many times; `most` is None for no limit."""
+
+    part: Node
+    least: int
+    most: int | None
+
+
+Node = Chars | Sequence | Choice | Repeat | Place
+
+
+def mask_of(accepts: Callable[[str], bool]) -> int:
+    """The characters of the alphabet for which `accepts` holds."""
+    return sum(1 << number for number, character in enumerate(ALPHABET) if accepts(character))
+
+
+_DIGITS = mask_of(str.isdigit)
+_WORDS = mask_of(lambda character: character.isalnum() or character == "_")
+_PERL = {"d": _DIGITS, "w": _WORDS, "s": 0}
+_POSIX = {
+    "alnum": mask_of(str.isalnum),
+    "alpha": mask_of(str.isalpha),
+    "ascii": EVERYTHING,
+    "blank": 0,
+    "cntrl": 0,
+    "digit": _DIGITS,
+    "graph": EVERYTHING,
+    "lower": mask_of(str.islower),
+    "print": EVERYTHING,
+    "punct": mask_of(lambda character: character in "._-"),
+    "space": 0,
+    "upper": mask_of(str.isupper),
+    "word": _WORDS,
+    "xdigit": mask_of(lambda character: character in string.hexdigits),
+}
+_CATEGORY_NAMES = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
+_CATEGORIES = frozenset(_CATEGORY_NAMES.split())
+_ESCAPES = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
+_ANCHORS = {"A": Place.BEGIN, "z": Place.END, "b": Place.WORD_EDGE, "B": Place.NO_WORD_EDGE}
+_COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
+_GROUP = re.compile(r"\?P?<([A-Za-z0-9_]+)>")
+_FLAGS = re.compile(r"\?([imsU]*)(-[imsU]+)?([:)])")
+_POSIX_CLASS = re.compile(r"\[:(\^?)([a-z]+):\]")
+_HEX = re.compile(r"\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{2})")
+_UNICODE = re.compile(r"\{(\^?)([A-Za-z_]+)\}|([A-Z])")
+_OCTAL = re.compile(r"0[0-7]{0,2}|[1-7][0-7]{1,2}")
+
+
+def parse(text: str) -> Node:
+    """What the regular expression says. Raises RegexSyntaxError."""
+    parser = _Parser(text)
+    node = parser.choice()
+    if parser.position < len(text):
+        raise RegexSyntaxError("unexpected )")
+    return node
+
+
+class _Parser:
+    """Recursive descent; the flag `i` holds to the end of the group it is set in, the others make no difference."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self.position = 0
+        self._folds = False
+        self._depth = 0
+
+    def _peek(self) -> str:
+        return self._text[self.position : self.position + 1]
+
+    def _take(self, expected: str) -> bool:
+        if self._text.startswith(expected, self.position):
+            self.position += len(expected)
+            return True
+        return False
+
+    def _match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        found = pattern.match(self._text, self.position)
+        if found is not None:
+            self.position = found.end()
+        return found
+
+    def choice(self) -> Node:
+        """Alternatives, up to the end of the group."""
+        options = [self._sequence()]
+        while self._take("|"):
+            options.append(self._sequence())
+        return options[0] if len(options) == 1 else Choice(tuple(options))
+
+    def _sequence(self) -> Node:
+        parts: list[Node] = []
+        while self._peek() not in ("", "|", ")"):
+            parts += self._quoted() if self._take("\\Q") else self._atom()
+            if parts:
+                # Behind flags and empty quotes, which are nothing by themselves, it is what stands before them that
+                # is repeated.
+                parts.append(self._repeated(parts.pop()))
+        return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
+
+    def _quoted(self) -> list[Node]:
+        end = self._text.find("\\E", self.position)
+        quoted = self._text[self.position : end if end >= 0 else len(self._text)]
+        self.position += len(quoted)
+        self._take("\\E")
+        return [self._literal(ord(character)) for character in quoted]
+
+    # -- repetition ------------------------------------------------------------------------------------------------
+
+    def _repeated(self, node: Node) -> Node:
+        bounds = self._bounds()
+        if bounds is None:
+            return node
+        self._take("?")
+        if self._bounds() is not None:
+            raise RegexSyntaxError("bad repetition operator")
+        repeat = Repeat(node, *bounds)
+        if _repetitions(repeat) > MOST_REPETITIONS:
+            raise RegexSyntaxError("invalid repetition size")
+        return repeat
+
+    def _bounds(self) -> tuple[int, int | None] | None:
+        """The repetition that comes next, None if there is none. A `{` that is no count stands for itself."""
+        for symbol, bounds in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
+            if self._take(symbol):
+                return bounds
+        count = self._match(_COUNT)
+        if count is None:
+            return None
+        least = _number(count[1])
+        most = least if count[2] is None else _number(count[3]) if count[3] else None
+        if least > MOST_REPETITIONS or (most is not None and not least <= most <= MOST_REPETITIONS):
+            raise RegexSyntaxError("invalid repetition size")
+        return least, most
+
+    # -- what is repeated ------------------------------------------------------------------------------------------
+
+    def _atom(self) -> list[Node]:
+        """One thing, or none where flags are set."""
+        if self._bounds() is not None:
+            raise RegexSyntaxError("no argument for repetition operator")
+        character = self._peek()
+        if character == "[":
+            return [Chars(self._class())]
+        self.position += 1
+        return self._group() if character == "(" else [self._single(character)]
+
+    def _single(self, character: str) -> Node:
+        match character:
+            case ".":
+                return Chars(EVERYTHING)
+            case "^":
+                return Place.BEGIN
+            case "$":
+                return Place.END
+            case "\\":
+                return self._escape()
+            case _:
+                return self._literal(ord(character))
+
+    def _group(self) -> list[Node]:
+        folds = self._folds
+        if self._peek() == "?" and self._match(_GROUP) is None:
+            flags = self._match(_FLAGS)
+            if flags is None:
+                raise RegexSyntaxError("invalid perl operator")
+            if "i" in flags[1]:
+                self._folds = True
+            if flags[2] is not None and "i" in flags[2]:
+                self._folds = False
+            if flags[3] == ")":
+                return []
+        self._depth += 1
+        if self._depth > MOST_NESTED:
+            raise RegexSyntaxError("nesting too deep")
+        node = self.choice()
+        self._depth -= 1
+        if not self._take(")"):
+            raise RegexSyntaxError("missing closing )")
+        self._folds = folds
+        return [node]
+
+    def _escape(self) -> Node:
+        anchor = _ANCHORS.get(self._peek())
+        if anchor is not None:
+            self.position += 1
+            return anchor
+        mask = self._class_escape()
+        return Chars(mask) if mask is not None else self._literal(self._escaped_character())
+
+    def _literal(self, code: int) -> Chars:
+        return Chars(self._range(code, code))
+
+    def _range(self, low: int, high: int) -> int:
+        if self._folds:
+            return mask_of(lambda character: any(low <= ord(form) <= high for form in _forms(character)))
+        return mask_of(lambda character: low <= ord(character) <= high)
+
+    def _class_escape(self) -> int | None:
+        """The characters that an escape like `\\d` or `\\pL` stands for, None if it is another kind of escape."""
+        kind = self._peek()
+        if kind.lower() in _PERL and kind:
+            self.position += 1
+            mask = _PERL[kind.lower()]
+            return mask if kind.islower() else EVERYTHING & ~mask
+        if kind not in ("p", "P"):
+            return None
+        self.position += 1
+        name = self._match(_UNICODE)
+        if name is None:
+            raise RegexSyntaxError("invalid character class range")
+        mask = self._unicode(name[2] or name[3])
+        return mask if (kind == "P") == bool(name[1]) else EVERYTHING & ~mask
+
+    def _unicode(self, name: str) -> int:
+        if name == "Any":
+            return EVERYTHING
+        if name in _CATEGORIES:
+            forms = _forms if self._folds else str
+            return mask_of(lambda one: any(unicodedata.category(form).startswith(name) for form in forms(one)))
+        if name not in SCRIPTS:
+            raise RegexSyntaxError(f"invalid character class range: {name}")
+        letters = _POSIX["alpha"]
+        return letters if name == "Latin" else EVERYTHING & ~letters if name == "Common" else 0
+
+    def _escaped_character(self) -> int:
+        """The code of a character behind a backslash."""
+        octal = self._match(_OCTAL)
+        if octal is not None:
+            return int(octal[0], 8)
+        character = self._peek()
+        self.position += 1
+        if character == "x":
+            digits = self._match(_HEX)
+            code = int(digits[1] or digits[2], 16) if digits is not None else LAST_CHARACTER + 1
+            if code > LAST_CHARACTER:
+                raise RegexSyntaxError("invalid escape sequence")
+            return code
+        if character in _ESCAPES:
+            return _ESCAPES[character]
+        if not character or not character.isascii() or character.isalnum():
+            raise RegexSyntaxError(f"invalid escape sequence: \\{character}" if character else "trailing \\")
+        return ord(character)
+
+    # -- classes ---------------------------------------------------------------------------------------------------
+
+    def _class(self) -> int:
+        self.position += 1
+        is_negated = self._take("^")
+        mask, is_first = 0, True
+        while is_first or self._peek() != "]":
+            if not self._peek():
+                raise RegexSyntaxError("missing closing ]")
+            mask |= self._class_item()
+            is_first = False
+        self.position += 1
+        return EVERYTHING & ~mask if is_negated else mask
+
+    def _class_item(self) -> int:
+        posix = self._match(_POSIX_CLASS)
+        if posix is not None:
+            if posix[2] not in _POSIX:
+                raise RegexSyntaxError(f"invalid character class range: {posix[0]}")
+            mask = self._folded(_POSIX[posix[2]])
+            return EVERYTHING & ~mask if posix[1] else mask
+        if self._peek() == "\\":
+            self.position += 1
+            escaped = self._class_escape()
+            if escaped is not None:
+                return escaped
+            self.position -= 1
+        low = high = self._class_character()
+        if self._peek() == "-" and self._text[self.position + 1 : self.position + 2] not in ("]", ""):
+            self.position += 1
+            high = self._class_character()
+            if high < low:
+                raise RegexSyntaxError("invalid character class range")
+        return self._range(low, high)
+
+    def _class_character(self) -> int:
+        character = self._peek()
+        if not character:
+            raise RegexSyntaxError("missing closing ]")
+        self.position += 1
+        return self._escaped_character() if character == "\\" else ord(character)
+
+    def _folded(self, mask: int) -> int:
+        if not self._folds:
+            return mask
+        members = {character for number, character in enumerate(ALPHABET) if mask >> number & 1}
+        return mask_of(lambda character: not members.isdisjoint(_forms(character)))
+
+
+def _forms(character: str) -> Iterable[str]:
+    """The characters that are the same one if capitals do not matter: two letters have a third form."""
+    forms = {character, character.lower(), character.upper()}
+    return forms | {"s": {"\u017f"}, "k": {"\u212a"}}.get(character.lower(), set())
+
+
+def _number(digits: str) -> int:
+    return int(digits) if len(digits) <= 4 else MOST_REPETITIONS + 1
+
+
+def _repetitions(node: Node) -> int:
+    """How often the most repeated thing in a node is repeated."""
+    match node:
+        case Repeat(part, least, most):
+            return max(least if most is None else most, 1) * _repetitions(part)
+        case Sequence(parts) | Choice(parts):
+            return max(map(_repetitions, parts), default=1)
+        case _:
+            return 1
