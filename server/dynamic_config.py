@@ -12,7 +12,7 @@ from typing import Protocol
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.log_config import NEVER, LogConfig
 from .config import BrokerConfig
-from .configs.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
+from .configs.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .configs.definition import ConfigKey, UpdateMode
 from .configs.validators import ConfigError
 from .group_config import check_group_config
