@@ -17,6 +17,7 @@ from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKP
 from ..storage.log_manager import AllLogDirsFailedError, LogManager
 from .apis import KafkaApis
 from .broker_state import BrokerState
+from .cleaning.cleaner_http import CleanerRoutes
 from .cleaning.log_cleaner import LogCleaner
 from .controller.adoption import FoundReplica
 from .controller.controller import Controller
@@ -78,9 +79,10 @@ class BrokerServer:
         self._sockets: SocketServer | None = None
         self._stopping = False
         self.health: HealthServer | None = None
-        """Answers readiness probes, if `health.port` asks for it."""
+        """Answers readiness probes and shows the cleaner, if `health.port` asks for it."""
         if config.health_port is not None:
-            self.health = HealthServer("127.0.0.1", config.health_port, self._health, loop)
+            routes = CleanerRoutes(lambda: self.state).routes()
+            self.health = HealthServer("127.0.0.1", config.health_port, self._health, loop, routes)
 
     @property
     def state(self) -> BrokerState:
@@ -227,6 +229,8 @@ class BrokerServer:
         if self.health is not None:
             await self.health.start()
             self._stops.append(self.health.close)
+            # Where any free port will do, whoever asks for the setting wants to know which one it became.
+            self.config.settle("health.port", str(self.health.port))
         self._schedule(state)
         self._stops.append(self._scheduler.close)
         state.cleaner.start()

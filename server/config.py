@@ -116,6 +116,11 @@ class BrokerConfig(Settings):
             if self._or_default(before, name) != self._or_default(values, name)
         )
 
+    def settle(self, name: str, raw: str) -> None:
+        """A setting that left a choice to the machine has become this."""
+        self.static = MappingProxyType({**self.static, name: raw})
+        self._replace_values({**self._values, name: BROKER_KEYS[name].parse(raw)})
+
     def topic_defaults(self) -> dict[str, str]:
         """Text of every topic key that has a broker key behind it: what a topic without settings of its own gets."""
         defaults = {}

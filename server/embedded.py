@@ -13,11 +13,14 @@ import tempfile
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .broker import BrokerServer
 from .config import BrokerConfig
 from .host import event_loop, host_ports
+
+if TYPE_CHECKING:
+    from .cleaning.cleaning_pass import PassReport
 
 logger = logging.getLogger("barnabas.embedded")
 
@@ -101,6 +104,14 @@ class Broker:
         """Delete a topic; nothing of it is left to be seen when this returns. Raises KafkaError."""
         self._call(self.adelete_topic(name))
 
+    def compact(self, topic: str, partition: int | None = None) -> list[PassReport]:
+        """Compact a topic, or one partition, now; it is done when this returns.
+
+        Every record that a later one of its key replaces is gone, those of the newest segment included; keys without
+        value go `delete.retention.ms` later, with a compaction after that. Raises KafkaError.
+        """
+        return self._call(self.acompact(topic, partition))
+
     # -- on the caller's loop --------------------------------------------------------------------------------------
 
     async def __aenter__(self) -> Self:
@@ -118,6 +129,10 @@ class Broker:
     async def adelete_topic(self, name: str) -> None:
         """`delete_topic` for `async with`."""
         await self.server.delete_topic(name)
+
+    async def acompact(self, topic: str, partition: int | None = None) -> list[PassReport]:
+        """`compact` for `async with`."""
+        return await self.server.state.cleaner.compact(topic, partition)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

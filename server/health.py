@@ -1,24 +1,72 @@
-"""`GET /health` over HTTP: 200 once clients are served, 503 before that and from the moment a stop begins.
+"""A small HTTP port on this machine: is the broker ready, and what else its parts want to show or be asked.
 
-A readiness probe of a container platform or a script needs no Kafka client for it. One short answer a connection; it is
-not a web server, and nothing else has an address here.
+`GET /health` answers 200 once clients are served, 503 before that and from the moment a stop begins: a readiness probe
+of a container platform or a script needs no Kafka client for it. One answer a connection; it is not a web server.
+
+A browser on this machine may be led here by any page it shows. So everything but `/health` is answered only under a
+local name (a page's own name that leads here is none), and what changes something only with the header `X-Barnabas`,
+which no page can send to a foreign address without asking first, and such questions are refused.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+from urllib.parse import parse_qsl
+
+logger = logging.getLogger("barnabas.health")
 
 Status = Callable[[], tuple[bool, Mapping[str, object]]]
 """Ready or not, and what to tell besides."""
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
+GUARD_HEADER = "x-barnabas"
+_LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Answer(NamedTuple):
+    """An HTTP status line without the version, and what is told as JSON."""
+
+    status: str
+    facts: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The head of a request. Bodies are not read."""
+
+    method: str
+    path: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Names in lower case."""
+
+    @classmethod
+    def parse(cls, head: str) -> Request:
+        """Read a head; what is malformed in it is as if it were not there."""
+        line, *others = head.splitlines()
+        method, _, rest = line.partition(" ")
+        path, _, query = rest.partition(" ")[0].partition("?")
+        pairs = [other.partition(":") for other in others if ":" in other]
+        headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
+        return cls(method, path, dict(parse_qsl(query)), headers)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether whoever asks calls this machine by a local name."""
+        return self.headers.get("host", "").rpartition(":")[0] in _LOCAL_NAMES
+
+
+Route: TypeAlias = Callable[[Request], Awaitable[Answer]]
 
 
 class HealthServer:
-    """Loop-thread only. `status` says what to answer."""
+    """Loop-thread only. `status` says whether the broker is ready; `routes` what else is here, by method and path."""
 
     def __init__(
         self,
@@ -26,25 +74,36 @@ class HealthServer:
         port: int,
         status: Status,
         loop: asyncio.AbstractEventLoop,
+        routes: Mapping[tuple[str, str], Route] | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._status = status
         self._loop = loop
+        self._routes = routes or {}
         self._server: asyncio.Server | None = None
+        self._exchanges: set[asyncio.Task[None]] = set()
+
+    @property
+    def port(self) -> int:
+        """The port that was really bound."""
+        assert self._server is not None, "not started"
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
 
     @property
     def url(self) -> str:
-        """Where to ask, with the port that was really bound."""
-        assert self._server is not None, "not started"
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return f"http://{host}:{port}/health"
+        """Where to ask for readiness."""
+        return f"http://{self._host}:{self.port}/health"
 
     async def start(self) -> None:
         """Bind and serve. Raises OSError."""
         self._server = await self._loop.create_server(lambda: _Exchange(self), self._host, self._port)
 
     async def close(self) -> None:
+        """Stop; whoever still waits for an answer gets none."""
+        for task in self._exchanges:
+            task.cancel()
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
@@ -53,16 +112,36 @@ class HealthServer:
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
 
-    def answer(self, request_line: str) -> bytes:
-        """The whole HTTP response to a request."""
-        method, _, rest = request_line.partition(" ")
-        path = rest.partition(" ")[0].partition("?")[0]
-        if path != "/health":
-            return _response("404 Not Found", {"error": "only /health is here"})
-        if method not in ("GET", "HEAD"):
-            return _response("405 Method Not Allowed", {"error": "GET is what works"})
-        ready, facts = self._status()
-        return _response("200 OK" if ready else "503 Service Unavailable", {"ready": ready, **facts}, method == "HEAD")
+    def begin(self, exchange: _Exchange, request: Request) -> None:
+        """Have a request answered."""
+        task = self._loop.create_task(self._exchange(exchange, request))
+        self._exchanges.add(task)
+        task.add_done_callback(self._exchanges.discard)
+
+    async def _exchange(self, exchange: _Exchange, request: Request) -> None:
+        try:
+            answer = await self._answer(request)
+        except Exception:
+            logger.exception("%s %s failed", request.method, request.path)
+            answer = Answer("500 Internal Server Error", {"error": "see the broker's log"})
+        exchange.end(_response(answer, without_body=request.method == "HEAD"))
+
+    async def _answer(self, request: Request) -> Answer:
+        method = "GET" if request.method == "HEAD" else request.method
+        if request.path == "/health":
+            if method != "GET":
+                return Answer("405 Method Not Allowed", {"error": "GET is what works"})
+            ready, facts = self._status()
+            return Answer("200 OK" if ready else "503 Service Unavailable", {"ready": ready, **facts})
+        route = self._routes.get((method, request.path))
+        if route is None:
+            paths = sorted({path for _, path in self._routes} | {"/health"})
+            return Answer("404 Not Found", {"error": f"here are {', '.join(paths)}"})
+        if not request.is_local:
+            return Answer("403 Forbidden", {"error": "only for this machine, by a local name"})
+        if method != "GET" and GUARD_HEADER not in request.headers:
+            return Answer("403 Forbidden", {"error": "a request that changes something has the header X-Barnabas"})
+        return await route(request)
 
 
 class _Exchange(asyncio.Protocol):
@@ -71,6 +150,7 @@ class _Exchange(asyncio.Protocol):
     def __init__(self, server: HealthServer) -> None:
         self._server = server
         self._head = b""
+        self._is_asked = False
         self._transport: asyncio.Transport | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
@@ -79,28 +159,38 @@ class _Exchange(asyncio.Protocol):
         self._timeout = self._server.loop.call_later(REQUEST_SECONDS, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._timeout is not None:
-            self._timeout.cancel()
+        self._stop_timing()
         self._transport = None
 
     def data_received(self, data: bytes) -> None:
+        if self._is_asked:
+            return
         self._head += data
         if b"\r\n\r\n" not in self._head and b"\n\n" not in self._head:
             if len(self._head) > MAX_REQUEST_BYTES:
                 self._close()
             return
+        self._is_asked = True
+        self._stop_timing()
+        self._server.begin(self, Request.parse(self._head.decode("latin-1")))
+
+    def end(self, response: bytes) -> None:
+        """Answer, if anybody still listens."""
         if self._transport is not None:
-            line = self._head.partition(b"\n")[0].decode("latin-1").strip()
-            self._transport.write(self._server.answer(line))
+            self._transport.write(response)
         self._close()
+
+    def _stop_timing(self) -> None:
+        if self._timeout is not None:
+            self._timeout.cancel()
 
     def _close(self) -> None:
         if self._transport is not None:
             self._transport.close()
 
 
-def _response(status: str, facts: Mapping[str, object], without_body: bool = False) -> bytes:
-    body = json.dumps(facts).encode() + b"\n"
+def _response(answer: Answer, *, without_body: bool) -> bytes:
+    body = json.dumps(answer.facts).encode() + b"\n"
     fields = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
-    head = "\r\n".join((f"HTTP/1.1 {status}", *fields, "", "")).encode()
+    head = "\r\n".join((f"HTTP/1.1 {answer.status}", *fields, "", "")).encode()
     return head if without_body else head + body

@@ -73,6 +73,9 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
         if not equals:
             raise ValueError(f"--override {override}: KEY=VALUE is expected")
         properties[key.strip()] = value
+    # Whoever looks after a broker on this machine can ask it; an empty value turns that off.
+    if not properties.setdefault("health.port", "0"):
+        del properties["health.port"]
     return properties
 
 

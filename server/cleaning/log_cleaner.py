@@ -75,6 +75,16 @@ class LogCleaner:
         """Whether somebody looks for dirty logs."""
         return self._schedule is not None and not self._schedule.done()
 
+    @property
+    def is_enabled(self) -> bool:
+        """Whether somebody should."""
+        return self._config.log_cleaner_enable and not self._is_closing
+
+    @property
+    def since_last_look_ms(self) -> int:
+        """How long ago that was done last."""
+        return max(self._ports.now_ms() - self.manager.last_look_ms, 0)
+
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:

@@ -34,8 +34,8 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "delete.topic.enable": "Whether topics can be deleted.",
         "fetch.max.bytes": "Upper bound for the records in one fetch answer, whatever the client asks for.",
         "health.port": (
-            "Port on 127.0.0.1 where `GET /health` answers 200 once clients are served (0: any free one); none by "
-            "default."
+            "Port on 127.0.0.1 where `GET /health` answers 200 once clients are served, and where compaction is seen "
+            "and asked for (0: any free one, as `barnabas start` has it unless told otherwise); none by default."
         ),
         "group.initial.rebalance.delay.ms": (
             "How long the first member of an empty group waits for others before there is an assignment; "
@@ -63,7 +63,9 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.cleaner.min.cleanable.ratio": "Part of a log that must be dirty before it is due for cleaning.",
         "log.cleaner.min.compaction.lag.ms": "A record stays at least this long before it may go by compaction.",
         "log.cleaner.threads": "Logs that are cleaned at the same time, each by a process of its own.",
-        "log.cleanup.policy": "`delete` removes old segments by age and size; with `compact` alone all are kept.",
+        "log.cleanup.policy": (
+            "`delete` removes old segments by age and size, `compact` all records of a key but the last; or both."
+        ),
         "log.dir": "Folder for the logs if `log.dirs` is not set.",
         "log.dirs": "Folders for the logs, separated by commas; new partitions go to the one that holds the fewest.",
         "log.flush.interval.messages": "A log is forced to disk when this many records wait in it.",
@@ -128,17 +130,21 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
 
 TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
     {
-        "cleanup.policy": "`delete` removes old segments by age and size; with `compact` alone all are kept.",
+        "cleanup.policy": (
+            "`delete` removes old segments by age and size, `compact` all records of a key but the last; or both."
+        ),
         "compression.gzip.level": "Level for batches that the broker compresses with gzip; -1 is gzip's own default.",
         "compression.lz4.level": "Level for batches that the broker compresses with lz4.",
         "compression.type": (
             "Codec in which batches are stored; `producer` keeps what the producer chose, `uncompressed` none."
         ),
         "compression.zstd.level": "Level for batches that the broker compresses with zstd.",
+        "delete.retention.ms": "How long a key without value stays in a compacted log before it goes.",
         "file.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
         "flush.messages": "The log is forced to disk when this many records wait in it.",
         "flush.ms": "The log is forced to disk when a record has waited for this long.",
         "index.interval.bytes": "An index entry is added after this many bytes of records.",
+        "max.compaction.lag.ms": "A record waits at most this long before its log is due for cleaning.",
         "max.message.bytes": "Largest batch of records that is accepted, as compressed by the producer.",
         "message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
         "message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
@@ -146,6 +152,8 @@ TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Older key for both `message.timestamp.before.max.ms` and `.after.max.ms`, which win if they are set."
         ),
         "message.timestamp.type": "Whether records keep the producer's timestamp or get the time of the append.",
+        "min.cleanable.dirty.ratio": "Part of a log that must be dirty before it is due for cleaning.",
+        "min.compaction.lag.ms": "A record stays at least this long before it may go by compaction.",
         "min.insync.replicas": "In-sync replicas without which acks=all is refused.",
         "preallocate": "Whether segment files get their full size when they are created.",
         "retention.bytes": "The oldest segments of a larger partition are deleted; -1 is no limit.",

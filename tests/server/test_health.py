@@ -28,7 +28,7 @@ def test_a_running_broker_is_ready(tmp_path: Path) -> None:
         status, facts = ask(url)
         assert (status, facts["ready"]) == (200, True)
         assert str(broker.port) in str(facts["listeners"])
-        assert ask(url.replace("/health", "/metrics"))[0] == 404
+        assert ask(url.replace("/health", "/nothing"))[0] == 404
         broker.server.failed.set()
         assert ask(url)[0] == 503
     with pytest.raises(OSError, match="refused"):

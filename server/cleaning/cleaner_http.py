@@ -1,0 +1,77 @@
+"""The cleaner over the broker's local HTTP port: its status, its metrics, and compaction at somebody's wish."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ..health import Answer, Request
+from .cleaner_status import CleanerStatus, pass_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..broker_state import BrokerState
+    from ..health import Route
+
+_HTTP_STATUS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "404 Not Found",
+    ErrorCode.INVALID_CONFIG: "409 Conflict",
+    ErrorCode.INVALID_REQUEST: "400 Bad Request",
+}
+
+
+class CleanerRoutes:
+    """`GET /compaction`, `GET /metrics`, `POST /compaction?topic=…`."""
+
+    def __init__(self, state: Callable[[], BrokerState]) -> None:
+        self._state = state
+
+    def routes(self) -> dict[tuple[str, str], Route]:
+        """What is answered where."""
+        return {
+            ("GET", "/compaction"): self._show,
+            ("GET", "/metrics"): self._metrics,
+            ("POST", "/compaction"): self._compact,
+        }
+
+    def _status(self) -> CleanerStatus:
+        state = self._state()
+        return CleanerStatus(state.cleaner, state.log_manager.logs)
+
+    async def _show(self, request: Request) -> Answer:
+        return Answer("200 OK", self._status().facts(request.query.get("topic")))
+
+    async def _metrics(self, request: Request) -> Answer:
+        return Answer("200 OK", {"metrics": self._status().metrics()})
+
+    async def _compact(self, request: Request) -> Answer:
+        """Answers when it is done; with `dry_run=true` at once, with what it would look at."""
+        cleaner = self._state().cleaner
+        try:
+            topic, partition = request.query.get("topic"), request.query.get("partition")
+            if topic is None or (partition is not None and not partition.isdecimal()):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "topic=NAME and perhaps partition=NUMBER are needed")
+            wanted = cleaner.compacted(topic, None if partition is None else int(partition))
+            before = {one: self._state().log_manager.logs[one].size for one in wanted}
+            reports = []
+            if request.query.get("dry_run") != "true":
+                ignore_lag = request.query.get("ignore_lag") == "true"
+                for one in wanted:
+                    reports += await cleaner.compact(topic, one.partition, ignore_lag=ignore_lag)
+        except KafkaError as error:
+            status = _HTTP_STATUS.get(error.code, "500 Internal Server Error")
+            return Answer(status, {"error": error.code.name, "message": error.message})
+        logs = self._state().log_manager.logs
+        after = {one: logs[one].size if one in logs else 0 for one in wanted}
+        return Answer(
+            "200 OK",
+            {
+                "sizes": [
+                    {"partition": one.partition, "bytes_before": before[one], "bytes_after": after[one]}
+                    for one in wanted
+                ],
+                "passes": [pass_facts(report) for report in reports],
+                **self._status().facts(topic),
+            },
+        )
