@@ -153,6 +153,8 @@ def kafka_python() -> None:
 
 async def aiokafka() -> None:
     from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+    from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
     from aiokafka.errors import CommitFailedError, KafkaError
 
     class Listener(ConsumerRebalanceListener):
@@ -175,6 +177,9 @@ async def aiokafka() -> None:
         heartbeat_interval_ms=300,
         fetch_max_wait_ms=200,
         metadata_max_age_ms=1000,
+        partition_assignment_strategy=[
+            {"range": RangePartitionAssignor, "roundrobin": RoundRobinPartitionAssignor}[STRATEGY]
+        ],
     )
     consumer.subscribe([TOPIC], listener=Listener())
     await consumer.start()
