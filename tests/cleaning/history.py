@@ -161,15 +161,15 @@ class History:
             self.written.append(Written(row, self.magic, now_ms, transaction))
             if transaction is not None:
                 transaction.offsets.append(base + delta)
-        info = log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=0)
-        assert info.first_offset == base
-        assert log.log_end_offset == base + len(pairs)
-        log.update_high_watermark(log.log_end_offset)
+        end = base + len(pairs)
         identity = (producer_id, producer.epoch, producer.next_sequence) if producer else (-1, -1, -1)
-        self.batches[base, log.log_end_offset - 1] = (codec, identity)
+        self.batches[base, end - 1] = (codec, identity)
         if producer is not None:
             producer.next_sequence += len(pairs)
-            producer.last_offset = log.log_end_offset - 1
+            producer.last_offset = end - 1
+        info = log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=0)
+        assert (info.first_offset, log.log_end_offset) == (base, end)
+        log.update_high_watermark(end)
 
     def _transaction_of(self, producer: Producer | None, *, begin: bool) -> Transaction | None:
         if producer is None:
@@ -194,11 +194,11 @@ class History:
             coordinator_epoch=0,
             timestamp=self.clock.now_ms,
         )
-        self.log.append_as_leader(memoryview(bytearray(marker)), leader_epoch=0, origin="coordinator")
-        self.log.update_high_watermark(self.log.log_end_offset)
         transaction.state = "committed" if commit else "aborted"
         transaction.marker = offset
         self.batches[offset, offset] = (0, (producer_id, producer.epoch, -1))
+        self.log.append_as_leader(memoryview(bytearray(marker)), leader_epoch=0, origin="coordinator")
+        self.log.update_high_watermark(self.log.log_end_offset)
 
     def new_epoch(self, producer_id: int) -> None:
         """The producer starts again with a higher epoch; an open transaction of it is aborted first."""

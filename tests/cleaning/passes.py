@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from tests.cleaning.history import History
 from tests.cleaning.kafka_cleaner import KafkaCleaner
 from tests.cleaning.promises import Pass
 from tests.cleaning.walk import stamp_files
 
-from barnabas.storage.cleaning.clean_job import ActiveProducer, CleanJob, GroupCleaned, PassFinished, SourceSegment
+from barnabas.storage.cleaning.clean_job import GroupCleaned, PassFinished
 from barnabas.storage.cleaning.cleaner import clean
-from barnabas.storage.log import Log
-from barnabas.storage.log_segment import SEGMENT_SUFFIXES, segment_file_name
+from barnabas.storage.cleaning.log_to_clean import CleanerSettings, LogToClean, log_to_clean
 
 BYTES_PER_KEY = 24
 Cleaning = Callable[[History, int], Pass | None]
@@ -43,81 +43,41 @@ def kafka_pass(kafka: KafkaCleaner) -> Cleaning:
     return run
 
 
-def our_pass(*, use_native: bool, hash_name: str = "MD5", io_buffer_bytes: int = 1 << 16) -> Cleaning:
-    """Passes by our own cleaner."""
+def our_pass(
+    *, use_native: bool, hash_name: str = "MD5", io_buffer_bytes: int = 1 << 16, bound: int | None = None
+) -> Cleaning:
+    """Passes by our own cleaner, below `bound` or what the manager thinks can be cleaned."""
 
     def run(history: History, slots: int) -> Pass | None:
-        bound = first_uncleanable_offset(history)
-        if history.first_dirty_offset >= bound:
+        settings = CleanerSettings(
+            hash_name=hash_name,
+            dedupe_buffer_bytes=slots * (64 if hash_name == "exact" else BYTES_PER_KEY),
+            io_buffer_bytes=io_buffer_bytes,
+        )
+        history.log.flush()
+        chosen = choice(history)
+        if bound is not None:
+            chosen = replace(chosen, first_uncleanable_offset=bound)
+        if chosen.first_dirty_offset >= chosen.first_uncleanable_offset:
             return None
-        job = job_of(history, bound, slots, hash_name, io_buffer_bytes)
-        next_dirty_offset = job.first_dirty_offset
+        job = chosen.job(settings, history.clock.now_ms)
         for event in clean(job, history.fs, lambda size: None, use_native=use_native):
             if isinstance(event, GroupCleaned):
                 swap(history, event.base_offset, event.replaced)
             elif isinstance(event, PassFinished):
-                next_dirty_offset = event.next_dirty_offset
-        done = Pass(job.first_dirty_offset, bound, next_dirty_offset)
-        history.first_dirty_offset = done.next_dirty_offset
-        return done
+                history.first_dirty_offset = event.next_dirty_offset
+        return Pass(job.first_dirty_offset, job.first_uncleanable_offset, history.first_dirty_offset)
 
     return run
 
 
-def first_uncleanable_offset(history: History) -> int:
-    """Kafka's LogCleanerManager.cleanableOffsets: last stable offset, active segment, segments that are too young."""
+def choice(history: History) -> LogToClean:
+    """What the manager would clean."""
     log = history.log
-    bounds = [log.last_stable_offset, log.active_segment.base_offset]
-    lag_ms = history.settings.min_compaction_lag_ms
-    if lag_ms:
-        dirty = [segment for segment in log.segments[:-1] if segment.base_offset >= history.first_dirty_offset]
-        young = (segment for segment in dirty if segment.largest_timestamp > history.clock.now_ms - lag_ms)
-        bounds += [segment.base_offset for segment in young][:1]
-    return min(bounds)
-
-
-def job_of(history: History, bound: int, slots: int, hash_name: str, io_buffer_bytes: int) -> CleanJob:
-    """The job over everything below `bound`."""
-    log, settings = history.log, history.settings
-    producers = log.producer_state.producers.values()
-    return CleanJob(
-        directory=history.folder,
-        segments=tuple(
-            SourceSegment(segment.base_offset, segment.size)
-            for segment in log.segments[:-1]
-            if segment.base_offset < bound
-        ),
-        first_dirty_offset=history.first_dirty_offset,
-        first_uncleanable_offset=bound,
-        now_ms=history.clock.now_ms,
-        delete_retention_ms=settings.delete_retention_ms,
-        segment_bytes=settings.segment_bytes,
-        segment_index_bytes=settings.segment_index_bytes,
-        index_interval_bytes=settings.index_interval_bytes,
-        active_producers=tuple(
-            ActiveProducer(entry.producer_id, entry.last_offset, entry.producer_epoch) for entry in producers
-        ),
-        aborted_transactions=tuple(
-            aborted for segment in log.segments for aborted in segment.transaction_index.entries
-        ),
-        hash_name=hash_name,
-        dedupe_buffer_bytes=slots * (64 if hash_name == "exact" else BYTES_PER_KEY),
-        io_buffer_bytes=io_buffer_bytes,
-    )
+    return log_to_clean(log.topic_partition, log, history.first_dirty_offset, history.clock.now_ms)
 
 
 def swap(history: History, base_offset: int, replaced: Iterable[int]) -> None:
-    """Put a cleaned group into its place while nobody looks, with the log closed."""
-    log: Log = history.log
-    log.flush()
-    log.close_handles()
-    names = set(history.fs.list_dir(history.folder))
-    for base in replaced:
-        for suffix in SEGMENT_SUFFIXES:
-            if segment_file_name(base, suffix) in names:
-                history.fs.unlink(f"{history.folder}/{segment_file_name(base, suffix)}")
-    for suffix in SEGMENT_SUFFIXES:
-        name = segment_file_name(base_offset, suffix)
-        if f"{name}.cleaned" in names:
-            history.fs.rename(f"{history.folder}/{name}.cleaned", f"{history.folder}/{name}")
-    history.reopen()
+    """Put a cleaned group into its place and drop what was there."""
+    for path in history.log.replace_segments([base_offset], list(replaced)):
+        history.fs.unlink(path)

@@ -37,6 +37,8 @@ class Promises:
     """Follows one history through its passes."""
 
     history: History
+    fetch_bytes: int = 700
+    """How much a reader asks for at a time."""
     clean_until: int = 0
     """Everything below was in the dirty part of some pass."""
     cleanable_until: int = 0
@@ -93,7 +95,7 @@ class Promises:
     def _check_reader(self, rows: list[BatchRow]) -> None:
         """A reader gets exactly what the files hold, in rising order."""
         found: list[RecordRow] = []
-        for batch in read(self.history, 700):
+        for batch in read(self.history, self.fetch_bytes):
             if not isinstance(batch, RecordBatch) or not batch.is_control:
                 found += [record_row(record, batch.magic) for record in batch.records()]
         offsets = [record.offset for record in found]
@@ -159,7 +161,7 @@ class Promises:
 
     def _check_stable_map(self) -> None:
         """A reader of committed records ends with the model's map, by the list of aborted transactions it is given."""
-        found = latest(read_committed(self.history, 700))
+        found = latest(read_committed(self.history, self.fetch_bytes))
         expected = self.history.stable_map()
         wrong = {key for key in {*found, *expected} if found.get(key) != expected.get(key)}
         require(not wrong, f"wrong after reading: {[(key, found.get(key), expected.get(key)) for key in wrong]}")

@@ -46,7 +46,7 @@ public final class Oracle39 extends Oracle {
             return String.format("first_dirty_offset=%d\tfirst_uncleanable_offset=%d\tnext_dirty_offset=%d"
                     + "\tbytes_read=%d\tbytes_written=%d\tmessages_read=%d\tmessages_written=%d\tmap_messages_read=%d"
                     + "\tinvalid_messages=%d",
-                range.firstDirtyOffset(), range.firstUncleanableDirtyOffset(), (Long) result._1(), stats.bytesRead(),
+                range.firstDirtyOffset(), cleanable.firstUncleanableOffset(), (Long) result._1(), stats.bytesRead(),
                 stats.bytesWritten(), stats.messagesRead(), stats.messagesWritten(), stats.mapMessagesRead(),
                 stats.invalidMessagesRead());
         } finally {
