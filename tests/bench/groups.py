@@ -20,7 +20,8 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 
 TOPIC = "test"
 GROUPS, MEMBERS_EACH = 1000, 5
-MEMBERS_OF_ONE = 1000
+MEMBERS_OF_ONE = 999
+"""And the newcomer, who is the thousandth: as many as `group.max.size` of ours allows."""
 OFFSETS, OFFSETS_EACH = 100_000, 100
 RESTART_S = 2.0
 """About as long as loading takes."""
