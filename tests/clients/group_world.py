@@ -72,10 +72,12 @@ class Reader:
 
     _names = itertools.count(1)
 
-    def __init__(self, world: GroupWorld, settings: Mapping[str, Any], topics: list[str]) -> None:
+    def __init__(
+        self, world: GroupWorld, settings: Mapping[str, Any], topics: list[str], diary: Diary | None = None
+    ) -> None:
         self.world = world
         self.node = world.world.machine(f"reader{next(self._names)}")
-        self.diary = Diary()
+        self.diary = diary or Diary()
         self.records: list[ConsumerRecord] = []
         self.consumer = world.consumer(**settings)
         self.is_asleep = False
