@@ -65,7 +65,7 @@ def filter_batches(
     """`BatchFilter.filter`: the fields of `Kept`. The output has the room that the twin makes."""
 
 def index_batches(
-    data: _Buffer, since: int, interval: int, highest: tuple[int, int], /
+    data: _Buffer, since: int, interval: int, highest: tuple[int, int], last_offset: int, /
 ) -> tuple[int, list[tuple[int, int, int, int]], int, tuple[int, int], int]:
     """`storage.cleaning.batch_index.index_batches`: the fields of `IndexScan`."""
 

@@ -127,8 +127,8 @@ static int prepare(call *c)
  * many, the rows they are in, and in `row` where to go on; -1 for a row that is not inside the buffer. */
 static int next_keys(call *c, Py_ssize_t *row, int64_t from_offset, hashed_key *keys, Py_ssize_t *rows, uint8_t (*digests)[16])
 {
-    const uint8_t *starts[MD5_MOST];
-    int32_t sizes[MD5_MOST];
+    const uint8_t *starts[MD5_MOST] = {NULL};
+    int32_t sizes[MD5_MOST] = {0};
     int count = 0;
     for (; *row < c->end && count < MD5_MOST; ++*row) {
         int32_t start = c->rows.key_starts[*row], size = c->rows.key_sizes[*row];

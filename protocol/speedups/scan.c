@@ -177,20 +177,20 @@ PyObject *scan_records(PyObject *module, PyObject *args)
 }
 
 typedef struct {
-    int64_t size, last_offset, max_timestamp;
+    int64_t size, base_offset, last_offset, max_timestamp;
 } batch_front;
 
 /* False if no whole batch of any format begins at `at`. */
 static int read_front(const uint8_t *at, Py_ssize_t left, batch_front *front)
 {
-    enum { SMALLEST = 26, LAST_OF_V1_TIMESTAMP = 26, V1_TIMESTAMP_AT = 18 };
+    enum { SMALLEST = 26, V1_TIMESTAMP_AT = 18 };
     if (left < SMALLEST)
         return 0;
     int magic = at[MAGIC_AT];
     front->size = (int64_t)read_i32(at + SIZE_AT) + LOG_OVERHEAD;
     if (magic > 2 || front->size < SMALLEST || front->size > left || (magic == 2 && left < HEADER_SIZE))
         return 0;
-    front->last_offset = read_i64(at);
+    front->base_offset = front->last_offset = read_i64(at);
     if (magic == 2) {
         front->last_offset = add_wrapping(front->last_offset, read_i32(at + LAST_DELTA_AT));
         front->max_timestamp = read_i64(at + MAX_TIMESTAMP_AT);
@@ -203,13 +203,16 @@ static int read_front(const uint8_t *at, Py_ssize_t left, batch_front *front)
 PyObject *index_batches(PyObject *module, PyObject *args)
 {
     Py_buffer data;
-    long long since, interval, timestamp, timestamp_offset, last_offset = -1;
+    long long since, interval, timestamp, timestamp_offset, last_offset;
     Py_ssize_t position = 0;
     batch_front front;
-    if (!PyArg_ParseTuple(args, "y*LL(LL):index_batches", &data, &since, &interval, &timestamp, &timestamp_offset))
+    if (!PyArg_ParseTuple(args, "y*LL(LL)L:index_batches", &data, &since, &interval, &timestamp, &timestamp_offset,
+                          &last_offset))
         return NULL;
     PyObject *entries = PyList_New(0);
     while (entries != NULL && read_front((const uint8_t *)data.buf + position, data.len - position, &front)) {
+        if (front.base_offset <= last_offset || front.last_offset < front.base_offset)
+            break;
         last_offset = front.last_offset;
         if (front.max_timestamp > timestamp)
             timestamp = front.max_timestamp, timestamp_offset = last_offset;

@@ -6,6 +6,7 @@ from ...protocol.native import native
 from ...protocol.record_batch import HEADER_SIZE, MAGIC_POSITION
 from ..errors import CorruptSegmentError
 from ..file_records import SMALLEST_BATCH, batch_position
+from ..time_index import NO_TIMESTAMP
 
 
 class IndexScan(NamedTuple):
@@ -20,20 +21,24 @@ class IndexScan(NamedTuple):
     highest: tuple[int, int]
     """Largest timestamp so far, and the last offset of the first batch that has it."""
     last_offset: int
-    """Of the last batch; -1 without one."""
+    """Of the last batch; -1 without any."""
 
 
-def index_batches(
-    data: memoryview, since: int, interval: int, highest: tuple[int, int], *, use_native: bool = True
-) -> IndexScan:
+def nothing_indexed(base_offset: int) -> IndexScan:
+    """What comes before the first batch of a segment."""
+    return IndexScan(0, [], 0, (NO_TIMESTAMP, base_offset), -1)
+
+
+def index_batches(data: memoryview, interval: int, before: IndexScan, *, use_native: bool = True) -> IndexScan:
     """An entry for each batch that begins more than `interval` bytes after the last one that got an entry.
 
-    `since` and `highest` are from the scan before.
+    `before` is the scan of what comes before the data. The scan ends at what is no batch, or not above the one before.
     """
+    since, highest, last_offset = before.since, before.highest, before.last_offset
     if use_native and native is not None:
-        return IndexScan(*native.index_batches(data, since, interval, highest))
+        return IndexScan(*native.index_batches(data, since, interval, highest, last_offset))
     entries = []
-    position, last_offset = 0, -1
+    position = 0
     while position + SMALLEST_BATCH <= len(data):
         if data[position + MAGIC_POSITION] == 2 and position + HEADER_SIZE > len(data):
             break
@@ -41,7 +46,7 @@ def index_batches(
             batch = batch_position(data, position, position)
         except CorruptSegmentError:
             break
-        if position + batch.size > len(data):
+        if position + batch.size > len(data) or not last_offset < batch.base_offset <= batch.last_offset:
             break
         last_offset = batch.last_offset
         if batch.max_timestamp > highest[0]:

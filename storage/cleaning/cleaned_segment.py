@@ -15,9 +15,9 @@ from ..log_segment import (
     segment_file_name,
 )
 from ..offset_index import OffsetIndex
-from ..time_index import NO_TIMESTAMP, TimeIndex
+from ..time_index import TimeIndex
 from ..transaction_index import AbortedTransaction, TransactionIndex
-from .batch_index import index_batches
+from .batch_index import index_batches, nothing_indexed
 from .clean_job import CleanJob
 from .errors import SegmentOffsetOverflowError
 
@@ -47,8 +47,7 @@ class CleanedSegment:
         self._offset_index = OffsetIndex(self._path_of(INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
         self._time_index = TimeIndex(self._path_of(TIME_INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
         self._transaction_index = TransactionIndex(self._path_of(TXN_INDEX_SUFFIX), base_offset, fs)
-        self._since_index_entry = 0
-        self._highest = (NO_TIMESTAMP, base_offset)
+        self._scan = nothing_indexed(base_offset)
 
     def _path_of(self, suffix: str) -> str:
         return f"{self._directory}/{segment_file_name(self.base_offset, suffix)}{CLEANED_SUFFIX}"
@@ -56,11 +55,11 @@ class CleanedSegment:
     def append(self, data: memoryview) -> None:
         """Write whole batches. Raises OSError, `SegmentOffsetOverflowError`."""
         position = self.records.size
-        scan = index_batches(
-            data, self._since_index_entry, self._index_interval_bytes, self._highest, use_native=self._use_native
-        )
+        scan = index_batches(data, self._index_interval_bytes, self._scan, use_native=self._use_native)
         if scan.end != len(data):
-            raise CorruptSegmentError(f"{self.records.path}: no record batch at position {position + scan.end}")
+            raise CorruptSegmentError(
+                f"{self.records.path}: what follows offset {scan.last_offset} is no record batch above it"
+            )
         if scan.last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             raise SegmentOffsetOverflowError(
                 f"{self.records.path}: offset {scan.last_offset} is out of reach from {self.base_offset}"
@@ -73,7 +72,7 @@ class CleanedSegment:
                 self._time_index.maybe_append(timestamp, timestamp_offset)
         self._offset_index.write_if_many_wait()
         self._time_index.write_if_many_wait()
-        self._since_index_entry, self._highest = scan.since, scan.highest
+        self._scan = scan
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Note aborted transactions whose markers the segment has."""
@@ -83,7 +82,7 @@ class CleanedSegment:
     def finish(self, modified_ms: int) -> None:
         """Complete the indexes, make everything durable, and let the file look as old as it should. Raises OSError."""
         if self._time_index.entries < self._time_index.max_entries:
-            self._time_index.maybe_append(*self._highest, use_reserved_slot=True)
+            self._time_index.maybe_append(*self._scan.highest, use_reserved_slot=True)
         self.records.file.fsync()
         for index in (self._offset_index, self._time_index, self._transaction_index):
             file = index.unsynced_file()

@@ -8,7 +8,7 @@ from ..filesystem import FileSystem
 from ..log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, segment_file_name
 from ..offset_index import OffsetIndex
 from ..transaction_index import AbortedTransaction, TransactionIndex
-from .batch_index import index_batches
+from .batch_index import index_batches, nothing_indexed
 from .batch_walk import BatchWalk
 from .clean_job import CleanerStats, CleanJob, Event, GroupCleaned, PassFinished, Progress, SourceSegment
 from .cleaned_segment import CLEANED_SUFFIX, CleanedSegment
@@ -214,7 +214,7 @@ class CleaningPass:
     def _copy_rest(self, cleaned: CleanedSegment, reader: SegmentReader) -> Iterator[int]:
         """Copy the uncleanable part of the last segment as it is."""
         while data := reader.read():
-            length = index_batches(memoryview(data), 0, 0, (0, 0), use_native=self._use_native).end
+            length = index_batches(memoryview(data), 0, nothing_indexed(0), use_native=self._use_native).end
             reader.advance(length)
             self._stats.bytes_read += length
             self._write(cleaned, memoryview(data)[:length])

@@ -29,7 +29,8 @@ class SegmentReader:
                 raise self.corrupt("a batch that does not end with the segment", 0)
             if size > len(data):
                 data = self._records.pread(size, self.position)
-        self._throttle(len(data))
+        if data:
+            self._throttle(len(data))
         return data
 
     def advance(self, length: int) -> None:

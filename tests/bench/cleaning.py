@@ -128,7 +128,8 @@ def main() -> None:
             stats = finished.stats
             print(
                 f"{record_bytes} B, {duplicates} % duplicates: {stats.bytes_read / seconds / 1e6:.0f} MB/s, "
-                f"{stats.messages_read / seconds / 1e6:.2f} M records/s, kept {stats.bytes_written / stats.bytes_read:.2f}, "
+                f"{stats.messages_read / seconds / 1e6:.2f} M records/s, "
+                f"kept {stats.bytes_written / stats.bytes_read:.2f}, "
                 f"collisions {stats.map_collision_rate:.3f}, "
                 f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB resident"
             )

@@ -1,0 +1,156 @@
+"""Batches as columns: what the columns say, where a scan stops, and both roads to the same columns."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from barnabas.protocol.batch_header import write_crc
+from barnabas.protocol.batch_run import BatchRun, Stop
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.legacy_records import encode_message
+from barnabas.protocol.native import native
+from barnabas.protocol.record_batch import HEADER_SIZE, RecordBatch, RecordBatchBuilder
+from barnabas.protocol.record_codec import RecordScan, encode_headers, encode_record, scan_records, walk_records
+from barnabas.protocol.varint import decode_varint
+
+ROADS = [False, True] if native is not None else [False]
+compiled = pytest.mark.skipif(native is None, reason="no compiled speedups")
+
+
+def built(rng: random.Random, base_offset: int, count: int) -> bytes:
+    builder = RecordBatchBuilder(
+        base_offset=base_offset, log_append_time=rng.choice((None, None, 12345)), is_transactional=rng.random() < 0.1
+    )
+    offset = base_offset
+    for _ in range(count):
+        key, value = (rng.choice((None, rng.randbytes(rng.choice((0, 5, 70, 9000))))) for _ in range(2))
+        headers = [("h" * rng.randrange(3), rng.choice((None, b"x")))] * rng.choice((0, 0, 2))
+        builder.append(key, value, headers, rng.choice((0, 1000, -5, 2**50)), offset)
+        offset += rng.choice((1, 1, 200))
+    return builder.build()
+
+
+def columns(run: BatchRun) -> list[list[int]]:
+    records = run.records
+    return [list(column[: records.count]) for column in records._columns()]
+
+
+@pytest.mark.parametrize("use_native", ROADS)
+def test_columns_say_what_decoding_says(use_native: bool) -> None:
+    rng = random.Random(1)
+    batches = [built(rng, 1000 * n, rng.choice((0, 1, 3, 100))) for n in range(20)]
+    data = b"".join(batches)
+    run = BatchRun(use_native=use_native)
+    run.start(data)
+    assert run.scan(0, special=0) == (len(data), Stop.END)
+    assert run.count == len(batches)
+    records, row = run.records, 0
+    for index, batch in enumerate(batches):
+        position, size = run.batch(index)
+        assert data[position : position + size] == batch
+        assert run.first_row(index) == row
+        for record in RecordBatch(memoryview(batch)).records():
+            assert (records.offsets[row], records.timestamps[row]) == (record.offset, record.timestamp)
+            assert records.key(data, row) == record.key
+            value_start, value_size = records.value_starts[row], records.value_sizes[row]
+            value = data[value_start : value_start + value_size] if value_size >= 0 else None
+            assert value == record.value
+            assert data[records.header_starts[row] : records.ends[row]] == encode_headers(record.headers)
+            size, start = decode_varint(data, records.starts[row])
+            assert start + size == records.ends[row]
+            row += 1
+    assert row == records.count == run.first_row(len(batches))
+
+
+@pytest.mark.parametrize("use_native", ROADS)
+def test_where_a_scan_stops(use_native: bool) -> None:
+    plain = RecordBatchBuilder()
+    plain.append(b"k", b"v")
+    good = plain.build()
+    special = RecordBatchBuilder(is_transactional=True)
+    special.append(b"k", b"v")
+    run = BatchRun(use_native=use_native)
+
+    def stop(data: bytes, *, check_crc: bool = True) -> tuple[int, Stop]:
+        run.start(data)
+        return run.scan(0, check_crc=check_crc)
+
+    at = len(good)
+    assert stop(b"") == (0, Stop.END)
+    assert stop(good + good[:-1]) == (at, Stop.END)
+    assert stop(good + good[:11]) == (at, Stop.END)
+    assert stop(good + special.build()) == (at, Stop.SPECIAL)
+    assert stop(good + encode_message(0, 0, b"k", b"v", magic=1)) == (at, Stop.SPECIAL)
+    wrong_crc = good[:-1] + bytes([good[-1] ^ 1])
+    assert stop(good + wrong_crc) == (at, Stop.CORRUPT)
+    assert stop(good + wrong_crc, check_crc=False) == (2 * at, Stop.END)  # a header count, which nobody looks into
+    wrong_value = bytearray(good)
+    wrong_value[-2] ^= 1
+    assert stop(good + wrong_value) == (at, Stop.CORRUPT)
+    assert stop(good + wrong_value, check_crc=False) == (2 * at, Stop.END)
+    for size in (-1, 0, 4, 48):
+        assert stop(good + struct.pack(">qi", 0, size) + b"\0\0\0\0\2" + bytes(60)) == (at, Stop.CORRUPT)
+    assert (run.count, run.records.count) == (1, 1)
+
+
+@compiled
+@settings(max_examples=300, deadline=None)
+@given(seed=st.integers(0, 2**32), damages=st.integers(0, 4), check_crc=st.booleans())
+def test_both_roads_find_the_same_in_damaged_batches(seed: int, damages: int, check_crc: bool) -> None:
+    rng = random.Random(seed)
+    data = bytearray()
+    for number in range(rng.randrange(1, 4)):
+        batch = bytearray(built(rng, 1000 * number, rng.choice((0, 1, 3, 100))))
+        for _ in range(damages):
+            at = rng.randrange(0 if rng.random() < 0.2 else HEADER_SIZE - 4, len(batch))
+            batch[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, batch[at] ^ 1 << rng.randrange(8)))
+        write_crc(memoryview(batch))
+        data += batch
+    whole = bytes(data[: len(data) - rng.choice((0, 0, 1))])
+    found = []
+    for use_native in (False, True):
+        run = BatchRun(use_native=use_native)
+        run.start(whole)
+        found.append((run.scan(0, check_crc=check_crc), run.count, columns(run)))
+    assert found[0] == found[1]
+
+
+def walked(data: bytes, count: int, max_keyless: int) -> RecordScan | None:
+    try:
+        return walk_records(data, count, max_keyless)
+    except ProtocolError:
+        return None
+
+
+@compiled
+@settings(max_examples=300, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(1, 200),
+    damages=st.integers(0, 3),
+    max_keyless=st.sampled_from([0, 1, 1000]),
+)
+def test_both_walks_over_records_find_the_same(seed: int, count: int, damages: int, max_keyless: int) -> None:
+    rng = random.Random(seed)
+    stamps = rng.sample([0, 1, -1, 63, 64, 8191, 8192, -8192, 2**40, 2**63 - 1, -(2**63)], 3)
+    data = bytearray()
+    for index in range(count):
+        key = rng.choice((None, b"k", bytes(200)))
+        data += encode_record(index, rng.choice(stamps), key, bytes(rng.choice((0, 50, 130))))
+    for _ in range(damages):
+        at = rng.randrange(len(data))
+        data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << rng.randrange(8)))
+    expected = walked(bytes(data), count, max_keyless)
+    assert native is not None
+    found = native.scan_records(bytes(data), count, max_keyless)
+    assert (None if found is None else RecordScan(*found)) == expected
+    if expected is None:
+        with pytest.raises(ProtocolError):
+            scan_records(bytes(data), count, max_keyless=max_keyless)
+    else:
+        assert scan_records(bytes(data), count, max_keyless=max_keyless) == expected
