@@ -28,7 +28,7 @@ def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroup
     answers = []
     for group_id in request.groups:
         answer = _answer(ctx, group_id)
-        if answer.error_code is ErrorCode.NONE:
+        if answer.error_code == ErrorCode.NONE:
             answer.authorized_operations = operations
         answers.append(answer)
     return DescribeGroupsResponse(groups=answers)
