@@ -11,7 +11,20 @@ from typer.main import get_command
 
 from ... import __version__
 
-COMMANDS = ("start", "topic", "produce", "consume", "offsets", "group", "config", "dump-log", "bench", "demo")
+COMMANDS = (
+    "start",
+    "topic",
+    "produce",
+    "consume",
+    "offsets",
+    "group",
+    "config",
+    "dump-log",
+    "compact",
+    "bench",
+    "demo",
+    "spark",
+)
 """Each but `start` lives in the module of its name, in a Typer object called `app`."""
 
 

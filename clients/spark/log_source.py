@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 
@@ -22,3 +22,8 @@ class BarnabasLogSource(DataSource):
         from .log_reader import BarnabasLogReader
 
         return BarnabasLogReader(dict(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .log_writer import BarnabasLogWriter
+
+        return BarnabasLogWriter(dict(self.options), schema)

@@ -80,7 +80,6 @@ class SourceOptions:
     poll_timeout_ms: int
     max_wait_ms: int
     commit_group_id: str | None
-    pushdown: bool
 
 
 class OptionReader:
@@ -165,7 +164,6 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
         poll_timeout_ms=read.positive("kafkaConsumer.pollTimeoutMs") or 120_000,
         max_wait_ms=read.duration_ms("maxWait", 250),
         commit_group_id=read.text("commitGroupId"),
-        pushdown=read.flag("pushdown", default=False),
     )
     _check_bounds(parsed, read, streaming=streaming)
     return parsed

@@ -25,6 +25,10 @@ class BarnabasSource(DataSource):
         return default_row(formats_of(self.options), headers=headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if OptionReader(self.options).flag("pushdown", default=False):
+            from .pushdown import NarrowingBatchReader
+
+            return NarrowingBatchReader(dict(self.options), schema)
         from .batch_reader import BarnabasBatchReader
 
         return BarnabasBatchReader(dict(self.options), schema)

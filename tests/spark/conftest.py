@@ -47,10 +47,10 @@ class Cluster:
                     producer.poll(0.1)
         assert producer.flush(60) == 0
 
-    def options(self, topic: str | None = None, **more: str) -> dict[str, str]:
+    def options(self, subscribe: str | None = None, **more: str) -> dict[str, str]:
         """Options of a source; names with a dot are given as `kafka_check_crcs`."""
         named = {name.replace("_", "."): value for name, value in more.items()}
-        return {"kafka.bootstrap.servers": self.bootstrap, **({"subscribe": topic} if topic else {}), **named}
+        return {"kafka.bootstrap.servers": self.bootstrap, **({"subscribe": subscribe} if subscribe else {}), **named}
 
 
 @pytest.fixture

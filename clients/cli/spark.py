@@ -1,0 +1,186 @@
+"""`barnabas spark`: jobs on Spark over topics and segment folders of any size."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .session import Bootstrap, fail, parse_settings, print_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+app = typer.Typer(
+    help="Jobs on Spark: compact, table, export, replay, audit. On this machine, or on a cluster (--master).",
+    no_args_is_help=True,
+)
+
+Master = Annotated[str | None, typer.Option(help="Spark's master; by default its own settings, else local[*].")]
+Conf = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting; may be repeated.")]
+Option = Annotated[list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="An option of the source.")]
+From = Annotated[
+    str | None,
+    typer.Option("--path", help="Read the partition folders at this path, not a topic."),
+]
+Topic = Annotated[str | None, typer.Option("--topic", help="Topics to read, by comma.")]
+Output = Annotated[str, typer.Option("--output", "-o", help="Where to write.")]
+MaybeBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server", "-b", envvar="BARNABAS_BOOTSTRAP_SERVER", metavar="HOST:PORT,…", help="Brokers."
+    ),
+]
+
+
+def _session(master: str | None, conf: list[str] | None) -> Any:
+    """A session whose progress is seen: Spark's own bar on stderr."""
+    try:
+        from ..spark.session import session
+    except ImportError as error:
+        fail(f"{error.name} is not installed; pip install 'barnabas[spark]'")
+    config = {"spark.ui.showConsoleProgress": "true", **parse_settings(conf or ())}
+    spark = session(master, app_name="barnabas spark", config=config)
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _records(spark: Any, bootstrap: str | None, topic: str | None, path: str | None, options: list[str] | None) -> Any:
+    """Records of a topic, or of folders if there is a path."""
+    from ..spark import jobs
+
+    named: Mapping[str, str] = parse_settings(options or ())
+    if path is not None:
+        return jobs.log_records(spark, path, topic, named)
+    if topic is None or bootstrap is None:
+        raise typer.BadParameter("give --path, or --topic and --bootstrap-server")
+    return jobs.topic_records(spark, bootstrap, topic, named)
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+@app.command()
+def compact(
+    *,
+    output: Output,
+    path: From = None,
+    topic: Topic = None,
+    bootstrap_server: MaybeBootstrap = None,
+    drop_tombstones: Annotated[bool, typer.Option(help="Leave out keys whose last record has no value.")] = False,
+    file_format: Annotated[str, typer.Option("--format", help="segments, or parquet, orc, …")] = "segments",
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd, for segments.")] = "none",
+    master: Master = None,
+    conf: Conf = None,
+    option: Option = None,
+) -> None:
+    """Keep the latest record of every key, as the log cleaner does."""
+    from ..spark import jobs
+
+    spark = _session(master, conf)
+    records = _records(spark, bootstrap_server, topic, path, option)
+    jobs.compact(records, output, drop_tombstones=drop_tombstones, file_format=file_format, compression=compression)
+    _tell(f"compacted into {output}")
+
+
+@app.command()
+def table(
+    *,
+    output: Output,
+    path: From = None,
+    topic: Topic = None,
+    bootstrap_server: MaybeBootstrap = None,
+    file_format: Annotated[str, typer.Option("--format", help="parquet, orc, csv, …")] = "parquet",
+    master: Master = None,
+    conf: Conf = None,
+    option: Option = None,
+) -> None:
+    """Write a topic's latest value of every key as a table."""
+    from ..spark import jobs
+
+    spark = _session(master, conf)
+    jobs.table(_records(spark, bootstrap_server, topic, path, option)).write.format(file_format).save(output)
+    _tell(f"latest values written to {output}")
+
+
+@app.command()
+def export(
+    *,
+    topic: Annotated[str, typer.Option("--topic", help="Topics to read, by comma.")],
+    output: Output,
+    bootstrap_server: Bootstrap,
+    every: Annotated[str | None, typer.Option(help='Go on, with a batch every so often, such as "1 minute".')] = None,
+    batch_bytes: Annotated[int, typer.Option(help="About what one batch, and so one file, gets.")] = 256 << 20,
+    master: Master = None,
+    conf: Conf = None,
+    option: Option = None,
+) -> None:
+    """Write topics as Parquet, each record once; run again, it goes on where it was."""
+    spark = _session(master, conf)
+    from ..spark import jobs
+    from ..spark.jobs.export import ExportSettings
+    from ..spark.progress import ProgressListener
+
+    spark.streams.addListener(ProgressListener(_tell))
+    settings = ExportSettings(every, batch_bytes, parse_settings(option or ()))
+    query = jobs.export(spark, bootstrap_server, topic, output, settings)
+    try:
+        query.awaitTermination()
+    except KeyboardInterrupt:
+        query.stop()
+
+
+@app.command()
+def replay(
+    *,
+    source: Annotated[str, typer.Option("--input", "-i", help="Parquet that export wrote.")],
+    topic: Annotated[str, typer.Option("--topic", help="The topic to write.")],
+    bootstrap_server: Bootstrap,
+    keep_partitions: Annotated[bool, typer.Option(help="Write each record to the partition it was in.")] = False,
+    write_id: Annotated[
+        str | None, typer.Option(help="Write each record once, even if this is run again with the same id.")
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Write Parquet back into a topic."""
+    from ..spark import jobs
+
+    spark = _session(master, conf)
+    options = {} if write_id is None else {"delivery": "exactly-once", "writeId": write_id}
+    records = spark.read.parquet(source)
+    jobs.replay(records, bootstrap_server, topic, keep_partitions=keep_partitions, options=options)
+    _tell(f"{source} written to topic {topic}")
+
+
+@app.command()
+def audit(
+    *,
+    path: From = None,
+    topic: Topic = None,
+    bootstrap_server: MaybeBootstrap = None,
+    output: Annotated[str | None, typer.Option("--output", "-o", help="Write Parquet here instead of a table.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+    option: Option = None,
+) -> None:
+    """Count records, keys, repeats, tombstones, gaps and damage of every partition."""
+    from ..spark import jobs
+
+    spark = _session(master, conf)
+    options = ["onCorrupt=report", *(option or ())] if path is not None else option
+    found = jobs.audit(_records(spark, bootstrap_server, topic, path, options))
+    if output is not None:
+        found.write.parquet(output)
+        _tell(f"written to {output}")
+        return
+    print_rows(list(_as_text(found.toLocalIterator())), as_json=as_json)
+
+
+def _as_text(rows: Iterator[Any]) -> Iterator[dict[str, object]]:
+    """One row a partition, one at a time off the cluster; times as text."""
+    for row in rows:
+        yield {name: str(v) if name in ("earliest", "latest") else v for name, v in row.asDict().items()}

@@ -1,0 +1,51 @@
+"""A topic as Parquet, each record once: the checkpoint says what was written, and the file sink what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import SparkSession, functions
+from pyspark.sql.streaming import StreamingQuery
+
+
+@dataclass(frozen=True)
+class ExportSettings:
+    """`interval` None writes what is there now and ends; a time such as "1 minute" goes on with that pace.
+
+    `batch_bytes` is about what one batch brings, and so the most that one file gets.
+    """
+
+    interval: str | None = None
+    batch_bytes: int = 256 << 20
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def export(
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topics: str,
+    path: str,
+    settings: ExportSettings | None = None,
+) -> StreamingQuery:
+    """Start writing topics to `path`, in folders by topic and date (UTC) of the records; nothing is shuffled.
+
+    The checkpoint is `path`/_checkpoint. Read the result with Spark's own Parquet reader on `path`: it goes by the list
+    of finished files, which a task that died cannot have added to.
+    """
+    settings = settings or ExportSettings()
+    options = {
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "maxBytesPerTrigger": str(settings.batch_bytes),
+        **settings.options,
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "subscribe": topics,
+    }
+    records = spark.readStream.format("barnabas").options(**options).load()
+    dated = records.withColumn("date", functions.to_date("timestamp"))
+    writer = dated.writeStream.format("parquet").partitionBy("topic", "date").option("path", path)
+    writer = writer.option("checkpointLocation", f"{path.rstrip('/')}/_checkpoint").queryName(f"export {topics}")
+    if settings.interval is None:
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=settings.interval).start()

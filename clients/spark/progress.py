@@ -1,0 +1,52 @@
+"""A line for every finished micro-batch, so that a person sees what a streaming job does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from .offsets import StreamOffsets
+
+
+class ProgressListener(StreamingQueryListener):
+    """Calls `tell` with one line for every batch that had rows, and with why a query ended."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        self._tell(f"{event.name or event.id}: started")
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        """Nothing to tell."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        self._tell(f"{event.id}: " + ("done" if event.exception is None else f"failed: {event.exception[:500]}"))
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802  # Spark's name
+        progress = event.progress
+        if progress.numInputRows:
+            rate = progress.processedRowsPerSecond or 0
+            self._tell(
+                f"{progress.name or progress.id}: batch {progress.batchId}, {progress.numInputRows:,} records, "
+                f"{rate:,.0f}/s, {_waiting(progress):,} waiting"
+            )
+
+
+def _waiting(progress: Any) -> int:
+    """Offsets between where the batch ended and the end of the topics then."""
+    total = 0
+    for source in progress.sources:
+        ends, latest = _offsets(source.endOffset), _offsets(source.latestOffset)
+        total += sum(max(0, offset - ends.get(tp, 0)) for tp, offset in latest.items())
+    return total
+
+
+def _offsets(text: str | None) -> dict[Any, int]:
+    try:
+        return dict(StreamOffsets.of_json(json.loads(text or "{}")).offsets)
+    except (ValueError, AttributeError):
+        return {}
