@@ -74,9 +74,13 @@ class LogDir:
         if self.was_clean_shutdown:
             self._fs.unlink(marker)
             self._fs.fsync_dir(self.path)
+        self.read_checkpoints()
+        return self._partition_dirs()
+
+    def read_checkpoints(self) -> None:
+        """Take over what the checkpoint files say. Raises `OSError`."""
         for name in CHECKPOINTS:
             self.offsets[name] = self._read_checkpoint(name)
-        return self._partition_dirs()
 
     def _read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
         try:

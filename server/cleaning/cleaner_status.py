@@ -46,6 +46,7 @@ class CleanerStatus:
             "segments": len(log.segments),
             "clean_bytes": one.clean_bytes,
             "cleanable_bytes": one.cleanable_bytes,
+            "active_bytes": log.active_segment.size,
             "dirty_ratio": round(one.dirty_ratio, 4),
             "first_dirty_offset": one.first_dirty_offset,
             "first_uncleanable_offset": one.first_uncleanable_offset,

@@ -1,0 +1,61 @@
+"""A broker on this machine, asked over its local HTTP port for what the Kafka protocol has no request for."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from ...protocol.config_resources import ConfigResourceType
+from ...protocol.errors import ErrorCode, KafkaError
+from ..admin import Admin, ConfigResource
+from .session import fail
+
+PORT_SETTING = "health.port"
+_ANSWER_SECONDS = 24 * 3600.0
+
+
+class LocalBroker:
+    """`url` is where its port is, `http://127.0.0.1:8080`. What goes wrong ends the command."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    @staticmethod
+    async def find(bootstrap: str) -> str:
+        """The URL of the first broker of a cluster that has such a port. Raises KafkaError."""
+        async with Admin(bootstrap) as admin:
+            brokers = (await admin.describe_cluster()).brokers
+            for broker in brokers:
+                resource = ConfigResource(ConfigResourceType.BROKER, str(broker.node_id))
+                for entry in (await admin.describe_configs([resource]))[resource]:
+                    if entry.name == PORT_SETTING and entry.value:
+                        return f"http://127.0.0.1:{entry.value}"
+        message = f"no broker at {bootstrap} has a local port; start it with `barnabas start`, or set {PORT_SETTING}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+
+    def get(self, path: str, query: Mapping[str, str]) -> Any:
+        """Ask for something."""
+        return self._ask("GET", path, query)
+
+    def post(self, path: str, query: Mapping[str, str]) -> Any:
+        """Have something done; returns when it is."""
+        return self._ask("POST", path, query)
+
+    def _ask(self, method: str, path: str, query: Mapping[str, str]) -> Any:
+        request = urllib.request.Request(  # noqa: S310 - http is what it speaks
+            f"{self._url}{path}?{urlencode(query)}", method=method, headers={"X-Barnabas": "cli"}
+        )
+        try:
+            # Never through a proxy: it is this machine.
+            opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with opener.open(request, timeout=_ANSWER_SECONDS) as answer:
+                return json.loads(answer.read())
+        except urllib.error.HTTPError as error:
+            facts = json.loads(error.read() or b"{}")
+            fail(facts.get("message") or facts.get("error") or str(error))
+        except OSError as error:
+            fail(f"{self._url} does not answer: {error}; the broker has to run on this machine")

@@ -1,0 +1,150 @@
+"""Compacting one partition's folder without a broker, as a broker would: ours, or one that Apache Kafka left behind."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ...protocol.topic_partition import TopicPartition
+from ..errors import StorageError
+from ..filesystem import FileSystem, parent_of
+from ..log import Log
+from ..log_config import LogConfig
+from ..log_dir import (
+    CHECKPOINTS,
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOCK_FILE,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LogDir,
+)
+from ..log_loader import NO_RECOVERY_POINT, Chance
+from ..meta_properties import META_PROPERTIES
+from ..partition_dir import parse_partition_dir
+from .clean_job import CleanerStats, GroupCleaned, PassFinished, Progress
+from .cleaner import clean
+from .log_to_clean import CleanerSettings, LogToClean, log_to_clean
+
+
+class NoPartitionFolderError(StorageError):
+    """The folder is not `<topic>-<partition>`, or holds no log."""
+
+
+@dataclass(slots=True)
+class OfflineReport:
+    """What compacting a folder did."""
+
+    topic_partition: TopicPartition
+    was_clean: bool
+    """Whether its broker had shut down cleanly; if not, the log was repaired first, as its broker would have."""
+    bytes_before: int = 0
+    bytes_after: int = 0
+    segments_before: int = 0
+    segments_after: int = 0
+    clean_offset: int = 0
+    passes: list[CleanerStats] = field(default_factory=list)
+
+
+class OfflineCleaner:
+    """Compacts one partition folder, its newest segment included, under the lock of its log directory.
+
+    A folder that lies in no log directory, a copy of one partition say, has no lock and no checkpoints: all of it is
+    checked, and all of it counts as replicated. Of a folder in a log directory nothing above its high watermark is
+    touched, and the cleaner's checkpoint says afterwards how far it is clean.
+    """
+
+    def __init__(
+        self, fs: FileSystem, *, now_ms: Callable[[], int], rng: Chance, config: LogConfig, settings: CleanerSettings
+    ) -> None:
+        self._fs = fs
+        self._now_ms = now_ms
+        self._rng = rng
+        self._config = config
+        self._settings = settings
+
+    def compact(self, path: str, on_progress: Callable[[Progress], None]) -> OfflineReport:
+        """Do it. Raises `BlockingIOError` if a broker runs on the directory, OSError, StorageError, KafkaError."""
+        parsed = parse_partition_dir(path.rpartition("/")[2])
+        names = self._fs.list_dir(path) if self._fs.is_dir(path) else []
+        if parsed is None or parsed.suffix or not any(name.endswith(".log") for name in names):
+            raise NoPartitionFolderError(f"{path} is no folder of a partition: <topic>-<number> with .log files in it")
+        with self._locked(parent_of(path)) as log_dir:
+            return self._compact(path, parsed.topic_partition, log_dir, on_progress)
+
+    @contextmanager
+    def _locked(self, directory: str) -> Iterator[LogDir | None]:
+        """The log directory, with its lock and its checkpoints read; None if this is none."""
+        marks = {META_PROPERTIES, LOCK_FILE, *CHECKPOINTS}
+        if not marks & set(self._fs.list_dir(directory)):
+            yield None
+            return
+        log_dir = LogDir(directory, self._fs)
+        log_dir.open()
+        marker = f"{directory}/{CLEAN_SHUTDOWN_FILE}"
+        try:
+            log_dir.read_checkpoints()
+            log_dir.was_clean_shutdown = self._fs.exists(marker)
+            # Until it is done again the directory is not as the marker says.
+            content = self._fs.read_bytes(marker) if log_dir.was_clean_shutdown else b""
+            if log_dir.was_clean_shutdown:
+                self._fs.unlink(marker)
+                self._fs.fsync_dir(directory)
+            yield log_dir
+            if log_dir.was_clean_shutdown:
+                self._fs.write_atomic(marker, content)
+        finally:
+            log_dir.close()
+
+    def _compact(
+        self, path: str, key: TopicPartition, log_dir: LogDir | None, on_progress: Callable[[Progress], None]
+    ) -> OfflineReport:
+        log = self._open(path, key, log_dir)
+        report = OfflineReport(key, was_clean=log_dir is not None and log_dir.was_clean_shutdown)
+        report.bytes_before, report.segments_before = log.size, len(log.segments)
+        try:
+            log.roll()
+            log.flush()
+            clean_offset = None if log_dir is None else log_dir.offsets[CLEANER_CHECKPOINT].get(key)
+            while (todo := log_to_clean(key, log, clean_offset, self._now_ms())).is_cleanable:
+                clean_offset = self._pass(log, todo, report, on_progress)
+                if log_dir is not None:
+                    noted = log_dir.offsets[CLEANER_CHECKPOINT] | {key: clean_offset}
+                    log_dir.write_checkpoint(CLEANER_CHECKPOINT, noted)
+                if clean_offset <= todo.first_dirty_offset:
+                    break
+            report.clean_offset = todo.first_dirty_offset
+            report.bytes_after, report.segments_after = log.size, len(log.segments)
+        finally:
+            log.close()
+        return report
+
+    def _open(self, path: str, key: TopicPartition, log_dir: LogDir | None) -> Log:
+        offsets = {name: log_dir.offsets[name].get(key) for name in CHECKPOINTS} if log_dir is not None else {}
+        recovery_point = offsets.get(RECOVERY_POINT_CHECKPOINT)
+        log = Log.open(
+            path,
+            config=self._config,
+            fs=self._fs,
+            now_ms=self._now_ms,
+            recovery_point=NO_RECOVERY_POINT if recovery_point is None else recovery_point,
+            log_start_offset=offsets.get(LOG_START_OFFSET_CHECKPOINT) or 0,
+            clean_shutdown=log_dir is not None and log_dir.was_clean_shutdown,
+            rng=self._rng,
+        )
+        high_watermark = offsets.get(HIGH_WATERMARK_CHECKPOINT)
+        log.update_high_watermark(log.log_end_offset if high_watermark is None else high_watermark)
+        return log
+
+    def _pass(self, log: Log, todo: LogToClean, report: OfflineReport, on_progress: Callable[[Progress], None]) -> int:
+        """One pass; how far the log is clean then."""
+        for event in clean(todo.job(self._settings, self._now_ms()), self._fs, lambda size: None):
+            if isinstance(event, Progress):
+                on_progress(event)
+            elif isinstance(event, GroupCleaned):
+                for old in log.replace_segments([event.base_offset], event.replaced):
+                    self._fs.unlink(old)
+            elif isinstance(event, PassFinished):
+                report.passes.append(event.stats)
+                return event.next_dirty_offset
+        raise AssertionError("a pass ended without its last event")
