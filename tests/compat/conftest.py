@@ -24,6 +24,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield server.bootstrap
 
 
+@pytest.fixture(scope="module")
+def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker that allows short sessions and does not wait for more members."""
+    target = os.environ.get("BARNABAS_COMPAT_TARGET")
+    if target:
+        yield target
+        return
+    settings = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
+    with BarnabasServer(tmp_path_factory.mktemp("broker"), properties=settings) as server:
+        yield server.bootstrap
+
+
 @pytest.fixture
 def compat(request: pytest.FixtureRequest) -> Callable[[str, str], ClientReport]:
     """Makes the report of a client: `with compat("kcat", "1.7.1") as client: ...`."""

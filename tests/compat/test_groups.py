@@ -5,11 +5,9 @@ Every record is consumed once: what a member got and committed, nobody gets agai
 
 import sys
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.barnabas_server import BarnabasServer
 from tests.compat.members import (
     PARTITIONS,
     PATIENCE_S,
@@ -33,14 +31,6 @@ JAVA = {
     "4.1.1": ("member", "poll"),
     "0.10.2.2": ("member", "poll_0_10"),
 }
-
-
-@pytest.fixture(scope="module")
-def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker that allows short sessions and does not wait for more members."""
-    settings = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
-    with BarnabasServer(tmp_path_factory.mktemp("broker"), properties=settings) as server:
-        yield server.bootstrap
 
 
 def command_of(client: str, version: str, folder: Path) -> list[str]:
