@@ -59,7 +59,7 @@ class ConsumerGroups:
         self._classic = classic
         self._metadata = metadata
         self._now_ms = now_ms
-        members.on_fenced = self.fenced
+        members.let_go = self.remove
 
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
@@ -131,10 +131,6 @@ class ConsumerGroups:
         self.members.resume(group)
 
     # -- back to the classic protocol ------------------------------------------------------------------------------
-
-    def fenced(self, group: ConsumerGroup, member_id: str) -> bool:
-        """A member is out; returns whether that is in the log."""
-        return self.remove(group, [member_id], _ignore)
 
     def remove(self, group: ConsumerGroup, member_ids: list[str], done: Done) -> bool:
         """Members are gone; if only classic ones are left, the group is a classic one from now on."""

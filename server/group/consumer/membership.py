@@ -64,8 +64,8 @@ class ConsumerMembership:
         self._token_bytes = ports.token_bytes
         self._loop = loop
         self._partition_of = partition_of
-        self.on_fenced: Callable[[ConsumerGroup, str], bool] = lambda group, name: self.remove(group, [name], _ignore)
-        """Removes a member; returns whether that is in the log."""
+        self.let_go: Callable[[ConsumerGroup, list[str], Done], bool] = self.remove
+        """Removes members and sees what becomes of the group; returns whether that is in the log."""
         self.progress = Progress(metadata)
         self.sessions: Sessions[ConsumerGroup] = Sessions(loop, self._session_expired)
         self._revocations: Sessions[ConsumerGroup] = Sessions(loop, self._revocation_expired)
@@ -126,7 +126,7 @@ class ConsumerMembership:
         return self._answer(change, beat, reply, member=member, updated=updated, before=before)
 
     def _has_nothing_to_do(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
-        return member.has_reached(group.epoch) and self.progress.is_up_to_date(group.checked_version)
+        return member.has_reached(group.epoch) and self.progress.is_up_to_date(group)
 
     def _admit(self, change: Change, beat: Beat) -> ConsumerMember:
         """Who joins: somebody new, a static member in the place it had, or one that was told to begin anew."""
@@ -232,11 +232,10 @@ class ConsumerMembership:
                 self._revocations.end(group, member.member_id)
             return
         logger.info("group %s: %s leaves", group.group_id, member.member_id)
-        self.remove(group, [member.member_id], done)
+        self.let_go(group, [member.member_id], done)
 
-    def remove(self, group: ConsumerGroup, member_ids: Iterable[str], done: Done) -> bool:
+    def remove(self, group: ConsumerGroup, member_ids: list[str], done: Done) -> bool:
         """Members are gone; returns whether that is in the log."""
-        member_ids = list(member_ids)
         change = Change(group)
         self.progress.remove(change, member_ids)
         if not self.write(change, done):
@@ -264,7 +263,7 @@ class ConsumerMembership:
         if group.is_dead or member_id not in group.members:
             return
         logger.info("group %s: %s is out: %s", group.group_id, member_id, reason)
-        if not self.on_fenced(group, member_id):
+        if not self.let_go(group, [member_id], _ignore):
             self.sessions.restart(group, member_id, RETRY_MS)
 
     # -- writing ---------------------------------------------------------------------------------------------------

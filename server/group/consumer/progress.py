@@ -14,7 +14,7 @@ from uuid import UUID
 from .assignment import NOTHING, Assignment
 from .assignor import ASSIGNORS
 from .change import Change
-from .group import ResolvedRegex, Subscription
+from .group import ConsumerGroup, ResolvedRegex, Subscription
 from .member import ConsumerMember
 from .reconciler import reconcile
 from .subscriber import Subscriber
@@ -33,9 +33,10 @@ class Progress:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
 
-    def is_up_to_date(self, change_version: int) -> bool:
-        """Whether topics are still as they were in that version of the metadata."""
-        return change_version == self._metadata.version
+    def is_up_to_date(self, group: ConsumerGroup) -> bool:
+        """Whether topics are still as they were when the group last looked."""
+        version = self._metadata.version
+        return group.checked_version == version and (not group.regexes or group.regexes_version == version)
 
     def advance(
         self,
