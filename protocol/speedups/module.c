@@ -5,6 +5,7 @@ static PyMethodDef functions[] = {
     {"scan_batches", scan_batches, METH_VARARGS, NULL},
     {"scan_records", scan_records, METH_VARARGS, NULL},
     {"index_batches", index_batches, METH_VARARGS, NULL},
+    {"zeroed", zeroed, METH_VARARGS, NULL},
     {"put_many", put_many, METH_VARARGS, NULL},
     {"get_many", get_many, METH_VARARGS, NULL},
     {"filter_batches", filter_batches, METH_VARARGS, NULL},

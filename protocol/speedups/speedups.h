@@ -112,6 +112,7 @@ void md5_many(const uint8_t *const *keys, const int32_t *sizes, int count, uint8
 PyObject *scan_batches(PyObject *module, PyObject *args);
 PyObject *scan_records(PyObject *module, PyObject *args);
 PyObject *index_batches(PyObject *module, PyObject *args);
+PyObject *zeroed(PyObject *module, PyObject *args);
 PyObject *put_many(PyObject *module, PyObject *args);
 PyObject *get_many(PyObject *module, PyObject *args);
 PyObject *filter_batches(PyObject *module, PyObject *args);

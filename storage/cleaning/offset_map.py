@@ -85,10 +85,10 @@ class SkimpyOffsetMap:
         self.slots = self._slots_in(memory_bytes)
         if self.slots < 2:
             raise ValueError(f"{memory_bytes} bytes are too few for an offset map")
-        self._memory = bytearray(memory_bytes)
+        self._use_native = use_native and native is not None
+        self._memory = native.zeroed(memory_bytes) if self._use_native else bytearray(memory_bytes)
         self._empty = bytes(self.bytes_per_slot)
         self._state = array("q", [0, NOT_FOUND, 0, 0, self.slots * self.bytes_per_slot])
-        self._use_native = use_native and native is not None
 
     def _size_of_id(self) -> int:
         return len(self._digest(b""))
