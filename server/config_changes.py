@@ -10,7 +10,7 @@ from ..protocol.config_resources import ConfigOperation, ConfigResourceType
 from ..protocol.errors import ErrorCode, KafkaError
 from .broker_loggers import ROOT, check_level, set_level
 from .broker_names import check_broker_name
-from .configs.catalogue import BROKER_KEYS, TOPIC_KEYS
+from .configs.catalogue import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
 from .configs.definition import ConfigKey, ConfigType
 from .topic_names import check_name
 
@@ -76,6 +76,8 @@ class ConfigChanger:
                     await self._set_topic(resource.resource_name, settings)
                 case ConfigResourceType.BROKER:
                     await self._set_broker(self._broker_id(resource.resource_name), settings)
+                case ConfigResourceType.GROUP:
+                    await self._set_group(resource.resource_name, settings)
                 case _:
                     raise _unknown_type(resource)
 
@@ -95,6 +97,9 @@ class ConfigChanger:
                     broker_id = self._broker_id(resource.resource_name)
                     current = await self._broker.topic_store.broker_config(broker_id)
                     await self._set_broker(broker_id, _edited(current, operations, BROKER_KEYS))
+                case ConfigResourceType.GROUP:
+                    present = await self._broker.topic_store.group_config(resource.resource_name)
+                    await self._set_group(resource.resource_name, _edited(present, operations, GROUP_KEYS))
                 case ConfigResourceType.BROKER_LOGGER:
                     self._edit_loggers(resource.resource_name, operations)
                 case _:
@@ -118,6 +123,14 @@ class ConfigChanger:
         check_name(topic)
         if topic not in self._broker.metadata:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+
+    async def _set_group(self, group: str, settings: Mapping[str, str]) -> None:
+        if not group:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+        self._broker.dynamic_config.check_group_config(settings)
+        if not self._validate_only:
+            await self._broker.topic_store.set_group_config(group, settings)
+            self._broker.dynamic_config.group_config_changed(group, settings)
 
     def _broker_id(self, name: str) -> int | None:
         if not name:

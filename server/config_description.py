@@ -20,6 +20,7 @@ from .configs.definition import ConfigKey, ConfigValue
 from .configs.sentences import BROKER_SENTENCES, NO_EFFECT, TOPIC_SENTENCES
 from .configs.validators import ConfigError
 from .dynamic_config import broker_key
+from .group_config import group_default
 from .topic_names import check_name
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ class ConfigDescriber:
         if resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
             broker_id = parse_broker_id(name)
             same = name if broker_id is None else broker_id
-        elif resource_type in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+        elif resource_type is ConfigResourceType.CLIENT_METRICS:
+            same = bool(name)
+        elif resource_type is ConfigResourceType.GROUP and not self._broker.dynamic_config.group_config(name):
             same = bool(name)
         entries = self._known.get((resource_type, same))
         if entries is None:
@@ -151,12 +154,16 @@ class ConfigDescriber:
     def _group(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        own = self._broker.dynamic_config.group_config(name)
         for key_name, key in GROUP_KEYS.items():
-            broker_name = f"group.{key_name}"
-            default = self._broker.config.get(broker_name) if broker_name in BROKER_KEYS else key.default
-            value = key.format(default)
-            chain = [DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.DEFAULT)]
-            yield self._entry(key_name, key, value, chain, NO_EFFECT)
+            default = key.format(group_default(self._broker.config, key_name))
+            chain = [DescribeConfigsSynonym(name=key_name, value=default, source=ConfigSource.DEFAULT)]
+            if key_name in own:
+                value = key.format(key.parse(own[key_name]))
+                chain.insert(0, DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.GROUP))
+            yield self._entry(
+                key_name, key, chain[0].value, chain, BROKER_SENTENCES.get(f"group.{key_name}", NO_EFFECT)
+            )
 
     def _broker_entry(
         self, name: str, key: ConfigKey, value: ConfigValue, chain: _Synonyms

@@ -37,6 +37,28 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Port on 127.0.0.1 where `GET /health` answers 200 once clients are served, and where compaction is seen "
             "and asked for (0: any free one, as `barnabas start` has it unless told otherwise); none by default."
         ),
+        "group.consumer.assignors": (
+            "Ways to assign partitions that members of the consumer protocol may ask for, the default first: `uniform` "
+            "and `range`."
+        ),
+        "group.consumer.heartbeat.interval.ms": (
+            "How often members of the consumer protocol shall be heard of; a group may have a value of its own."
+        ),
+        "group.consumer.max.heartbeat.interval.ms": "The longest heartbeat interval that a group may have of its own.",
+        "group.consumer.max.session.timeout.ms": "The longest session timeout that a group may have of its own.",
+        "group.consumer.max.size": "Members that one group of the consumer protocol may have.",
+        "group.consumer.migration.policy": (
+            "Whether a group goes over to the consumer protocol when the first member that speaks it joins (upgrade), "
+            "and back when the last one leaves (downgrade)."
+        ),
+        "group.consumer.min.heartbeat.interval.ms": "The shortest heartbeat interval that a group may have of its own.",
+        "group.consumer.min.session.timeout.ms": "The shortest session timeout that a group may have of its own.",
+        "group.consumer.session.timeout.ms": (
+            "How long members of the consumer protocol may be silent; a group may have a value of its own."
+        ),
+        "group.coordinator.rebalance.protocols": (
+            "Without `consumer` in it, members that speak the consumer protocol are refused."
+        ),
         "group.initial.rebalance.delay.ms": (
             "How long the first member of an empty group waits for others before there is an assignment; "
             "prolonged while more come."

@@ -46,3 +46,5 @@ def _names(broker: BrokerState, kind: ConfigResourceType) -> Iterator[str]:
         yield from broker.metadata.topic_names
     elif kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         yield from map(str, broker.metadata.brokers)
+    elif kind is ConfigResourceType.GROUP:
+        yield from broker.dynamic_config.configured_groups

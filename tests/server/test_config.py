@@ -38,7 +38,9 @@ DERIVED = {
 CHECKED_HERE = {"allow.insecure.listeners", "log.flush.scheduler.interval.ms", "max.connections.per.ip"}
 """Settings that the configuration itself acts upon, or hands on under another name."""
 READ_BY_NAME = {
-    "compression.gzip.level", "compression.lz4.level", "compression.zstd.level", "offsets.topic.num.partitions",
+    "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+    "group.consumer.max.heartbeat.interval.ms", "group.consumer.max.session.timeout.ms",
+    "group.consumer.min.heartbeat.interval.ms", "group.consumer.min.session.timeout.ms", "offsets.topic.num.partitions",
     "offsets.topic.replication.factor", "offsets.topic.segment.bytes",
 }  # fmt: skip
 """Settings that are read by their key, or whose attribute's name is put together when it is read."""

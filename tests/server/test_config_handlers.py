@@ -248,6 +248,34 @@ async def test_groups_and_client_metrics_that_nobody_configured_have_defaults(br
     assert {config.name for config in metrics.configs} == set(CLIENT_METRICS_KEYS)
 
 
+def listed(broker: Any, kinds: list[int], version: int = 1) -> list[tuple[str, int]]:
+    request = ListConfigResourcesRequest(resource_types=kinds)
+    response = list_config_resources.handle(context(broker, version), request)
+    assert response.error_code == ErrorCode.NONE
+    return [(resource.resource_name, resource.resource_type) for resource in response.config_resources]
+
+
+async def test_a_group_has_settings_of_its_own_until_they_are_deleted(broker: Any) -> None:
+    kind, name = ConfigResourceType.GROUP, "a/group of ours"
+    assert await edit(broker, kind, name, ("consumer.session.timeout.ms", SET, "50000")) == (ErrorCode.NONE, None)
+    assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") == 50000
+    session = entry(describe(broker, kind, name, synonyms=True), "consumer.session.timeout.ms")
+    assert (session.value, session.config_source) == ("50000", ConfigSource.GROUP)
+    assert chain(session) == [
+        ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP),
+        ("consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT),
+    ]
+    assert entry(describe(broker, kind, "another"), "consumer.session.timeout.ms").value == "45000"
+    assert listed(broker, [kind]) == [(name, kind)]
+    assert await broker.topic_store.group_configs() == {name: {"consumer.session.timeout.ms": "50000"}}
+    again = DynamicConfig(broker.config)
+    await again.load(broker.topic_store, 3)
+    assert again.group_config(name) == {"consumer.session.timeout.ms": "50000"}
+    assert await edit(broker, kind, name, ("consumer.session.timeout.ms", DELETE, None)) == (ErrorCode.NONE, None)
+    assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") is None
+    assert listed(broker, [kind]) == []
+
+
 # -- alter -------------------------------------------------------------------------------------------------------------
 
 
@@ -328,7 +356,22 @@ async def test_broker_settings_are_stored_per_broker_or_for_all(broker: Any) -> 
         (BROKER, "3", ("broker.id", SET, "5"), 42, "Cannot update these configs dynamically: Set(broker.id)"),
         (BROKER, "4", ("max.connections", SET, "5"), 42, "Unexpected broker id, expected 3, but received 4"),
         (BROKER, "x", ("max.connections", SET, "5"), 42, "Node id must be an integer, but it is: x"),
-        (ConfigResourceType.GROUP, "g", ("consumer.session.timeout.ms", SET, "5"), 42, "Unknown resource type 32"),
+        (
+            ConfigResourceType.GROUP,
+            "g",
+            ("consumer.session.timeout.ms", SET, "5"),
+            40,
+            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+        ),
+        (
+            ConfigResourceType.GROUP,
+            "g",
+            ("consumer.heartbeat.interval.ms", SET, "15001"),
+            40,
+            "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms",
+        ),
+        (ConfigResourceType.GROUP, "g", ("nonsense", SET, "5"), 40, "Unknown group config name: nonsense"),
+        (ConfigResourceType.GROUP, "", ("a", SET, "5"), 42, "Default group resources are not allowed."),
         (77, "g", ("a", SET, "5"), 42, "Unknown resource type 77"),
     ],
 )
@@ -418,10 +461,7 @@ async def test_a_level_that_cannot_be_is_refused(broker: Any, change: Any, code:
 async def test_resources_are_listed_by_kind(
     broker: Any, version: int, kinds: list[int], expected: list[tuple[str, int]]
 ) -> None:
-    request = ListConfigResourcesRequest(resource_types=kinds)
-    response = list_config_resources.handle(context(broker, version), request)
-    assert response.error_code == ErrorCode.NONE
-    assert [(resource.resource_name, resource.resource_type) for resource in response.config_resources] == expected
+    assert listed(broker, kinds, version) == expected
 
 
 async def test_an_unknown_kind_of_resource_is_refused(broker: Any) -> None:
