@@ -61,9 +61,9 @@ class ConfigDescriber:
         if resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
             broker_id = parse_broker_id(name)
             same = name if broker_id is None else broker_id
-        elif resource_type is ConfigResourceType.CLIENT_METRICS:
-            same = bool(name)
-        elif resource_type is ConfigResourceType.GROUP and not self._broker.dynamic_config.group_config(name):
+        elif resource_type is ConfigResourceType.CLIENT_METRICS or (
+            resource_type is ConfigResourceType.GROUP and not self._broker.dynamic_config.group_config(name)
+        ):
             same = bool(name)
         entries = self._known.get((resource_type, same))
         if entries is None:
