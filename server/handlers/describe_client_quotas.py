@@ -1,0 +1,32 @@
+"""DescribeClientQuotas (key 48, KIP-546): the quotas of users, client ids and addresses that a filter means.
+
+Version 1 is the same in flexible form. Nothing can be stored here yet, so that only a tree of Kafka's own has any.
+"""
+
+from __future__ import annotations
+
+from ...protocol.messages.describe_client_quotas import (
+    DescribeClientQuotasRequest,
+    DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
+)
+from ..client_quotas import QuotaFilter, stored_quotas
+from ..request_context import RequestContext
+
+
+async def handle(ctx: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+    """Raises KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION for a filter that cannot be."""
+    components = [(one.entity_type, one.match_type, one.match) for one in request.components]
+    wanted = QuotaFilter(components, strict=request.strict)
+    return DescribeClientQuotasResponse(
+        entries=[
+            EntryData(
+                entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
+                values=[ValueData(key=key, value=value) for key, value in quotas.items()],
+            )
+            async for entity, quotas in stored_quotas(ctx.broker.store)
+            if quotas and wanted.matches(entity)
+        ]
+    )

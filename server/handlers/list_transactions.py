@@ -1,0 +1,30 @@
+"""ListTransactions (key 66, KIP-664): the transactional ids that this broker coordinates.
+
+Version 1 filters by how long a transaction has been open (KIP-994). This broker coordinates none: InitProducerId
+refuses transactional ids.
+"""
+
+from __future__ import annotations
+
+from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ..request_context import RequestContext
+
+STATES = frozenset(
+    {
+        "Empty",
+        "Ongoing",
+        "PrepareCommit",
+        "PrepareAbort",
+        "CompleteCommit",
+        "CompleteAbort",
+        "Dead",
+        "PrepareEpochFence",
+    }
+)
+
+
+def handle(ctx: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """Names the states in the filter that there are not."""
+    return ListTransactionsResponse(
+        unknown_state_filters=[name for name in request.state_filters if name not in STATES]
+    )
