@@ -12,6 +12,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..assignment import Assignment
 from ..cluster import Cluster
+from ..errors import RebalanceInProgressError
 from .offset_requests import OffsetAndMetadata
 from .settings import GroupSettings
 
@@ -67,6 +68,8 @@ class AutoCommit:
             # Offsets of a topic that was deleted would be tried until the time is up.
             known = {tp: at for tp, at in offsets.items() if self._cluster.partition(tp) is not None}
             await self._commit(known, timeout_ms=timeout_ms)
+        except RebalanceInProgressError as error:
+            log.debug("auto-commit: %s", error)
         except KafkaError as error:
             log.warning("auto-commit: %s", error)
 

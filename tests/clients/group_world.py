@@ -103,7 +103,8 @@ class Reader:
         self.node.kill()
 
     async def _run(self) -> None:
-        async with self.consumer:
+        try:
+            await self._start()
             self.consumer.subscribe(self._topics, listener=self.diary)
             while not self._stopping:
                 if self.is_asleep:
@@ -112,6 +113,19 @@ class Reader:
                 for records in (await self.consumer.getmany(timeout_ms=200, max_records=10)).values():
                     assert {TopicPartition(r.topic, r.partition) for r in records} <= self.diary.owned
                     self.records += records
+        finally:
+            await self.consumer.close()
+
+    async def _start(self) -> None:
+        """The broker may be down, or connections break, while the first questions are asked."""
+        while True:
+            try:
+                await self.consumer.start()
+            except KafkaError as error:
+                assert error.code.retriable, error
+                await asyncio.sleep(0.1)
+            else:
+                return
 
 
 class GroupWorld:

@@ -1,7 +1,8 @@
 """Random lives of groups under virtual time: members come, go, sleep and crash, the broker dies, connections break.
 
-Whatever happens: in one generation a partition has one owner, commits never go back, no record is left out, and when
-it is over everybody who is left shares evenly. If nobody was thrown out, no record is read twice either.
+Whatever happens: a partition has one owner at any time among the members of a generation, commits never go back, no
+record is left out, and when it is over everybody who is left shares evenly. If nobody was thrown out, no record is read
+twice either.
 """
 
 from __future__ import annotations
@@ -24,34 +25,27 @@ GENTLE = ["join", "leave", "produce", "produce", "rest"]
 ROUGH = [*GENTLE, "kill", "sleep", "wake", "break", "restart"]
 
 
-class Owners:
-    """Who had what in which generation, of all readers."""
-
-    def __init__(self) -> None:
-        self._owners: dict[tuple[int, TopicPartition], str] = {}
-
-    def note(self, generation: int, partitions: set[TopicPartition], member_id: str) -> None:
-        for tp in partitions:
-            owner = self._owners.setdefault((generation, tp), member_id)
-            assert owner == member_id, f"{tp} has two owners in generation {generation}: {owner} and {member_id}"
-
-
 class Noting(Diary):
-    """A diary that lets all owners be compared."""
+    """A diary that looks into those of the others."""
 
-    def __init__(self, owners: Owners) -> None:
+    def __init__(self, readers: list[Reader]) -> None:
         super().__init__()
-        self._owners = owners
-        self.reader: Reader | None = None
+        self._readers = readers
 
     def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
         super().on_partitions_assigned(assigned)
-        assert self.reader is not None
-        group = self.reader.consumer._group
-        assert group is not None
-        number, member_id = group.generation
-        if group.generation.number >= 0:
-            self._owners.note(number, self.owned, member_id)
+        mine = [generation_of(reader) for reader in self._readers if reader.diary is self]
+        for other in self._readers:
+            if other.diary is not self and generation_of(other) in mine:
+                both = other.diary.owned & self.owned
+                assert not both, f"two members of generation {mine} have {both}"
+
+
+def generation_of(reader: Reader) -> int:
+    """The generation a reader has joined; -1 outside. It has given up by then what the generation gives to others."""
+    group = reader.consumer._group
+    assert group is not None
+    return group.generation.number
 
 
 class History:
@@ -61,7 +55,6 @@ class History:
         self.world = world
         self.rng = random.Random(f"{seed}/history")
         self.acts = acts
-        self.owners = Owners()
         self.settings: dict[str, Any] = {
             "partition_assignment_strategy": [self.rng.choice(STRATEGIES)],
             "max_poll_interval_ms": 4_000,
@@ -82,9 +75,7 @@ class History:
     async def act(self, act: str) -> None:
         readers, rng = self.readers, self.rng
         if act == "join" and len(readers) < MOST_READERS:
-            diary = Noting(self.owners)
-            reader = Reader(self.world, self.settings, [TOPIC], diary)
-            diary.reader = reader
+            reader = Reader(self.world, self.settings, [TOPIC], Noting(readers))
             readers.append(reader)
             self.everybody.append(reader)
         elif act == "leave" and readers:
