@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test verify lint bench compat crash fuzz simulate clean
+.PHONY: demo pipeline test verify lint bench compat crash fuzz simulate clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -15,6 +15,9 @@ $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 
 demo: $(STAMP)
 	$(BIN)/barnabas demo
+
+pipeline: $(STAMP)
+	$(BIN)/barnabas spark pipeline
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

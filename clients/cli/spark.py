@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .pipeline import pipeline
 from .session import Bootstrap, fail, parse_settings, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 app = typer.Typer(
-    help="Jobs on Spark: compact, table, export, replay, audit. On this machine, or on a cluster (--master).",
+    help="Jobs on Spark: compact, table, export, replay, audit, pipeline. On this machine, or on a cluster (--master).",
     no_args_is_help=True,
 )
 
@@ -184,3 +185,6 @@ def _as_text(rows: Iterator[Any]) -> Iterator[dict[str, object]]:
     """One row a partition, one at a time off the cluster; times as text."""
     for row in rows:
         yield {name: str(v) if name in ("earliest", "latest") else v for name, v in row.asDict().items()}
+
+
+app.command(name="pipeline")(pipeline)

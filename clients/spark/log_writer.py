@@ -88,7 +88,8 @@ class _TaskSegments:
             raise ValueError(f"{tp}: offset {offset} comes after {self._last_offset}")
         builder = self._builder
         if builder is not None and (append_time != self._append_time or offset - builder.base_offset > _MOST_OFFSETS):
-            builder = self._end_batch()
+            self._end_batch()
+            builder = None
         if builder is None or not builder.append(key, value, headers, timestamp, offset):
             self._end_batch()
             builder = self._builder = RecordBatchBuilder(

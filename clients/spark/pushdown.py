@@ -5,14 +5,13 @@ Spark has to allow it as well: `spark.sql.python.filterPushdown.enabled=true`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from pyspark.sql import datasource
 
-from ...protocol.topic_partition import TopicPartition
 from .batch_reader import BarnabasBatchReader
 from .client import BlockingClient
 from .offset_ranges import OffsetRange
@@ -24,7 +23,8 @@ class NarrowingBatchReader(BarnabasBatchReader):
     """A reader of its own, since Spark refuses one that takes filters while it does not allow them."""
 
     _first, _behind, _since_ms = 0, _FARTHEST, -1
-    _allowed: tuple[Callable[[TopicPartition], bool], ...] = ()
+    _allowed: tuple[tuple[int, frozenset[Any]], ...] = ()
+    """Which topics (0) and partitions (1) are left, all of them to be met."""
 
     def pushFilters(self, filters: Iterable[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
         """Take in what can be used; gives back what Spark still has to check itself."""
@@ -41,10 +41,9 @@ class NarrowingBatchReader(BarnabasBatchReader):
             return self._bound_offsets(each, value)
         if column in ("topic", "partition"):
             index = 0 if column == "topic" else 1
-            wanted = {datasource.EqualTo: lambda: (value,), datasource.In: lambda: tuple(value or ())}.get(type(each))
-            if wanted is not None:
-                values = frozenset(wanted())
-                self._allowed = (*self._allowed, lambda tp: tp[index] in values)
+            if isinstance(each, datasource.EqualTo | datasource.In):
+                values = frozenset([value] if isinstance(each, datasource.EqualTo) else value)
+                self._allowed = (*self._allowed, (index, values))
                 return True
         lower = isinstance(each, datasource.GreaterThan | datasource.GreaterThanOrEqual | datasource.EqualTo)
         if column == "timestamp" and lower and isinstance(value, datetime) and value.tzinfo is not None:
@@ -66,7 +65,7 @@ class NarrowingBatchReader(BarnabasBatchReader):
         return True
 
     def _narrowed(self, client: BlockingClient, ranges: list[OffsetRange]) -> list[OffsetRange]:
-        ranges = [r for r in ranges if all(allowed(r.partition) for allowed in self._allowed)]
+        ranges = [r for r in ranges if all(r.partition[index] in values for index, values in self._allowed)]
         ranges = [replace(r, start=max(r.start, self._first), end=min(r.end, self._behind)) for r in ranges]
         ranges = [r for r in ranges if r.records > 0]
         if self._since_ms >= 0 and ranges:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from . import host
@@ -40,5 +41,10 @@ def register(spark: SparkSession) -> None:
     Spark finds both by itself in most places; a broken neighbour among the installed `pyspark_…` modules, or one that
     was installed after the session began, hides them.
     """
-    spark.dataSource.register(BarnabasSource)
-    spark.dataSource.register(BarnabasLogSource)
+    for source in (BarnabasSource, BarnabasLogSource):
+        try:
+            spark.dataSource.register(source)
+        except AnalysisException as error:
+            # Spark 4.0 says so of one that it found by itself; later ones replace it.
+            if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+                raise

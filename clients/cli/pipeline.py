@@ -1,0 +1,89 @@
+"""`barnabas spark pipeline`: a year of flights through a broker and Spark, into a state per aircraft and Parquet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Thread
+from typing import Annotated, Any
+
+import typer
+
+from .demo import _confluent_kafka, _load_flights, _produce
+
+_TOPICS: dict[str, dict[str, str]] = {"flights": {}, "aircraft": {"cleanup.policy": "compact"}}
+
+
+def pipeline(
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Keep what is written here.")
+    ] = None,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Of the topics.")] = 4,
+    master: Annotated[str | None, typer.Option(help="Spark's master.")] = "local[2]",
+) -> None:
+    """Produce flights, keep a state per aircraft in a topic and every flight in Parquet, and compare the two.
+
+    Needs the extras: pip install 'barnabas\\[demo,spark]'
+    """
+    try:
+        from ..spark.session import session
+    except ImportError as error:
+        raise typer.BadParameter(f"{error.name} is not installed; pip install 'barnabas[spark]'") from error
+    ck, flights = _confluent_kafka(), _load_flights(_say)
+    with _folder(output) as folder, import_module("barnabas").Broker() as broker:
+        for topic, config in _TOPICS.items():
+            broker.create_topic(topic, partitions, config)
+        _say(f"broker at {broker.bootstrap}; starting Spark …")
+        spark = session(master, app_name="barnabas pipeline", config={"spark.sql.shuffle.partitions": "4"})
+        spark.sparkContext.setLogLevel("ERROR")
+        producing = Thread(target=lambda: _say(f"produced {_produce(ck, broker.bootstrap, flights, 'none')}"))
+        producing.start()
+        try:
+            wrong = _stream(spark, broker.bootstrap, folder, producing)
+        finally:
+            producing.join()
+            spark.stop()
+    if wrong:
+        _say(f"{wrong} aircraft have another state than their flights add up to")
+        raise typer.Exit(1)
+
+
+def _stream(spark: Any, bootstrap: str, folder: Path, producing: Thread) -> int:
+    from ..spark.pipeline import PipelineSettings, differences, keep_parquet, keep_state, state_table
+    from ..spark.progress import ProgressListener
+
+    spark.streams.addListener(ProgressListener(_say))
+    settings = PipelineSettings(bootstrap, str(folder))
+    queries = [keep_state(spark, settings), keep_parquet(spark, settings)]
+    producing.join()
+    for query in queries:
+        query.processAllAvailable()
+        query.stop()
+    rows = spark.read.parquet(f"{settings.folder}/flights").count()
+    _say(f"{rows:,} flights in Parquet at {folder / 'flights'}")
+    _say("the busiest aircraft, as their compacted topic has it:")
+    for row in state_table(spark, settings).orderBy("flights", ascending=False).limit(5).collect():
+        _say(f"  {row.tailnum}  {row.flights:>4} flights  {row.miles:>9,} miles  last seen {row.last_seen}")
+    wrong = differences(spark, settings)
+    if not wrong:
+        _say("compared: every aircraft's state in the topic is what its flights in Parquet add up to")
+    return wrong
+
+
+@contextmanager
+def _folder(kept: Path | None) -> Iterator[Path]:
+    if kept is not None:
+        kept.mkdir(parents=True, exist_ok=True)
+        yield kept.resolve()
+        return
+    with TemporaryDirectory(prefix="barnabas-pipeline-") as folder:
+        yield Path(folder)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stdout, flush=True)
