@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.cleaning.crash_world import FETCH_BYTES, ManagedHistory, new_world
 from tests.cleaning.history import Restart, Settings
@@ -51,6 +51,13 @@ def one_pass(history: ManagedHistory) -> None:
     _clean(history)
     history.append([(2, False)])
     history.flush()
+
+
+def into_one(history: ManagedHistory) -> None:
+    """Many small segments become one, as the topic may have larger ones now."""
+    history.settings = replace(history.settings, segment_bytes=5000)
+    history.log.config = history.settings.log_config(history.magic)
+    one_pass(history)
 
 
 def passes_by_and_by(history: ManagedHistory) -> None:
@@ -121,7 +128,7 @@ def walk_of(seed: int) -> Scenario:
 
 SCENARIOS = [
     Scenario("one pass", one_pass),
-    Scenario("one group", one_pass, Settings(segment_bytes=2000, delete_retention_ms=100)),
+    Scenario("into one", into_one),
     Scenario("many groups", one_pass, Settings(segment_bytes=250, delete_retention_ms=100)),
     Scenario("old format", one_pass, Settings(magic=1, segment_bytes=500, delete_retention_ms=100)),
     Scenario("passes by and by", passes_by_and_by),

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.cleaning.contents import BatchRow, RecordRow, batches_of, data_records, latest, record_row
+from tests.cleaning.contents import (
+    BatchRow,
+    RecordRow,
+    batches_of,
+    data_records,
+    latest,
+    markers,
+    record_row,
+    tombstones,
+)
 from tests.cleaning.history import History
 
 from barnabas.protocol.record_batch import Batch, RecordBatch, iter_batches
@@ -47,6 +56,12 @@ class Promises:
     """Offset of a tombstone to the time of the first pass that saw it."""
     marker_seen_ms: dict[int, int] = field(default_factory=dict)
     """Offset of a marker to the time of the first pass that left nothing of its transaction."""
+    tombstone_due_ms: dict[int, int] = field(default_factory=dict)
+    """Offset of a tombstone to the time from which on a pass over it takes it away."""
+    marker_due_ms: dict[int, int] = field(default_factory=dict)
+    """The same of markers."""
+    bare_markers: set[int] = field(default_factory=set)
+    """Markers whose transactions have not even an empty batch left."""
     gone: set[int] = field(default_factory=set)
     """Offsets of which a reader has found that they are gone: they may not come back."""
 
@@ -69,6 +84,7 @@ class Promises:
         rows = self.check()
         self._note_what_the_pass_saw(rows, done)
         self._check_that_it_cleaned(rows, done)
+        self._check_that_horizons_pass(rows, done)
 
     def _check_lag(self, done: Pass) -> None:
         youngest = self.history.clock.now_ms - self.history.settings.min_compaction_lag_ms
@@ -211,6 +227,33 @@ class Promises:
             before = seen.get(record.key)
             require(before is None, f"{record.key!r} is at {before} and at {record.offset}, below the clean point")
             seen[record.key] = record.offset
+
+    def _check_that_horizons_pass(self, rows: list[BatchRow], done: Pass) -> None:
+        """What is due goes with the next pass over it; old formats go by the age of their segments."""
+        now_ms, horizon_ms = self.history.clock.now_ms, self.history.settings.delete_retention_ms
+        legacy = {entry.row.offset for entry in self.history.written if entry.magic < 2}
+        for due, present, what in (
+            (self.tombstone_due_ms, tombstones(rows) - legacy, "tombstone"),
+            (self.marker_due_ms, {offset for offset, _ in markers(rows)}, "marker"),
+        ):
+            for offset in present:
+                if offset < done.next_dirty_offset and offset in due:
+                    require(now_ms < due[offset], f"the {what} at {offset} was due at {due[offset]}, it is {now_ms}")
+        for offset in tombstones(rows):
+            if offset < done.next_dirty_offset:
+                self.tombstone_due_ms.setdefault(offset, now_ms + horizon_ms)
+        spans = {offset for row in rows if row.is_transactional and not row.is_control for offset in span(row)}
+        for transaction in self.history.transactions:
+            if 0 <= transaction.marker < done.next_dirty_offset and transaction.marker in self.bare_markers:
+                self.marker_due_ms.setdefault(transaction.marker, now_ms + horizon_ms)
+        self.bare_markers = {
+            entry.marker for entry in self.history.transactions if not spans.intersection(entry.offsets)
+        }
+
+
+def span(row: BatchRow) -> range:
+    """All offsets of a batch, whether there still is a record or not."""
+    return range(row.base_offset, row.last_offset + 1)
 
 
 def fetches(history: History, max_length: int, *, committed: bool) -> list[FetchData]:

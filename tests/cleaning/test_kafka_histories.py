@@ -18,6 +18,7 @@ from tests.cleaning.walk import random_settings, random_step, stamp_files
 from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST
 
 from barnabas.storage.filesystem import OsFileSystem
+from barnabas.storage.transaction_index import AbortedTransaction
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -95,6 +96,7 @@ class SideBySide:
             return
         assert ours == theirs, f"{done}: {difference(ours, theirs)}"
         assert list(mine) == list(others), f"segments {list(mine)}, Kafka's {list(others)}"
+        assert aborted_of(history) == aborted_of(other)
 
     def _rows(self, segments: dict[int, list[BatchRow]], done: Pass) -> list[BatchRow]:
         """All batches; for 3.9 without an empty one at the end of what was cleaned, which only 4.x keeps."""
@@ -102,6 +104,11 @@ class SideBySide:
         if self._version == NEWEST:
             return rows
         return [row for row in rows if row.records or row.last_offset != done.first_uncleanable_offset - 1]
+
+
+def aborted_of(history: History) -> dict[int, list[AbortedTransaction]]:
+    """What the transaction indexes say, by base offset of their segments."""
+    return {segment.base_offset: list(segment.transaction_index.entries) for segment in history.log.segments}
 
 
 def forgets_an_end(history: History, segments: Iterable[int], done: Pass) -> bool:

@@ -36,6 +36,7 @@ def walk(seed: int, *, use_native: bool) -> int:
                         break
                     promises.check_pass(done)
                     passes += 1
+                    clock.advance(rng.choice((0, 0, 60, 1100)))
         promises.check()
         history.restart("without snapshots")
         promises.check()
