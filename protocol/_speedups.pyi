@@ -11,6 +11,8 @@ _Buffer: TypeAlias = bytes | bytearray | memoryview
 _Rows: TypeAlias = tuple[bytearray, int, int, int]
 _Layout: TypeAlias = tuple[int, int, bool]
 
+REVISION: int
+
 def zeroed(size: int, /) -> bytearray:
     """`bytearray(size)`, in large pages if the system gives them."""
 

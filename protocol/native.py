@@ -6,9 +6,18 @@ both to the same results.
 
 from __future__ import annotations
 
+__all__ = ["native"]
+
+_REVISION = 1
+"""What `speedups/module.c` says: raise both when a function changes what it takes or gives.
+
+In a checkout that was updated and not installed anew, the functions of before are left alone.
+"""
+
 try:
     from . import _speedups as native
 except ImportError:
     native = None  # type: ignore[assignment]
-
-__all__ = ["native"]
+else:
+    if native.REVISION != _REVISION:
+        native = None  # type: ignore[assignment]

@@ -1,6 +1,8 @@
 /* The extension module `_speedups`; `_speedups.pyi` says which Python function each of these is the twin of. */
 #include "speedups.h"
 
+enum { REVISION = 1 }; /* as in native.py */
+
 static PyMethodDef functions[] = {
     {"scan_batches", scan_batches, METH_VARARGS, NULL},
     {"scan_records", scan_records, METH_VARARGS, NULL},
@@ -19,5 +21,8 @@ static struct PyModuleDef definition = {
 PyMODINIT_FUNC PyInit__speedups(void)
 {
     crc32c_prepare();
-    return PyModule_Create(&definition);
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddIntConstant(module, "REVISION", REVISION) < 0)
+        Py_CLEAR(module);
+    return module;
 }

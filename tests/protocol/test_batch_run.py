@@ -8,6 +8,7 @@ import struct
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tools import missing
 
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.batch_run import BatchRun, Stop
@@ -19,7 +20,13 @@ from barnabas.protocol.record_codec import RecordScan, encode_headers, encode_re
 from barnabas.protocol.varint import decode_varint
 
 ROADS = [False, True] if native is not None else [False]
-compiled = pytest.mark.skipif(native is None, reason="no compiled speedups")
+compiled = pytest.mark.usefixtures("speedups")
+
+
+@pytest.fixture(scope="module")
+def speedups() -> None:
+    if native is None:
+        missing("no compiled speedups: install with a C compiler")
 
 
 def built(rng: random.Random, base_offset: int, count: int) -> bytes:

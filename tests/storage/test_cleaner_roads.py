@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.storage.dirty_folder import NOW_MS, DirtyFolder, batch_of, marker
+from tests.tools import missing
 
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.legacy_records import build_message_set
@@ -19,7 +20,13 @@ from barnabas.storage.cleaning.clean_job import ActiveProducer
 from barnabas.storage.errors import CorruptSegmentError
 from barnabas.storage.transaction_index import AbortedTransaction
 
-compiled = pytest.mark.skipif(native is None, reason="no compiled speedups")
+compiled = pytest.mark.usefixtures("speedups")
+
+
+@pytest.fixture(scope="module")
+def speedups() -> None:
+    if native is None:
+        missing("no compiled speedups: install with a C compiler")
 
 
 class History:

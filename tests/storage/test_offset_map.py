@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tools import missing
 
 from barnabas.protocol.native import native
 from barnabas.protocol.record_columns import RecordColumns
@@ -24,6 +25,12 @@ from barnabas.storage.cleaning.offset_map import (
 
 ROADS = [False, True] if native is not None else [False]
 ALL = [*HASHES, "exact"]
+
+
+@pytest.fixture(scope="module")
+def speedups() -> None:
+    if native is None:
+        missing("no compiled speedups: install with a C compiler")
 
 
 def columns_of(keys: list[tuple[int, bytes | None]]) -> tuple[bytes, RecordColumns]:
@@ -166,7 +173,7 @@ def test_many_keys_at_once_are_one_key_after_the_other(
     assert len({(stop, bytes(one._memory), tuple(one._state)) for stop, one in zip(stops, maps, strict=True)}) == 1
 
 
-@pytest.mark.skipif(native is None, reason="no compiled speedups")
+@pytest.mark.usefixtures("speedups")
 @settings(max_examples=60, deadline=None)
 @given(sizes=st.lists(st.sampled_from([0, 1, 3, 54, 55, 56, 57, 63, 64, 65, 119, 120, 128, 300]), max_size=70))
 def test_md5_of_many_strings_of_any_size(sizes: list[int]) -> None:
@@ -178,7 +185,7 @@ def test_md5_of_many_strings_of_any_size(sizes: list[int]) -> None:
     assert {hashlib.md5(key).digest() for key in keys} == {digest for digest in taken if any(digest)}
 
 
-@pytest.mark.skipif(native is None, reason="no compiled speedups")
+@pytest.mark.usefixtures("speedups")
 def test_compiled_code_refuses_what_does_not_fit_together() -> None:
     assert native is not None
     buffer, records = columns_of([(1, b"a"), (2, b"b")])
