@@ -94,7 +94,7 @@ def decode_versioned(cls: type[T], buffer: Buffer, *, later_is_newest: bool = Fa
     A version later than the newest known is an error, or with `later_is_newest` is read as the newest: for payloads
     that only ever grow at their end. Raises `ProtocolError`.
     """
-    decode = _versioned_decoder(cls, peek_version(buffer), later_is_newest)
+    decode = _versioned_decoder(cast(type, cls), peek_version(buffer), later_is_newest)
     return cast(T, _decode(decode, RESPONSE_OBJECT_BUDGET, buffer, 2, len(buffer)))
 
 
