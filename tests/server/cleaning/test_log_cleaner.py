@@ -1,0 +1,295 @@
+"""The cleaner of a running broker: by itself, at somebody's wish, and when its processes die."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from barnabas import Broker
+from barnabas.clients.admin import Admin, ConfigChange, ConfigResource, raise_first
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.producer import Producer
+from barnabas.protocol.config_resources import ConfigResourceType
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.cleaning import worker_pool
+from barnabas.server.cleaning.cleaner_status import CleanerStatus
+from barnabas.server.cleaning.log_cleaner import LogCleaner
+from barnabas.storage.errors import LogDirFailedError
+from barnabas.storage.segment_swap import SegmentSwap
+
+TOPIC, TP = "t", TopicPartition("t", 0)
+COMPACT = {"cleanup.policy": "compact", "segment.bytes": "20000"}
+DEADLINE = 30.0
+
+
+async def fill(broker: Broker, pairs: Iterable[tuple[str, str | None]], topic: str = TOPIC) -> None:
+    async with Producer(broker.bootstrap, batch_size=2000) as producer:
+        sent = [
+            await producer.send(topic, None if value is None else value.encode(), key=key.encode(), partition=0)
+            for key, value in pairs
+        ]
+        await asyncio.gather(*sent)
+
+
+def churn(count: int = 3000, keys: int = 20) -> list[tuple[str, str | None]]:
+    return [(f"k{number % keys}", f"{number}" + "x" * 30) for number in range(count)]
+
+
+async def state_of(broker: Broker, topic: str = TOPIC) -> dict[str, str]:
+    """What a consumer from offset 0 ends with."""
+    latest: dict[str, str] = {}
+    async with Consumer(broker.bootstrap, auto_offset_reset="earliest", isolation_level="read_committed") as consumer:
+        partition = TopicPartition(topic, 0)
+        end = (await consumer.end_offsets([partition]))[partition]
+        consumer.assign([partition])
+        while await consumer.position(partition) < end:
+            for records in (await consumer.getmany(timeout_ms=200)).values():
+                for record in records:
+                    key = record.key.decode()
+                    if record.value is None:
+                        latest.pop(key, None)
+                    else:
+                        latest[key] = record.value.decode()
+    return latest
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < deadline, what
+        await asyncio.sleep(0.01)
+
+
+def cleaner_of(broker: Broker) -> LogCleaner:
+    return broker.server.state.cleaner
+
+
+def children() -> list[int]:
+    """The processes that this one started for the cleaner."""
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
+            try:
+                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == os.getpid() and b"cleaning.worker" in (path / "cmdline").read_bytes():
+                    found.append(int(path.name))
+            except (OSError, IndexError):
+                continue
+    return found
+
+
+async def test_a_dirty_log_is_cleaned_without_being_asked_for(tmp_path: Path) -> None:
+    async with Broker(data_dir=tmp_path, config={"log.cleaner.backoff.ms": "50"}) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        pairs = churn()
+        await fill(broker, pairs)
+        log = broker.server.state.log_manager.logs[TP]
+        await until(lambda: TP in cleaner_of(broker).reports, "no pass")
+        await until(lambda: log.size < 45_000, "the log is still large")
+        assert await state_of(broker) == dict(pairs)
+        assert log.log_end_offset == len(pairs)
+        checkpoint = tmp_path / "cleaner-offset-checkpoint"
+        await until(checkpoint.exists, "no checkpoint")
+
+
+def test_an_embedded_broker_compacts_when_told() -> None:
+    with Broker() as broker:
+        broker.create_topic(TOPIC, 2, {"cleanup.policy": "compact"})
+        pairs = churn(500)
+        asyncio.run(fill(broker, pairs))
+        (report,) = broker.compact(TOPIC)
+        assert report.stats.messages_written == 20 and report.reclaimed_bytes > 0
+        assert asyncio.run(state_of(broker)) == dict(pairs)
+        assert broker.compact(TOPIC, 0) == [], "nothing is dirty any more"
+        asyncio.run(fill(broker, [("k1", None)]))
+        assert broker.compact(TOPIC, 1) == []
+        assert len(broker.compact(TOPIC, 0)) == 1
+        assert "k1" not in asyncio.run(state_of(broker))
+
+
+async def test_what_cannot_be_compacted_is_refused(tmp_path: Path) -> None:
+    async with Broker({TOPIC: 1}, data_dir=tmp_path) as broker:
+        with pytest.raises(KafkaError) as refused:
+            await broker.acompact(TOPIC)
+        assert refused.value.code is ErrorCode.INVALID_CONFIG
+        with pytest.raises(KafkaError) as unknown:
+            await broker.acompact("nothing")
+        assert unknown.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def test_min_compaction_lag_is_heeded_unless_it_is_told_not_to_be(tmp_path: Path) -> None:
+    async with Broker(data_dir=tmp_path) as broker:
+        await broker.acreate_topic(TOPIC, 1, {"cleanup.policy": "compact", "min.compaction.lag.ms": "3600000"})
+        await fill(broker, churn(200))
+        assert await broker.acompact(TOPIC) == []
+        (report,) = await cleaner_of(broker).compact(TOPIC, ignore_lag=True)
+        assert report.stats.messages_written == 20
+
+
+async def test_a_process_that_is_killed_costs_nothing_but_time(tmp_path: Path) -> None:
+    settings = {"log.cleaner.backoff.ms": "50", "log.cleaner.io.max.bytes.per.second": "200000"}
+    async with Broker(data_dir=tmp_path, config=settings) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        pairs = churn(8000)
+        await fill(broker, pairs)
+        await until(lambda: bool(children()), "no process")
+        await until(lambda: TP in cleaner_of(broker).passes, "no pass")
+        for process in children():
+            os.kill(process, signal.SIGKILL)
+        await until(lambda: cleaner_of(broker).deaths > 0, "nobody noticed")
+        assert cleaner_of(broker).manager.uncleanable == {}
+        broker_config = ConfigResource(ConfigResourceType.BROKER, "")
+        async with Admin(broker.bootstrap) as admin:
+            fast = [ConfigChange("log.cleaner.io.max.bytes.per.second", "1e12")]
+            raise_first(await admin.alter_configs({broker_config: fast}))
+        await until(lambda: TP in cleaner_of(broker).reports, "no second pass")
+        assert await state_of(broker) == dict(pairs)
+
+
+async def test_the_rate_holds_for_what_is_read_and_written(tmp_path: Path) -> None:
+    settings = {"log.cleaner.enable": "false", "log.cleaner.io.max.bytes.per.second": "1000000"}
+    async with Broker(data_dir=tmp_path, config=settings) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, churn(8000))
+        (report, *_) = await broker.acompact(TOPIC)
+        moved = report.stats.map_bytes_read + report.stats.bytes_read + report.stats.bytes_written
+        assert moved > 400_000
+        assert moved / report.seconds < 1_300_000
+
+
+async def test_memory_goes_back_when_nobody_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_pool, "IDLE_SECONDS", 0.2)
+    before = set(children())
+    async with Broker(data_dir=tmp_path, config={"log.cleaner.enable": "false"}) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        assert set(children()) == before, "none is started in advance"
+        await fill(broker, churn(500))
+        await broker.acompact(TOPIC)
+        (process,) = set(children()) - before
+        await fill(broker, churn(500))
+        await broker.acompact(TOPIC)
+        assert process in children(), "one process serves several passes"
+        await until(lambda: process not in children(), "it is still there")
+        await fill(broker, churn(500))
+        assert len(await broker.acompact(TOPIC)) == 1
+    assert set(children()) == before, "none outlives its broker"
+
+
+async def test_a_topic_can_be_deleted_in_the_middle_of_a_pass(tmp_path: Path) -> None:
+    settings = {"log.cleaner.io.max.bytes.per.second": "100000", "log.cleaner.backoff.ms": "50"}
+    async with Broker(data_dir=tmp_path, config=settings) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, churn(8000))
+        await until(lambda: TP in cleaner_of(broker).passes, "no pass")
+        cleaner_of(broker).manager.clean_offsets[TP] = 5
+        await broker.adelete_topic(TOPIC)
+        assert cleaner_of(broker).passes == {} and cleaner_of(broker).manager.clean_offsets == {}
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, [("a", "1"), ("a", "2")])
+        assert await state_of(broker) == {"a": "2"}
+
+
+async def test_a_change_of_policy_ends_the_pass(tmp_path: Path) -> None:
+    settings = {"log.cleaner.io.max.bytes.per.second": "100000", "log.cleaner.backoff.ms": "50"}
+    async with Broker(data_dir=tmp_path, config=settings) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        pairs = churn(8000)
+        await fill(broker, pairs)
+        await until(lambda: TP in cleaner_of(broker).passes, "no pass")
+        async with Admin(broker.bootstrap) as admin:
+            topic = ConfigResource(ConfigResourceType.TOPIC, TOPIC)
+            raise_first(await admin.alter_configs({topic: [ConfigChange("cleanup.policy", "delete")]}))
+        await until(lambda: not cleaner_of(broker).passes, "it goes on")
+        assert TP not in cleaner_of(broker).reports
+        assert await state_of(broker) == dict(pairs)
+
+
+async def test_a_stop_in_the_middle_of_a_pass_is_a_clean_one(tmp_path: Path) -> None:
+    settings = {"log.cleaner.io.max.bytes.per.second": "300000", "log.cleaner.backoff.ms": "50"}
+    pairs = churn(8000)
+    async with Broker(data_dir=tmp_path, config=settings) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, pairs)
+        await until(lambda: TP in cleaner_of(broker).passes, "no pass")
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    async with Broker(data_dir=tmp_path) as broker:
+        assert await state_of(broker) == dict(pairs)
+        await broker.acompact(TOPIC)
+        assert await state_of(broker) == dict(pairs)
+
+
+async def test_a_damaged_log_is_marked_and_others_go_on(tmp_path: Path) -> None:
+    async with Broker(data_dir=tmp_path, config={"log.cleaner.enable": "false"}) as broker:
+        for topic in (TOPIC, "sound"):
+            await broker.acreate_topic(topic, 1, COMPACT)
+            await fill(broker, churn(1500), topic)
+        first = sorted((tmp_path / "t-0").glob("*.log"))[0]
+        data = bytearray(first.read_bytes())
+        data[16] = 9  # the magic of the first batch
+        first.write_bytes(data)
+        with pytest.raises(KafkaError, match="cannot be cleaned"):
+            await broker.acompact(TOPIC)
+        assert len(await broker.acompact("sound")) == 1
+        state = broker.server.state
+        facts = CleanerStatus(state.cleaner, state.log_manager.logs).facts()
+        partitions = {one["topic"]: one for one in facts["partitions"]}  # type: ignore[attr-defined]
+        assert partitions[TOPIC]["uncleanable"] and partitions["sound"]["uncleanable"] is None
+        metrics = facts["metrics"]
+        name = f"kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count,logDirectory={tmp_path}"
+        assert metrics[name] == 1  # type: ignore[index]
+
+
+async def test_a_disk_that_fails_in_a_swap_takes_its_directory_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Broker(data_dir=tmp_path, config={"log.cleaner.enable": "false"}) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, churn(500))
+
+        def failing(swap: SegmentSwap) -> None:
+            raise OSError(5, "the disk failed")
+
+        monkeypatch.setattr(SegmentSwap, "finish", failing)
+        with pytest.raises(KafkaError):
+            await broker.acompact(TOPIC)
+        assert broker.server.failed.is_set()
+        failure = broker.server.state.log_manager.dirs[0].failure
+        assert isinstance(failure, LogDirFailedError)
+
+
+async def test_compact_and_delete_does_both(tmp_path: Path) -> None:
+    config = {"log.cleaner.enable": "false"}
+    async with Broker(data_dir=tmp_path, config=config) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT | {"cleanup.policy": "compact,delete", "retention.bytes": "30000"})
+        await fill(broker, churn(6000, keys=2000))
+        log = broker.server.state.log_manager.logs[TP]
+        await broker.acompact(TOPIC)
+        assert log.log_start_offset > 0
+        assert log.size < 60_000
+
+
+async def test_offsets_of_groups_are_compacted(tmp_path: Path) -> None:
+    config = {"offsets.topic.num.partitions": "1", "offsets.topic.segment.bytes": "100000"}
+    async with Broker({TOPIC: 1}, data_dir=tmp_path, config=config) as broker:
+        await fill(broker, [("a", "1")])
+        async with Consumer(broker.bootstrap, group_id="g", enable_auto_commit=False) as consumer:
+            consumer.assign([TP])
+            for number in range(200):
+                await consumer.commit({TP: number})
+        log = broker.server.state.log_manager.logs[TopicPartition("__consumer_offsets", 0)]
+        before = log.size
+        assert await broker.acompact("__consumer_offsets")
+        assert log.size < before / 20
+    async with (
+        Broker({TOPIC: 1}, data_dir=tmp_path, config=config) as broker,
+        Consumer(broker.bootstrap, group_id="g", enable_auto_commit=False) as consumer,
+    ):
+        found = (await consumer.committed([TP]))[TP]
+        assert found is not None and found.offset == 199
