@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..protocol.record_batch import LOG_OVERHEAD, MAGIC_POSITION, Batch, iter_batches
 from .errors import CorruptSegmentError
-from .filesystem import File, FileSystem, write_all
+from .filesystem import File, FileSystem, Sendable, write_all
 
 _PREFIX = Struct(">qii")
 _V2_FIELDS = Struct(">iqq")
@@ -18,6 +18,8 @@ SMALLEST_BATCH = 26
 """Bytes of an empty message of magic 0."""
 _HEADER_CHUNK = 64 * 1024
 _DATA_CHUNK = 1024 * 1024
+_LENT_BYTES = 64 * 1024
+"""Copying less than this twice is cheaper than the calls it takes to send it from the file."""
 
 
 class BatchPosition(NamedTuple):
@@ -93,6 +95,12 @@ class FileRecords:
         """At most `length` bytes from `position`, never beyond `size`."""
         end = self.size - position
         return (self._file or self.file).pread(length if length < end else end, position)
+
+    def lend(self, length: int, position: int) -> Sendable:
+        """The same for somebody who sends it on; a large stretch stays in the file."""
+        if length < _LENT_BYTES:
+            return self.pread(length, position)
+        return self.file.lend(min(length, self.size - position), position)
 
     def truncate_to(self, size: int) -> None:
         """Cut to `size` bytes; not yet durable."""

@@ -59,9 +59,45 @@ class File(Protocol):
 
     def close(self) -> None: ...
 
-    def fileno(self) -> int | None:
-        """The descriptor for `sendfile`, or None where there is none."""
+    def lend(self, length: int, position: int) -> "Sendable":
+        """What `pread` gives, as a `FileSlice` where the system can send one: it outlives this file's `close`."""
         ...
+
+
+class FileSlice:
+    """A stretch of an open file that is to be sent and need not be read; its length shrinks as it is sent.
+
+    Has a descriptor of its own, which goes with the last reference to it: who drops an answer need not know of it.
+    """
+
+    __slots__ = ("_fd", "_length", "_position")
+
+    def __init__(self, fd: int, length: int, position: int) -> None:
+        """Takes the descriptor over."""
+        self._fd = fd
+        self._length = length
+        self._position = position
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self) -> bytes:
+        """All of it. Raises OSError."""
+        return os.pread(self._fd, self._length, self._position)
+
+    def send_to(self, socket: int) -> int:
+        """Send as much as the socket takes, which is returned: 0 if the file ends here. Raises OSError."""
+        sent = os.sendfile(socket, self._fd, self._position, self._length)
+        self._position += sent
+        self._length -= sent
+        return sent
+
+    def __del__(self) -> None:
+        os.close(self._fd)
+
+
+Sendable = bytes | memoryview | FileSlice
+"""Bytes of a file, in memory or not."""
 
 
 class Lock(Protocol):
@@ -276,8 +312,14 @@ class OsFile:
             self.pwrite = partial(os.pwrite, -1)
             os.close(fd)
 
-    def fileno(self) -> int | None:
-        return self._fd
+    def lend(self, length: int, position: int) -> Sendable:
+        if hasattr(os, "sendfile"):
+            try:
+                return FileSlice(os.dup(self._open_fd()), length, position)
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE):
+                    raise
+        return self.pread(length, position)
 
 
 class OsLock:

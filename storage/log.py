@@ -307,11 +307,13 @@ class Log(LogQueries):
         max_offset: int | None = None,
         min_one_message: bool = False,
         read_committed: bool = False,
+        lend: bool = False,
     ) -> FetchData:
         """Bytes from the batch that contains `offset` on, below `max_offset` (default: the log's end).
 
         At most `max_length` bytes, possibly ending inside a batch, but one whole batch however large with
         `min_one_message`. Empty, without touching the disk, at the bound. `read_committed` adds aborted transactions.
+        `lend` is for who sends the records on: many of them are given as a `FileSlice`.
         Raises OFFSET_OUT_OF_RANGE outside [log start, log end], and `LogDirFailedError`.
         """
         end_offset = self.log_end_offset
@@ -323,7 +325,9 @@ class Log(LogQueries):
         found = None
         try:
             if offset < bound:
-                found = self._reader.read(offset, max_length, bound, end_offset, min_one_message)
+                found = self._reader.read(
+                    offset, max_length, bound, end_offset, min_one_message=min_one_message, lend=lend
+                )
             if found is None:
                 return FetchData(b"", LogOffsetMetadata(offset), [] if read_committed else None)
             data, first = found

@@ -1,5 +1,6 @@
 """Reading a log across its segments: bytes for a fetch, and where offsets and timestamps lie."""
 
+from .filesystem import Sendable
 from .log_segment import LogSegment
 from .log_segments import LogSegments
 from .log_values import LogOffsetMetadata
@@ -29,8 +30,8 @@ class LogReader:
         self._opened = []
 
     def read(
-        self, offset: int, max_length: int, bound: int, log_end_offset: int, min_one_message: bool
-    ) -> tuple[bytes | memoryview, LogOffsetMetadata] | None:
+        self, offset: int, max_length: int, bound: int, log_end_offset: int, *, min_one_message: bool, lend: bool
+    ) -> tuple[Sendable, LogOffsetMetadata] | None:
         """Bytes from the batch that contains `offset` on, below `bound`, out of one segment; None if there are none.
 
         Raises OSError.
@@ -43,7 +44,7 @@ class LogReader:
             end_position = segment.records.size
             if bound < log_end_offset:
                 end_position = self._end_position(segment, bound)
-            found = segment.read(offset, max_length, end_position, min_one_message)
+            found = segment.read(offset, max_length, end_position, min_one_message=min_one_message, lend=lend)
             if segment is not segments.last:
                 self._note_opened(segment)
             if found is not None:

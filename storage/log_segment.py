@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.record_batch import Batch
-from .batch_scan import HEADER_FRONT_SIZE, BatchScan
+from .batch_scan import HEADER_FRONT_SIZE, SCANNED_READ, BatchScan
 from .errors import CorruptIndexError
 from .file_records import BatchPosition, FileRecords
-from .filesystem import File, FileSystem
+from .filesystem import File, FileSystem, Sendable
 from .log_config import LogConfig
 from .offset_index import OffsetIndex
 from .time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
@@ -302,12 +302,13 @@ class LogSegment:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_length: int, end_position: int, min_one_message: bool
-    ) -> tuple[bytes | memoryview, int] | None:
+        self, offset: int, max_length: int, end_position: int, *, min_one_message: bool, lend: bool = False
+    ) -> tuple[Sendable, int] | None:
         """Bytes from the batch that contains `offset` (or the next one, in a gap) on, and their position.
 
         At most `max_length` bytes and nothing at or beyond `end_position`, possibly ending inside a batch; but one
-        whole batch however large with `min_one_message`. None if there is no batch before `end_position`.
+        whole batch however large with `min_one_message`. None if there is no batch before `end_position`. With `lend`
+        many bytes are given as a `FileSlice`.
         """
         tail = self._tail_offsets
         if tail and offset >= tail[0]:
@@ -317,14 +318,18 @@ class LogSegment:
                 available = end_position - position
                 if available <= 0:
                     return None
-                data = self.records.pread(max_length if max_length < available else available, position)
+                wanted = max_length if max_length < available else available
+                if lend and wanted >= SCANNED_READ:
+                    scan = BatchScan(self.records, offset, max_length, end_position, min_one_message, lend)
+                    return scan.read_from(position, self.index_interval_bytes)
+                data = self.records.pread(wanted, position)
                 if not min_one_message or len(data) == available:
                     return data, position
                 size = 12 + int.from_bytes(data[8:12], "big")
                 return (data if size <= max_length else self.records.pread(size, position)), position
         else:
             position = self.offset_index.lookup(offset).position
-        scan = BatchScan(self.records, offset, max_length, end_position, min_one_message)
+        scan = BatchScan(self.records, offset, max_length, end_position, min_one_message, lend)
         return scan.read_from(position, self.index_interval_bytes)
 
     def position_of(self, offset: int) -> int:

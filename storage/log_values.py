@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from ..protocol.topic_partition import TopicPartition
+from .filesystem import FileSlice, Sendable
 from .transaction_index import AbortedTransaction
 
 UNKNOWN_POSITION = -1
@@ -36,12 +37,17 @@ class LogAppendInfo(NamedTuple):
 class FetchData(NamedTuple):
     """What a read found."""
 
-    records: bytes | memoryview
-    """From the batch that contains the offset asked for; may end inside a batch."""
+    records: Sendable
+    """From the batch that contains the offset asked for; may end inside a batch. In memory unless it was to be lent."""
     first: LogOffsetMetadata
     """The offset asked for, and where `records` starts."""
     aborted_transactions: list[AbortedTransaction] | None = None
     """For read-committed readers: those that overlap `records`. None for others."""
+
+    @property
+    def data(self) -> bytes | memoryview:
+        """The records in memory. Raises OSError if they have to be read."""
+        return self.records.read() if isinstance(self.records, FileSlice) else self.records
 
 
 def topic_partition_of(path: str) -> TopicPartition:

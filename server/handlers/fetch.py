@@ -8,6 +8,7 @@ records converted to the format they know.
 
 from __future__ import annotations
 
+from typing import cast
 from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -22,8 +23,10 @@ from ...protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from ...protocol.schema import ZERO_UUID
+from ...protocol.schema import ZERO_UUID, Buffer
 from ...storage.errors import LogDirFailedError
+from ...storage.filesystem import Sendable
+from ...storage.log_values import FetchData
 from ...storage.record_conversion import down_convert
 from ..leader_hints import LeaderHints
 from ..replication.delayed_fetch import AwaitedRead, DelayedFetch
@@ -41,6 +44,8 @@ from ..request_context import RequestContext
 MAX_WAIT_MS = 300_000
 """No fetch is parked longer than this, whatever the client asks for."""
 ZSTD = "zstd"
+SINCE_CURRENT_FORMAT = 4
+SINCE_ZSTD = 10
 SINCE_LEADER_HINTS = 16
 HINTED_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -190,13 +195,17 @@ class _Fetch:
         max_bytes = min(wanted.partition_max_bytes, budget)
         try:
             found = partition.read(
-                wanted.fetch_offset, max(0, max_bytes), min_one_batch=whole_batch_due, read_committed=read_committed
+                wanted.fetch_offset,
+                max(0, max_bytes),
+                min_one_batch=whole_batch_due,
+                read_committed=read_committed,
+                lend=self._version >= SINCE_CURRENT_FORMAT,
             )
         except LogDirFailedError as error:
             raise broker.replica_manager.checked_io(partition, error) from error
         records = found.records
-        if self._version <= 10 and len(records):
-            records = self._converted(partition, wanted.fetch_offset, records)
+        if self._version < SINCE_ZSTD and len(records):
+            records = self._converted(partition, wanted.fetch_offset, found)
         aborted = None
         if read_committed:
             aborted = [
@@ -212,7 +221,7 @@ class _Fetch:
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted_transactions=aborted,
-            records=records,
+            records=cast(Buffer, records),
         )
 
     def _divergence(self, partition: Partition, wanted: FetchPartition) -> PartitionData | None:
@@ -231,14 +240,14 @@ class _Fetch:
             records=b"",
         )
 
-    def _converted(self, partition: Partition, fetch_offset: int, records: bytes | memoryview) -> bytes | memoryview:
+    def _converted(self, partition: Partition, fetch_offset: int, found: FetchData) -> Sendable:
         """Records in a format that the request's version may be answered with."""
         config = partition.log.config
-        if config.compression_type == ZSTD and self._version < 10:
+        if config.compression_type == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "reading zstd needs Fetch version 10")
-        if self._version >= 4:
-            return records
-        return down_convert(records, 0 if self._version <= 1 else 1, fetch_offset=fetch_offset)
+        if self._version >= SINCE_CURRENT_FORMAT:
+            return found.records
+        return down_convert(found.data, 0 if self._version <= 1 else 1, fetch_offset=fetch_offset)
 
     def _topic_answer(self, topic: str | UUID) -> FetchableTopicResponse:
         if isinstance(topic, UUID):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...protocol.errors import ProtocolError
 from ...protocol.frames import FrameReader
+from .file_sender import FileSender, has_file_slices, read_into_memory
 
 if TYPE_CHECKING:
     from ..listeners import ListenerConfig
@@ -47,6 +48,7 @@ class Connection(asyncio.BufferedProtocol):
         "_processing",
         "_reader",
         "_reading_paused",
+        "_sender",
         "_server",
         "_transport",
         "_unsent",
@@ -67,6 +69,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
         """The transport while it sends what is left before it closes."""
+        self._sender: FileSender | None = None
+        """Sends what the transport cannot: stretches of files. While it does, the request counts as being processed."""
         self._unsent = 0
         self._out: list[Any] = []
         self._out_bytes = 0
@@ -97,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = self._closing = None
+        self._stop_sending()
         self._reader.close()
         self._out.clear()
         self._server.forget(self)
@@ -135,7 +140,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._out += parts
         self._out_bytes += size
-        self.skip()
+        if size > JOIN_BYTES and has_file_slices(parts):
+            self._send_files()
+        else:
+            self.skip()
 
     def skip(self) -> None:
         """The request in hand wants no answer; go on with the next."""
@@ -151,7 +159,10 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Send what is ready, then close."""
         transport = self._transport
-        if transport is not None:
+        if self._sender is not None:
+            # What would follow the part of the answer that was sent is nothing a client could make sense of.
+            self.abort()
+        elif transport is not None:
             self._flush()
             self._transport = None
             self._closing = transport
@@ -164,6 +175,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport or self._closing
         if transport is not None:
             self._transport = self._closing = None
+            self._stop_sending()
             transport.abort()
 
     # -- what the server calls -------------------------------------------------------------------------------------
@@ -224,7 +236,47 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(out)
 
+    def _send_files(self) -> None:
+        """Send the collected answers, of which the last carries stretches of files, and then go on."""
+        transport, out, size = self._transport, self._out, self._out_bytes
+        assert transport is not None, "an answer for nobody"
+        self._out, self._out_bytes = [], 0
+        stream = transport.get_extra_info("socket")
+        try:
+            if stream is None or transport.get_extra_info("sslcontext") or transport.get_write_buffer_size():
+                transport.writelines(read_into_memory(out))
+            else:
+                self._sender = FileSender(stream, out, size, self._loop, self._files_sent)
+        except OSError as error:
+            self._files_sent(error)
+            return
+        if self._sender is None:
+            self.skip()
+            return
+        self._sender.send()
+        if self._sender is not None:
+            self.write_stalled = self._loop.time()
+            self._unsent = self._sender.unsent
+
+    def _files_sent(self, error: OSError | None) -> None:
+        """The kernel has taken all of an answer with files, or there is nothing more to be done about it."""
+        self._sender = None
+        if error is None:
+            self.write_stalled = None
+            self.skip()
+        else:
+            if not isinstance(error, ConnectionError):
+                logger.warning("closed the connection from %s in the middle of an answer: %s", self.client_host, error)
+            self.abort()
+
+    def _stop_sending(self) -> None:
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+
     def _unsent_bytes(self) -> int:
+        if self._sender is not None:
+            return self._sender.unsent
         transport = self._transport or self._closing
         return transport.get_write_buffer_size() if transport is not None else 0
 

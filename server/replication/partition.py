@@ -168,14 +168,17 @@ class Partition:
         """The exclusive bound of what a consumer may read."""
         return self.log.last_stable_offset if read_committed else self.log.high_watermark
 
-    def read(self, offset: int, max_bytes: int, *, min_one_batch: bool, read_committed: bool) -> FetchData:
-        """Records from the batch that contains `offset` on. Raises KafkaError OFFSET_OUT_OF_RANGE."""
+    def read(
+        self, offset: int, max_bytes: int, *, min_one_batch: bool, read_committed: bool, lend: bool = False
+    ) -> FetchData:
+        """Records from the batch of `offset` on, in memory or lent. Raises KafkaError OFFSET_OUT_OF_RANGE."""
         return self.log.read(
             offset,
             max_bytes,
             max_offset=self.read_bound(read_committed=read_committed),
             min_one_message=min_one_batch,
             read_committed=read_committed,
+            lend=lend,
         )
 
     def delete_records(self, offset: int) -> int:

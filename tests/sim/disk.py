@@ -451,9 +451,9 @@ class SimFile:
         if self._node.handles == 0 and self._node.links == 0:
             self._disk._used -= len(self._node.cache)
 
-    def fileno(self) -> None:
-        """A simulated file has no descriptor of the operating system."""
-        return
+    def lend(self, length: int, position: int) -> bytes:
+        """A simulated file has no descriptor of the operating system that could be sent."""
+        return self.pread(length, position)
 
     def _check_open(self) -> None:
         if self._closed:

@@ -46,10 +46,10 @@ def test_a_link_without_a_target_exists(tmp_path: Path) -> None:
 
 def test_a_closed_file_never_reaches_the_next_holder_of_its_number(tmp_path: Path) -> None:
     first = FS.open(str(tmp_path / "first"), create=True)
-    number = first.fileno()
+    number = first._fd
     first.close()
     second = FS.open(str(tmp_path / "second"), create=True)
-    assert second.fileno() == number
+    assert second._fd == number
     second.pwrite(b"second", 0)
     first.close()
     uses = (

@@ -1,0 +1,150 @@
+"""Large answers to Fetch, sent from the files: what slow, impatient and pipelining readers see of them."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from barnabas import Broker
+from barnabas.protocol.record_batch import iter_batches
+from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+
+PARTITIONS, BATCHES, VALUE_BYTES = 3, 6, 500_000
+DEADLINE_S = 30.0
+SMALL_WINDOW = 1 << 18
+"""With the buffer on the other side less than an answer takes."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(data_dir=str(tmp_path_factory.mktemp("data")), topics={"big": PARTITIONS}) as broker:
+        with connect(broker) as stream:
+            for index in range(PARTITIONS * BATCHES):
+                stream.sendall(produce_request(index % PARTITIONS, batch_of(index)))
+                assert answer_from(stream)[4 + 4 + 4 + 5 + 4 + 4 :][:2] == b"\0\0", "produced"
+        yield broker
+
+
+def connect(broker: Broker) -> socket.socket:
+    host, port = broker.bootstrap.rsplit(":", 1)
+    return socket.create_connection((host, int(port)), timeout=DEADLINE_S)
+
+
+def batch_of(index: int) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(b"%d" % index, bytes([index + 1]) * VALUE_BYTES, [], int(time.time() * 1000))
+    return bytes(builder.build())
+
+
+def framed(key: int, version: int, body: bytes) -> bytes:
+    frame = struct.pack(">hhih", key, version, 7, -1) + body
+    return struct.pack(">i", len(frame)) + frame
+
+
+def produce_request(partition: int, records: bytes) -> bytes:
+    lead = struct.pack(">hhiih3siii", -1, 1, 5000, 1, 3, b"big", 1, partition, len(records))
+    return framed(0, 7, lead + records)
+
+
+def fetch_request(*partitions: int, max_bytes: int = 64 << 20) -> bytes:
+    """Fetch v4 from offset 0 of each partition."""
+    body = struct.pack(">iiiibih3si", -1, 500, 1, max_bytes, 0, 1, 3, b"big", len(partitions))
+    return framed(1, 4, body + b"".join(struct.pack(">iqi", index, 0, max_bytes) for index in partitions))
+
+
+def exactly(stream: socket.socket, size: int, step: int = 1 << 20) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = stream.recv(min(step, size - len(data)))
+        assert piece, "the connection was closed in the middle"
+        data += piece
+    return bytes(data)
+
+
+def answer_from(stream: socket.socket, step: int = 1 << 20) -> bytes:
+    return exactly(stream, struct.unpack(">i", exactly(stream, 4))[0], step)
+
+
+def fetched(answer: bytes) -> dict[int, list[int]]:
+    """For each partition the first bytes of the values of its records."""
+    found: dict[int, list[int]] = {}
+    place = 4 + 4 + 4 + 2 + 3
+    (count,) = struct.unpack_from(">i", answer, place)
+    place += 4
+    for _ in range(count):
+        index, error, _mark, _stable, aborted, size = struct.unpack_from(">ihqqii", answer, place)
+        assert (error, aborted) == (0, -1)
+        place += 30
+        records = answer[place : place + size]
+        place += size
+        found[index] = [record.value[0] for batch in iter_batches(records) for record in batch.records()]
+    assert place == len(answer)
+    return found
+
+
+def values_of(partition: int) -> list[int]:
+    return [number * PARTITIONS + partition + 1 for number in range(BATCHES)]
+
+
+def wait_until(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_an_answer_with_several_files(broker: Broker) -> None:
+    with connect(broker) as stream:
+        stream.sendall(fetch_request(0, 1, 2))
+        assert fetched(answer_from(stream)) == {index: values_of(index) for index in range(PARTITIONS)}
+
+
+def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
+    with connect(broker) as stream:
+        stream.sendall(fetch_request(1) + fetch_request(2, max_bytes=100) + fetch_request(0))
+        assert fetched(answer_from(stream)) == {1: values_of(1)}
+        assert fetched(answer_from(stream)) == {2: values_of(2)[:1]}
+        assert fetched(answer_from(stream)) == {0: values_of(0)}
+
+
+def test_a_slow_reader_gets_everything_and_holds_nobody_up(broker: Broker) -> None:
+    with connect(broker) as slow, connect(broker) as quick:
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_WINDOW)
+        slow.sendall(fetch_request(0, 1, 2))
+        first = exactly(slow, 4)
+        quick.sendall(fetch_request(0))
+        assert fetched(answer_from(quick)) == {0: values_of(0)}
+        rest = exactly(slow, struct.unpack(">i", first)[0], step=50_000)
+        assert fetched(rest) == {index: values_of(index) for index in range(PARTITIONS)}
+
+
+def test_a_reader_that_goes_away_leaves_no_descriptor_behind(broker: Broker) -> None:
+    def sent_files() -> int:
+        numbers = Path("/proc/self/fd").iterdir()
+        opened = [str(number.readlink()) for number in numbers if number.is_symlink()]
+        return sum("/big-" in path and path.endswith(".log") for path in opened)
+
+    before = sent_files()
+    for _ in range(20):
+        with connect(broker) as stream:
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_WINDOW)
+            stream.sendall(fetch_request(0, 1, 2))
+            exactly(stream, 100)
+    wait_until(lambda: sent_files() <= before)
+
+
+def test_a_segment_deleted_while_it_is_sent_still_arrives(tmp_path: Path) -> None:
+    with Broker(data_dir=str(tmp_path), topics={"big": 1}) as broker, connect(broker) as stream:
+        for index in range(12):
+            stream.sendall(produce_request(0, batch_of(index)))
+            answer_from(stream)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_WINDOW)
+        stream.sendall(fetch_request(0))
+        size = struct.unpack(">i", exactly(stream, 4))[0]
+        broker.delete_topic("big")
+        assert fetched(exactly(stream, size)) == {0: [index + 1 for index in range(12)]}
