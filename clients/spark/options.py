@@ -121,6 +121,13 @@ class OptionReader:
             raise ValueError(f"{name}: {value!r} is no positive number")
         return int(value)
 
+    def count(self, name: str) -> int:
+        """A whole number, 0 by default; ValueError for anything else."""
+        value = self.text(name) or "0"
+        if not value.strip().isdecimal():
+            raise ValueError(f"{name}: {value!r} is no number")
+        return int(value)
+
     def duration_ms(self, name: str, default_ms: int) -> int:
         """`15m`, `500ms`, or milliseconds; ValueError for anything else."""
         value = (self.text(name) or f"{default_ms}ms").strip().lower()

@@ -172,7 +172,9 @@ def _partition_of(response: FetchResponse, r: OffsetRange, offset: int) -> Parti
     raise KafkaError(code or ErrorCode.UNKNOWN_SERVER_ERROR, f"fetch of {r.partition} from {offset}")
 
 
-def decode_batches(batches: Sequence[Batch], *, headers: bool) -> Iterator[tuple[RecordColumns, Sequence[Batch]]]:
+def decode_batches(
+    batches: Sequence[Batch], *, headers: bool, use_native: bool = True
+) -> Iterator[tuple[RecordColumns, Sequence[Batch]]]:
     """The records of batches of any format, some megabytes at a time, and the batches that they are of.
 
     Raises ProtocolError, KafkaError.
@@ -186,14 +188,17 @@ def decode_batches(batches: Sequence[Batch], *, headers: bool) -> Iterator[tuple
             if size < _DECODED_BYTES:
                 continue
         if payloads:
-            yield decode_payloads(payloads, headers=headers), batches[first : first + len(payloads)]
+            yield (
+                decode_payloads(payloads, headers=headers, use_native=use_native),
+                batches[first : first + len(payloads)],
+            )
             payloads, size = [], 0
         if not isinstance(batch, RecordBatch):
             columns = columns_of_records(list(batch.records()), int(batch.timestamp_type), headers=headers)
             yield columns, batches[index : index + 1]
         first = index + 1
     if payloads:
-        yield decode_payloads(payloads, headers=headers), batches[first:]
+        yield decode_payloads(payloads, headers=headers, use_native=use_native), batches[first:]
 
 
 def plain_payload(batch: RecordBatch) -> Payload:

@@ -1,7 +1,8 @@
 """The records of many batches as columns of numbers over one buffer, without an object per record.
 
-A lean loop finds where records start; everything else is computed for all records at once: varints byte by byte over
-whole columns, headers round by round. Keys, values and headers stay where they are and are told by start and size.
+Where the compiled scan of batches is installed, it fills the columns. Else a lean loop finds where records start, and
+the rest is computed for all records at once: varints byte by byte over whole columns, headers round by round. Keys,
+values and headers stay where they are and are told by start and size.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...protocol.batch_header import BatchHeader
+from ...protocol.batch_header import HEADER, HEADER_SIZE, BatchHeader
+from ...protocol.batch_run import BatchRun, Stop
 from ...protocol.errors import ProtocolError
-from ...protocol.record import TIMESTAMP_TYPE_MASK, Record
+from ...protocol.record import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, Record
 from ...protocol.record_codec import MIN_RECORD_SIZE, encode_headers
 from ...protocol.varint import decode_unsigned
 
@@ -88,8 +90,12 @@ class RecordColumns:
         )
 
 
-def decode_payloads(payloads: Sequence[Payload], *, headers: bool) -> RecordColumns:
+def decode_payloads(payloads: Sequence[Payload], *, headers: bool, use_native: bool = True) -> RecordColumns:
     """The records of these batches. Raises ProtocolError if the bytes are no such records."""
+    if use_native:
+        found = _decode_compiled(payloads, headers=headers)
+        if found is not None:
+            return found
     data = b"".join([*(payload.records for payload in payloads), PAD])
     counts = np.array([payload.header.record_count for payload in payloads], np.int64)
     try:
@@ -97,6 +103,44 @@ def decode_payloads(payloads: Sequence[Payload], *, headers: bool) -> RecordColu
         return _decode(data, starts, payloads, counts, headers=headers)
     except IndexError:
         raise ProtocolError("records end in the middle of a record") from None
+
+
+def _decode_compiled(payloads: Sequence[Payload], *, headers: bool) -> RecordColumns | None:
+    """The same by the compiled scan of batches; None where it is not installed, or finds something amiss."""
+    run = BatchRun()
+    if not run.use_native:
+        return None
+    parts: list[bytes | memoryview] = []
+    for header, records in payloads:
+        plain = header._replace(
+            length=HEADER_SIZE - LOG_OVERHEAD + len(records), attributes=header.attributes & ~CODEC_MASK
+        )
+        parts += (HEADER.pack(*plain), records)
+    data = b"".join([*parts, PAD])
+    run.start(data)
+    _, stopped = run.scan(0, len(data) - len(PAD), special=0, check_crc=False)
+    if stopped is not Stop.END or run.count != len(payloads):
+        return None
+    found, count = run.records, run.records.count
+
+    def column(values: memoryview) -> Ints:
+        return np.frombuffer(values, values.format)[:count]
+
+    view = np.frombuffer(data, np.uint8)
+    heads_at, ends = column(found.header_starts), column(found.ends)
+    heads = _decode_headers(view, heads_at.astype(np.int64), ends) if headers else None
+    types = np.array([p.header.attributes & TIMESTAMP_TYPE_MASK != 0 for p in payloads], np.int64)
+    counts = np.array([p.header.record_count for p in payloads], np.int64)
+    return RecordColumns(
+        data,
+        np.repeat(np.arange(len(payloads)), counts),
+        column(found.offsets),
+        column(found.timestamps),
+        np.repeat(types, counts),
+        Slices(column(found.key_starts), column(found.key_sizes)),
+        Slices(column(found.value_starts), column(found.value_sizes)),
+        heads,
+    )
 
 
 def _record_starts(data: bytes, payloads: Sequence[Payload]) -> Ints:

@@ -49,13 +49,14 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What the sink was told; `write_id` names a batch query that may be run again."""
+    """What the sink was told; `write_id` names a batch query that may be run again, `write_batch` counts its parts."""
 
     client: ClientSettings
     topic: str | None
     exactly_once: bool
     state_topic: str
     write_id: str | None
+    write_batch: int
 
 
 def parse_sink_options(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> SinkOptions:
@@ -76,6 +77,7 @@ def parse_sink_options(options: Mapping[str, str], schema: StructType, *, stream
         read.choice("delivery", "at-least-once", "exactly-once") == "exactly-once",
         read.text("stateTopic") or DEFAULT_TOPIC,
         read.text("writeId"),
+        read.count("writeBatch"),
     )
     if parsed.topic is None and "topic" not in schema.fieldNames():
         raise ValueError("set option topic, or have a column 'topic'")
@@ -95,13 +97,15 @@ class TaskPlace:
     task: int
 
     @classmethod
-    def here(cls, write_id: str | None) -> TaskPlace:
-        """The place of the running Spark task; `write_id` stands for the query where it is no streaming one."""
+    def here(cls, options: SinkOptions) -> TaskPlace:
+        """The place of the running Spark task; a query that was given a name goes by that and its own count."""
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("no Spark task is running here")
-        query = context.getLocalProperty(_QUERY_ID) or write_id or ""
-        return cls(query, int(context.getLocalProperty(_BATCH_ID) or 0), context.partitionId())
+        if options.write_id is not None:
+            return cls(options.write_id, options.write_batch, context.partitionId())
+        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
+        return cls(query or "", int(batch or 0), context.partitionId())
 
 
 class TaskSink:
@@ -112,7 +116,7 @@ class TaskSink:
 
     def write(self, batches: Iterable[Any], place: TaskPlace | None = None) -> Written:
         """Write all rows and wait until they are acknowledged. Raises KafkaError, ValueError."""
-        place = place or TaskPlace.here(self._options.write_id)
+        place = place or TaskPlace.here(self._options)
         with BlockingClient(self._options.client) as client:
             if self._options.exactly_once:
                 return self._write_once(client, batches, place)

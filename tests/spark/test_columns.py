@@ -45,9 +45,9 @@ def some_batches(chance: random.Random, codec: int) -> tuple[bytes, list[Record]
     return b"".join(parts), expected
 
 
-def columns_as_records(data: bytes) -> list[Record]:
+def columns_as_records(data: bytes, *, use_native: bool = True) -> list[Record]:
     found = []
-    for columns, _ in decode_batches(list(iter_batches(data)), headers=True):
+    for columns, _ in decode_batches(list(iter_batches(data)), headers=True, use_native=use_native):
         assert columns.heads is not None
         keys, values = (binary_array(columns.data, s).to_pylist() for s in (columns.keys, columns.values))
         heads = header_array(columns.data, columns.heads, HEADERS).to_pylist()
@@ -56,11 +56,12 @@ def columns_as_records(data: bytes) -> list[Record]:
     return found
 
 
+@pytest.mark.parametrize("use_native", [False, True])
 @pytest.mark.parametrize("codec", list(Compression))
 @pytest.mark.parametrize("seed", range(6))
-def test_columns_are_the_records(seed: int, codec: Compression) -> None:
+def test_columns_are_the_records(seed: int, codec: Compression, use_native: bool) -> None:
     data, expected = some_batches(random.Random(seed), codec)
-    assert columns_as_records(data) == expected
+    assert columns_as_records(data, use_native=use_native) == expected
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -84,14 +85,15 @@ def test_rows_between_offsets_keep_their_headers() -> None:
         assert [[(h["key"], h["value"]) for h in row or ()] for row in heads] == [list(r.headers) for r in wanted]
 
 
+@pytest.mark.parametrize("use_native", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_bytes_that_are_no_records_are_an_error(seed: int) -> None:
+def test_bytes_that_are_no_records_are_an_error(seed: int, use_native: bool) -> None:
     chance = random.Random(seed)
     data, expected = some_batches(chance, Compression.NONE)
     broken = bytearray(data)
     broken[chance.randrange(61, len(broken))] ^= 1 << chance.randrange(8)
     try:
-        found = columns_as_records(bytes(broken))
+        found = columns_as_records(bytes(broken), use_native=use_native)
     except (ProtocolError, KafkaError):
         return
     assert len(found) == len(expected)

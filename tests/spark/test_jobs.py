@@ -15,6 +15,7 @@ from barnabas.storage.cleaning.clean_job import CleanJob, GroupCleaned, SourceSe
 from barnabas.storage.cleaning.cleaner import clean
 from barnabas.storage.filesystem import OsFileSystem
 
+pytestmark = pytest.mark.timeout(280)
 NOW = 1_700_000_000_000
 DAY = 86_400_000
 

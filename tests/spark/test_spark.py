@@ -9,6 +9,8 @@ from tests.spark.conftest import Cluster, Row, require_pyspark
 
 from barnabas.clients.spark.lag import LagListener
 
+pytestmark = pytest.mark.timeout(280)
+
 
 def numbered(count: int, first: int = 0) -> list[Row]:
     return [{"key": b"k%d" % (i % 100), "value": b"%d" % i} for i in range(first, first + count)]
