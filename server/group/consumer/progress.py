@@ -11,6 +11,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ....protocol.errors import KafkaError
 from .assignment import NOTHING, Assignment
 from .assignor import ASSIGNORS
 from .change import Change
@@ -129,14 +130,26 @@ class Progress:
             known = group.regexes.get(regex)
             if known is not None and not stale:
                 continue
-            pattern = TopicPattern(regex)
-            topics = frozenset(name for name in self._metadata.topic_names if pattern.matches(name))
+            topics = self._matching(regex, None if known is None else known.topics)
             if known is None or known.topics != topics:
                 change.set_regex(regex, ResolvedRegex(topics, version, now_ms))
                 differs = True
         if stale:
             group.regexes_version, group.regexes_resolved_ms = version, now_ms
         return differs
+
+    def _matching(self, regex: str, known: frozenset[str] | None) -> frozenset[str]:
+        """The topics that match. What was good once and is too much work by now stays as it is `known`.
+
+        Raises KafkaError INVALID_REGULAR_EXPRESSION.
+        """
+        try:
+            pattern = TopicPattern(regex)
+            return frozenset(name for name in self._metadata.topic_names if pattern.matches(name))
+        except KafkaError:
+            if known is None:
+                raise
+            return known
 
     @staticmethod
     def _drop_regexes(change: Change) -> bool:

@@ -13,7 +13,7 @@ from .regex_syntax import ALPHABET, Chars, Choice, Node, Place, RegexSyntaxError
 
 MOST_STEPS = 5000
 """Of the graph of one expression."""
-MOST_WORK = 500_000
+MOST_WORK = 200_000
 """Steps followed for one expression, all names together: a fraction of a second."""
 
 _BITS = {character: 1 << number for number, character in enumerate(ALPHABET)}
