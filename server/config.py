@@ -80,6 +80,12 @@ class BrokerConfig(Settings):
             limit = self.max_connections_per_ip
         return limit
 
+    def listener_connections_allowed(self, listener: str) -> int:
+        """How many connections one listener may have open (KIP-402)."""
+        limit = self.listener_value(listener, "max.connections")
+        assert isinstance(limit, int)
+        return limit
+
     def effective_properties(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
         """Raw values that would hold with these dynamic layers over the file.
 

@@ -56,6 +56,7 @@ class SocketServer:
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
+        self._by_listener: Counter[str] = Counter()
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS)
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
@@ -123,6 +124,13 @@ class SocketServer:
                 logging.WARNING, "refused a connection from %s: max.connections=%d", host, config.max_connections
             )
             return False
+        name = connection.listener.name
+        listener_limit = config.listener_connections_allowed(name)
+        if self._by_listener[name] >= listener_limit:
+            self._refusals.write(
+                logging.WARNING, "refused a connection to listener %s: max.connections=%d", name, listener_limit
+            )
+            return False
         limit = config.connections_allowed(host)
         if limit is not None and self._by_host[host] >= limit:
             self._refusals.write(
@@ -136,11 +144,13 @@ class SocketServer:
             return False
         self._connections[connection] = None
         self._by_host[host] += 1
+        self._by_listener[name] += 1
         return True
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
         if self._connections.pop(connection, self) is None:
+            self._by_listener[connection.listener.name] -= 1
             self._by_host[connection.client_host] -= 1
             if not self._by_host[connection.client_host]:
                 del self._by_host[connection.client_host]

@@ -45,13 +45,13 @@ class World:
     def answer(self, connection: Connection, frame: bytes) -> None:
         connection.send([struct.pack(">i", len(frame)), frame], len(frame) + 4)
 
-    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_connection("127.0.0.1", self.server.listeners[0].port)
+    async def connect(self, listener: int = 0) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.server.listeners[listener].port)
 
 
-def play(talk: Talk, **settings: str) -> None:
+def play(talk: Talk, properties: dict[str, str] | None = None, **settings: str) -> None:
     async def main(loop: SimLoop) -> None:
-        world = World(loop, {name.replace("_", "."): value for name, value in settings.items()})
+        world = World(loop, {name.replace("_", "."): value for name, value in settings.items()} | (properties or {}))
         await world.server.bind()
         await world.server.start()
         await talk(world)
@@ -153,6 +153,28 @@ def test_too_many_connections_are_refused() -> None:
         assert await read_frame(kept[0][0]) == b"still served"
 
     play(talk, max_connections="2")
+
+
+def test_a_listener_has_a_limit_of_its_own() -> None:
+    async def talk(world: World) -> None:
+        _kept = await world.connect(1)
+        await until(world.loop, lambda: world.server.connection_count == 1)
+        reader, _ = await world.connect(1)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
+            await read_frame(reader)
+        reader, writer = await world.connect(0)
+        writer.write(frame(b"served"))
+        assert await read_frame(reader) == b"served"
+        _kept[1].close()
+        await until(world.loop, lambda: world.server.connection_count == 1)
+        reader, writer = await world.connect(1)
+        writer.write(frame(b"served again"))
+        assert await read_frame(reader) == b"served again"
+
+    listeners = "PLAINTEXT://127.0.0.1:0,INTERNAL://127.0.0.1:0"
+    protocols = "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
+    properties = {"listeners": listeners, "listener.security.protocol.map": protocols}
+    play(talk, properties | {"listener.name.internal.max.connections": "1"})
 
 
 def test_idle_connections_are_closed() -> None:
