@@ -66,7 +66,7 @@ class RangeReader:
             deadline = host.monotonic() + self._poll_timeout_ms / 1000
             behind = batches[-1].last_offset + 1
             if behind < r.end:
-                self._in_flight = self._send(r, behind)
+                self._send_ahead(r, behind)
             for columns in self._decode(r, batches, data):
                 wanted = columns.between(offset, r.end)
                 if len(wanted):
@@ -128,6 +128,13 @@ class RangeReader:
         )
         connection.send(request, highest=_LAST_VERSION_BY_NAME if by_name else UNBOUNDED)
         return connection
+
+    def _send_ahead(self, r: OffsetRange, offset: int) -> None:
+        """Ask for what comes next before decoding what came; if that fails, `_fetch` asks again, and again."""
+        try:
+            self._in_flight = self._send(r, offset)
+        except KafkaError:
+            self._in_flight = None
 
     def _after_loss(self, r: OffsetRange, offset: int) -> int:
         """Where to go on when the leader has no such offset: at the log's start if that is behind it, else nowhere."""

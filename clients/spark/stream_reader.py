@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ...protocol.errors import KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from . import host
@@ -24,6 +25,7 @@ from .resolve import discover, resolve
 _LAST_FETCH_VERSION_BY_NAME = 12
 _SIZES_MATTER_FROM = 200_000
 """Records in a batch from which on it is worth asking how large they are."""
+_SURELY_GONE_S, _LOOK_AGAIN_S = 3.0, 0.2
 
 
 class BarnabasStreamReader(DataSourceStreamReader):
@@ -63,10 +65,10 @@ class BarnabasStreamReader(DataSourceStreamReader):
         if self._frozen is not None:
             latest = self._frozen
         else:
-            latest = self._latest()
+            latest = self._latest(begin)
             if begin is not None and latest.offsets == begin.offsets:
                 self._wait_for_records(latest.offsets)
-                latest = self._latest()
+                latest = self._latest(begin)
         self._seen = latest
         return (latest if begin is None else self._limited(begin, latest)).to_json()
 
@@ -116,9 +118,17 @@ class BarnabasStreamReader(DataSourceStreamReader):
             self._client = BlockingClient(self._options.client)
         return self._client
 
-    def _latest(self) -> StreamOffsets:
+    def _latest(self, known: StreamOffsets | None = None) -> StreamOffsets:
+        """The end of everything there is. Partitions that were `known` get some seconds to show up again.
+
+        A broker that has just started may not have heard of all topics yet, which must not look like their end.
+        """
         client = self._kept_client()
+        deadline = host.monotonic() + _SURELY_GONE_S
         partitions = discover(client, self._options.subscription, missing_ok=True)
+        while known is not None and not set(known.offsets) <= set(partitions) and host.monotonic() < deadline:
+            host.pause(_LOOK_AGAIN_S)
+            partitions = discover(client, self._options.subscription, missing_ok=True)
         offsets = client.find_offsets(dict.fromkeys(partitions, LATEST))
         return StreamOffsets(offsets, client.topic_ids({tp.topic for tp in partitions}))
 
@@ -151,11 +161,18 @@ class BarnabasStreamReader(DataSourceStreamReader):
         return StreamOffsets(admit(starts, latest.offsets, limits, averages), latest.topic_ids)
 
     def _wait_for_records(self, offsets: Offsets) -> None:
+        """Wait for records behind the end, no longer than `maxWait`; a broker that goes away ends the wait."""
+        try:
+            if offsets:
+                self._poll_leaders(offsets)
+            else:
+                host.pause(self._options.max_wait_ms / 1000)
+        except KafkaError:
+            self._kept_client().close()
+
+    def _poll_leaders(self, offsets: Offsets) -> None:
         """Ask for records behind the end: the leaders answer when there are some, or after `maxWait`."""
         client, wait_ms = self._kept_client(), self._options.max_wait_ms
-        if not offsets:
-            host.pause(wait_ms / 1000)
-            return
         asked = []
         for leader, partitions in client.by_leader(offsets).items():
             by_topic: dict[str, list[FetchPartition]] = {}

@@ -1,0 +1,66 @@
+"""`barnabas spark …` as a person calls it, in this process and session."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.spark.conftest import Cluster, read_log
+
+from barnabas.clients.cli import main
+
+pytestmark = pytest.mark.timeout(280)
+
+
+def run(*arguments: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", *arguments])
+    assert ended.value.code == 0
+
+
+def test_compact_and_audit(spark: Any, cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.broker.create_topic("t", 2)
+    cluster.produce("t", [{"key": b"k%d" % (i % 10), "value": b"%d" % i} for i in range(500)])
+    out = str(tmp_path / "out")
+    run("compact", "--topic", "t", "--bootstrap-server", cluster.bootstrap, "--output", out, "--master", "local[2]")
+    assert sorted(int(row["value"]) for row in read_log({"path": out})) == list(range(490, 500))
+    capsys.readouterr()
+    run("audit", "--path", out, "--json")
+    rows = json.loads(capsys.readouterr().out)
+    assert sum(row["records"] for row in rows) == 10 and sum(row["repeats"] for row in rows) == 0
+
+
+def test_export_table_and_replay(spark: Any, cluster: Cluster, tmp_path: Path, capsys: Any) -> None:
+    for topic in ("t", "again"):
+        cluster.broker.create_topic(topic, 1)
+    cluster.produce("t", [{"key": b"k%d" % (i % 10), "value": b"%d" % i} for i in range(300)])
+    where, out = ("--bootstrap-server", cluster.bootstrap), tmp_path / "out"
+    run("export", "--topic", "t", *where, "--output", str(out))
+    assert "300 records" in capsys.readouterr().err
+    run("replay", "--input", str(out), "--topic", "again", *where, "--write-id", "w")
+    run("table", "--topic", "again", *where, "--output", str(tmp_path / "table"))
+    found = spark.read.parquet(str(tmp_path / "table")).collect()
+    assert {int(row.value) for row in found} == set(range(290, 300))
+
+
+def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", "replay", "--topic", "t"])
+    assert ended.value.code == 2
+
+
+@pytest.mark.verify
+def test_the_pipeline(tmp_path: Path, spark: Any) -> None:
+    """In a process of its own: it ends its session."""
+    import os
+    import subprocess
+    import sys
+
+    from tests.tools import CHECKOUT
+
+    env = {**os.environ, "PYTHONPATH": f"{CHECKOUT / '.src'}"}
+    command = [sys.executable, "-c", "from barnabas.clients.cli import main; main()", "spark", "pipeline"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=270, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "336,776 flights in Parquet" in done.stdout
+    assert "every aircraft's state in the topic is what its flights" in done.stdout
