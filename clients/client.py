@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import inf
 from random import Random
 from typing import Any, TypeVar
+from uuid import UUID
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
@@ -82,6 +83,10 @@ class Client:
         self._background: asyncio.Task[None] | None = None
         self._listeners: list[Callable[[], None]] = []
         self._closed = False
+
+    def new_id(self) -> UUID:
+        """A random one, of the client's own chance."""
+        return UUID(int=self._rng.getrandbits(128), version=4)
 
     async def start(self) -> None:
         """Reach one of the bootstrap servers and learn who the brokers are. Raises BrokerUnreachableError."""

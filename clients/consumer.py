@@ -20,6 +20,7 @@ from .client import Client
 from .connection import ConnectionOptions
 from .fetched_records import ConsumerRecord
 from .fetcher import Fetcher, FetchSettings
+from .group.assigned_group import AssignedGroup
 from .group.auto_commit import positions
 from .group.consumer_group import ConsumerGroup
 from .group.listener import RebalanceListener
@@ -119,7 +120,8 @@ class Consumer:
                 raise ValueError(f"{', '.join(options)} need a group_id")
             return None
         settings = GroupSettings(group_id, rack=rack, **options)
-        group = ConsumerGroup(self._client, self._assignment, self._fetcher, settings, timeout_ms=self._timeout_ms)
+        kind = ConsumerGroup if settings.group_protocol == "classic" else AssignedGroup
+        group = kind(self._client, self._assignment, self._fetcher, settings, timeout_ms=self._timeout_ms)
         self._fetcher.committed = partial(group.committed, timeout_ms=self._timeout_ms)
         return group
 

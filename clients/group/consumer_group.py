@@ -57,7 +57,7 @@ class ConsumerGroup:
         self._member = Membership(settings.group_id)
         self._link = CoordinatorLink(client, settings.group_id)
         self._joiner = Joiner(client, self._link, self._member, settings=settings, assignors=self._assignors)
-        self.heartbeats = Heartbeats(client, self._link, self._member, settings, fetcher.data_ready.set)
+        self.heartbeats = self._new_heartbeats()
         self._store = OffsetStore(client, self._link, self._member, settings)
         self.auto_commit = AutoCommit(client.cluster, assignment, self.commit, settings)
         self._exchange: asyncio.Task[Joined | None] | None = None
@@ -66,6 +66,9 @@ class ConsumerGroup:
         self._has_matched = False
         self._group_counts: dict[str, int] | None = None
         self._missing_timer: asyncio.TimerHandle | None = None
+
+    def _new_heartbeats(self) -> Heartbeats:
+        return Heartbeats(self._client, self._link, self._member, self._settings, self._fetcher.data_ready.set)
 
     # What the consumer asks
 

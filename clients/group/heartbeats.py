@@ -16,7 +16,7 @@ from ..alarm import Alarm
 from ..client import Client
 from ..errors import FencedInstanceIdError, code_of
 from .coordinator_link import CoordinatorLink
-from .membership import OUTSIDE, Membership
+from .membership import Generation, Membership
 from .settings import GroupSettings
 
 log = logging.getLogger(__name__)
@@ -138,27 +138,25 @@ class Heartbeats:
     # The end
 
     async def leave(self, reason: str) -> None:
-        """Be a member no more. A static member is only forgotten here: the group keeps its place for a session."""
+        """Be a member no more, and say so."""
         member, left = self._member, self._member.generation
         was_known = bool(left.member_id) and self._link.is_known
         member.expelled(reason)
         self._changed()
-        if was_known and left != OUTSIDE and self._settings.group_instance_id is None:
-            identity = MemberIdentity(member_id=left.member_id, reason=reason[:255])
+        if was_known:
             try:
-                await self._send_leave(identity)
+                await self._say_goodbye(left, reason)
             except KafkaError as error:
                 log.info("group %s: leaving: %s", self._settings.group_id, error)
 
-    async def _send_leave(self, identity: MemberIdentity) -> None:
+    async def _say_goodbye(self, left: Generation, reason: str) -> None:
+        """Tell the group, unless this is a static member: the group keeps its place for a session."""
+        if self._settings.group_instance_id is not None:
+            return
         request = LeaveGroupRequest(group_id=self._settings.group_id)
-        version = await self._link.version_for(ApiKey.LEAVE_GROUP)
-        if version < _FIRST_LEAVE_WITH_MEMBERS:
-            request.member_id = identity.member_id
+        if await self._link.version_for(ApiKey.LEAVE_GROUP) < _FIRST_LEAVE_WITH_MEMBERS:
+            request.member_id = left.member_id
         else:
-            request.members = [identity]
+            request.members = [MemberIdentity(member_id=left.member_id, reason=reason[:255])]
         response = await self._link.send(request)
-        code = code_of(response.error_code)
-        for answer in response.members:
-            code = code if code is not ErrorCode.NONE else code_of(answer.error_code)
-        self._link.check(code, "LeaveGroup")
+        self._link.check(code_of(response.error_code), "LeaveGroup")

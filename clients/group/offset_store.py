@@ -75,6 +75,8 @@ class OffsetStore:
             if is_current:
                 member.request_rejoin("a commit met a rebalance")
             raise RebalanceInProgressError(group_id)
+        if code is ErrorCode.STALE_MEMBER_EPOCH:
+            raise CommitFailedError(group_id)
         if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
             if is_current:
                 known = code is ErrorCode.ILLEGAL_GENERATION

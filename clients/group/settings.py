@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypedDict, get_args
 
 from .assignor import Assignor
 
+GroupProtocol = Literal["classic", "consumer"]
 Strategies = Sequence[str | Assignor]
 
 
@@ -22,6 +23,8 @@ class GroupOptions(TypedDict, total=False):
     auto_commit_interval_ms: int
     partition_assignment_strategy: Strategies
     exclude_internal_topics: bool
+    group_protocol: GroupProtocol
+    group_remote_assignor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,16 @@ class GroupSettings:
     auto_commit_interval_ms: int = 5_000
     partition_assignment_strategy: Strategies = ("range", "cooperative-sticky")
     exclude_internal_topics: bool = True
+    group_protocol: GroupProtocol = "classic"
+    """`consumer` is KIP-848: the coordinator assigns, and says how often heartbeats come; brokers since 4.0."""
+    group_remote_assignor: str | None = None
+    """The coordinator's assignor (`uniform`, `range`); None leaves the choice to it."""
     rack: str = ""
 
     def __post_init__(self) -> None:
         if self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise ValueError("heartbeat_interval_ms must be less than session_timeout_ms")
+        if self.group_protocol not in get_args(GroupProtocol):
+            raise ValueError(f"group_protocol is {self.group_protocol!r}, not classic or consumer")
         if self.group_instance_id == "":
             raise ValueError("group_instance_id must not be empty")

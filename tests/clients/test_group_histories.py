@@ -51,7 +51,7 @@ def generation_of(reader: Reader) -> int:
 class History:
     """One random life."""
 
-    def __init__(self, world: GroupWorld, seed: int, acts: list[str]) -> None:
+    def __init__(self, world: GroupWorld, seed: int, acts: list[str], settings: dict[str, Any]) -> None:
         self.world = world
         self.rng = random.Random(f"{seed}/history")
         self.acts = acts
@@ -59,6 +59,7 @@ class History:
             "partition_assignment_strategy": [self.rng.choice(STRATEGIES)],
             "max_poll_interval_ms": 4_000,
             "auto_commit_interval_ms": self.rng.choice([200, 2_000, 1_000_000]),
+            **settings,
         }
         self.readers: list[Reader] = []
         self.everybody: list[Reader] = []
@@ -121,12 +122,12 @@ class History:
         return [value for reader in self.everybody for value in reader.values]
 
 
-def run(seed: int, acts: list[str]) -> None:
+def run(seed: int, acts: list[str], member: dict[str, Any] | None = None, broker: dict[str, str] | None = None) -> None:
     async def story(world: GroupWorld) -> None:
-        await History(world, seed, acts).live()
+        await History(world, seed, acts, member or {}).live()
 
     faults = NetworkFaults(tail_chance=0.02) if acts is ROUGH else NetworkFaults()
-    play(story, settings={"acks.all.durability": "disk"}, faults=faults, seed=seed)
+    play(story, settings={"acks.all.durability": "disk", **(broker or {})}, faults=faults, seed=seed)
 
 
 @pytest.mark.parametrize("seed", range(12))

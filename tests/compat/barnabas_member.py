@@ -22,6 +22,7 @@ def say(word: str, items: Iterable[object] = ()) -> None:
 
 class Member(RebalanceListener):
     def __init__(self) -> None:
+        newer = STRATEGY == "consumer"
         self.consumer = Consumer(
             BOOTSTRAP,
             group_id=GROUP,
@@ -30,7 +31,8 @@ class Member(RebalanceListener):
             session_timeout_ms=int(SESSION_MS),
             heartbeat_interval_ms=300,
             fetch_max_wait_ms=200,
-            partition_assignment_strategy=[STRATEGY],
+            group_protocol="consumer" if newer else "classic",
+            partition_assignment_strategy=["range" if newer else STRATEGY],
         )
         self.assigned: set[int] = set()
         self.has_uncommitted = False

@@ -14,7 +14,12 @@ from tests.kafka import KafkaServer
 pytestmark = pytest.mark.timeout(240)
 
 HERE = Path(__file__).parent
-SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
 JAVA_NAMES = {
     "range": "RangeAssignor",
     "roundrobin": "RoundRobinAssignor",
@@ -30,6 +35,7 @@ GROUPS = [
     pytest.param("sticky", ["java", "java"], marks=[pytest.mark.java, pytest.mark.verify]),
     pytest.param("range", ["java", "kafka-python"], marks=[pytest.mark.java, pytest.mark.verify]),
     pytest.param("cooperative-sticky", ["barnabas", "barnabas"]),
+    pytest.param("consumer", ["confluent", "java"], marks=pytest.mark.java),
 ]
 
 
@@ -59,7 +65,7 @@ def play(bootstrap: str, strategy: str, others: list[str], folder: Path) -> None
     members: list[MemberProcess] = []
 
     def join(client: str) -> MemberProcess:
-        name = JAVA_NAMES[strategy] if client == "java" else strategy
+        name = JAVA_NAMES.get(strategy, strategy) if client == "java" else strategy
         arguments = [bootstrap, group, topic, name, str(SESSION_MS)]
         own = folder / f"member-{len(members)}"
         own.mkdir()
@@ -99,7 +105,12 @@ def test_members_of_several_projects_share(ours: str, strategy: str, others: lis
 @pytest.mark.verify
 @pytest.mark.parametrize(
     ("strategy", "others"),
-    [("range", ["aiokafka", "java"]), ("cooperative-sticky", ["confluent", "java"]), ("sticky", ["java", "barnabas"])],
+    [
+        ("range", ["aiokafka", "java"]),
+        ("cooperative-sticky", ["confluent", "java"]),
+        ("sticky", ["java", "barnabas"]),
+        ("consumer", ["confluent", "java"]),
+    ],
 )
 def test_they_share_on_apache_kafka(theirs: str, strategy: str, others: list[str], tmp_path: Path) -> None:
     play(theirs, strategy, others, tmp_path)

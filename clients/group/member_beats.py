@@ -1,0 +1,145 @@
+"""Heartbeats of the newer protocol (KIP-848): they carry everything, and bring what the coordinator has assigned.
+
+A heartbeat tells what is new since the one before: the subscription, and what the member owns once it has given up and
+taken what it was told to. The answer brings the member's epoch, the interval, and an assignment if there is a new one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from ...protocol.topic_partition import TopicPartition
+from ..errors import FencedInstanceIdError, code_of
+from .heartbeats import Heartbeats
+from .membership import Generation
+
+JOIN_EPOCH = 0
+_LEAVE_EPOCH = -1
+_STATIC_LEAVE_EPOCH = -2
+_EXPELLED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH})
+
+Target = list[tuple[UUID, int]]
+
+
+class MemberBeats(Heartbeats):
+    """`target` is what the coordinator wants the member to have, until it is taken."""
+
+    def __init__(
+        self,
+        *arguments: Any,
+        topics: Callable[[], Iterable[str]],
+        owned: Callable[[], Iterable[TopicPartition]],
+    ) -> None:
+        super().__init__(*arguments)
+        self.target: Target | None = None
+        self._topics = topics
+        self._owned = owned
+        self._told_topics: list[str] | None = None
+        self._told_owned: set[TopicPartition] | None = None
+        self._interval = self._settings.heartbeat_interval_ms / 1000
+        self._has_news = False
+        self._failed = False
+
+    def begin(self) -> None:
+        """Join: the first heartbeat tells everything, and is sent at once."""
+        super().begin()
+        self.target = None
+        self._told_topics = self._told_owned = None
+        self.tell()
+
+    def tell(self) -> None:
+        """There is something new to be told: do not wait for the interval."""
+        self._has_news = True
+        self._due = asyncio.get_running_loop().time()
+        self._alarm.set()
+
+    def _delay(self, *, failed: bool) -> float:
+        if self._has_news and not failed:
+            return 0.0
+        return super()._delay(failed=True) if failed or self._failed else self._interval
+
+    async def _beat(self, now: float) -> None:
+        member, sent = self._member, self._member.generation
+        self._has_news, self._failed = False, True
+        topics, owned = sorted(self._topics()), set(self._owned())
+        request = self._request(sent, topics, owned)
+        try:
+            response = await self._link.send(request, timeout_ms=self._settings.session_timeout_ms)
+        except KafkaError as error:
+            self._told_topics = self._told_owned = None
+            self._take_in_failure(error)
+            return
+        if member.generation != sent or not member.beats:
+            return
+        code = code_of(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._told_topics = self._told_owned = None
+            self._take_in_code(code, response.error_message)
+            return
+        self._failed = False
+        self._told_topics, self._told_owned = topics, owned
+        self._interval = response.heartbeat_interval_ms / 1000
+        member.generation = Generation(response.member_epoch, response.member_id or sent.member_id)
+        if response.assignment is not None:
+            self.target = [(t.topic_id, p) for t in response.assignment.topic_partitions for p in t.partitions]
+            self._changed()
+
+    def _request(
+        self, sender: Generation, topics: list[str], owned: set[TopicPartition]
+    ) -> ConsumerGroupHeartbeatRequest:
+        """What is new; all there is when joining, and after a heartbeat whose fate is unknown."""
+        settings = self._settings
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=settings.group_id,
+            member_id=sender.member_id,
+            member_epoch=sender.number,
+            instance_id=settings.group_instance_id,
+        )
+        if self._told_topics is None:
+            request.rack_id = settings.rack or None
+            request.rebalance_timeout_ms = settings.max_poll_interval_ms
+            request.server_assignor = settings.group_remote_assignor
+        if self._told_topics != topics:
+            request.subscribed_topic_names = topics
+        if self._told_owned != owned:
+            by_topic: dict[UUID, list[int]] = {}
+            for tp in owned:
+                by_topic.setdefault(self._client.cluster.topic_id(tp.topic), []).append(tp.partition)
+            request.topic_partitions = [TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic.items()]
+        return request
+
+    def _take_in_code(self, code: ErrorCode, message: str | None) -> None:
+        if code in _EXPELLED:
+            self._member.expelled(f"a heartbeat was answered with {code.name}", keep_member_id=True)
+            self.target = None
+        elif code in (ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNRELEASED_INSTANCE_ID):
+            self._member.fail(FencedInstanceIdError(self._settings.group_id, self._settings.group_instance_id))
+        else:
+            try:
+                self._link.check(code, message or "ConsumerGroupHeartbeat")
+            except KafkaError as error:
+                self._take_in_failure(error)
+        self._changed()
+
+    def _take_in_failure(self, error: KafkaError) -> None:
+        if not error.code.retriable:
+            self._member.fail(error)
+            self._changed()
+
+    async def _say_goodbye(self, left: Generation, reason: str) -> None:
+        """A static member says that it will be back."""
+        self.target = None
+        instance = self._settings.group_instance_id
+        request = ConsumerGroupHeartbeatRequest(
+            group_id=self._settings.group_id,
+            member_id=left.member_id,
+            member_epoch=_LEAVE_EPOCH if instance is None else _STATIC_LEAVE_EPOCH,
+            instance_id=instance,
+        )
+        response = await self._link.send(request)
+        self._link.check(code_of(response.error_code), "ConsumerGroupHeartbeat")

@@ -1,0 +1,158 @@
+"""Members of groups of the newer protocol (KIP-848) against a whole broker, under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.clients import test_group_histories
+from tests.clients.group_world import GROUP, PARTITIONS, QUICK, TOPIC, Diary, GroupWorld, play
+
+from barnabas.clients.errors import CommitFailedError, FencedInstanceIdError
+from barnabas.clients.group_descriptions import GroupDescription
+from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+
+QUICKER = QUICK | {
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "4000",
+}
+NEWER: dict[str, Any] = {"group_protocol": "consumer"}
+
+
+async def described(world: GroupWorld) -> GroupDescription:
+    async with world.admin() as admin:
+        group = (await admin.describe_groups([GROUP]))[GROUP]
+        assert not isinstance(group, KafkaError), group
+        return group
+
+
+@pytest.mark.parametrize("assignor", [None, "range", "uniform"])
+def test_members_share_leave_and_come_back(assignor: str | None) -> None:
+    async def story(world: GroupWorld) -> None:
+        settings = NEWER | {"group_remote_assignor": assignor}
+        first = world.reader(**settings)
+        values = await world.produce(100)
+        await world.until(lambda: values <= set(first.values), "all is read")
+        second = world.reader(**settings)
+        await world.until_shared(first, second)
+        assert first.diary.told() == ["assigned", "revoked"]
+        group = await described(world)
+        assert (group.type, group.assignor) == ("consumer", assignor or "uniform")
+        values |= await world.produce(100)
+        await world.until(lambda: len(first.records) + len(second.records) == 200, "all is read")
+        await first.stop()
+        await world.until_shared(second)
+        await second.stop()
+        assert values == set(first.values) | set(second.values)
+        assert sum((await world.committed()).values()) == 200
+        assert (await described(world)).members == ()
+
+    play(story, settings=QUICKER)
+
+
+def test_a_member_that_is_late_is_out_and_comes_back() -> None:
+    async def story(world: GroupWorld) -> None:
+        async with world.consumer(max_poll_interval_ms=2_000, enable_auto_commit=False, **NEWER) as late:
+            diary = Diary()
+            late.subscribe([TOPIC], listener=diary)
+            await world.produce(40)
+            for _ in range(40):
+                await late.getone()
+            other = world.reader(enable_auto_commit=False, **NEWER)
+            await world.until_shared(other)
+            with pytest.raises(CommitFailedError):
+                await late.commit()
+            deadline = world.loop.time() + 60
+            while len(late.assignment) != 2:
+                assert world.loop.time() < deadline
+                await late.getmany(timeout_ms=200)
+            await late.commit()
+            assert diary.told() == ["assigned", "lost", "assigned"]
+            await other.stop()
+
+    play(story, settings=QUICKER)
+
+
+def test_a_crashed_members_partitions_go_to_others() -> None:
+    async def story(world: GroupWorld) -> None:
+        readers = [world.reader(**NEWER) for _ in range(2)]
+        await world.until_shared(*readers)
+        readers[0].kill()
+        await world.until_shared(readers[1])
+        await readers[1].stop()
+
+    play(story, settings=QUICKER)
+
+
+def test_a_static_member_comes_back_to_its_partitions_and_is_the_only_one() -> None:
+    async def story(world: GroupWorld) -> None:
+        readers = [world.reader(group_instance_id=name, **NEWER) for name in "ab"]
+        await world.until_shared(*readers)
+        had = set(readers[0].assigned)
+        told = len(readers[1].diary.told())
+        await readers[0].stop()
+        back = world.reader(group_instance_id="a", **NEWER)
+        await world.until_shared(back, readers[1])
+        assert (back.assigned, len(readers[1].diary.told())) == (had, told)
+        async with world.consumer(group_instance_id="a", **NEWER) as second:
+            second.subscribe([TOPIC])
+            with pytest.raises(FencedInstanceIdError):
+                while True:
+                    await second.getmany(timeout_ms=500)
+        await back.stop()
+        await readers[1].stop()
+
+    play(story, settings=QUICKER)
+
+
+def test_the_subscription_may_change_and_a_pattern_follows_the_topics() -> None:
+    async def story(world: GroupWorld) -> None:
+        await world.create_topic("p1", 1)
+        async with world.consumer(**NEWER) as consumer:
+
+            async def until(condition: Any) -> None:
+                async with asyncio.timeout(60):
+                    while not condition():
+                        await consumer.getmany(timeout_ms=100)
+
+            diary = Diary()
+            consumer.subscribe([TOPIC], listener=diary)
+            await until(lambda: len(consumer.assignment) == PARTITIONS)
+            consumer.subscribe(pattern="p[0-9]", listener=diary)
+            await until(lambda: consumer.assignment == {TopicPartition("p1", 0)})
+            await world.create_topic("p2", 2)
+            await until(lambda: len(consumer.assignment) == 3)
+            await consumer.unsubscribe()
+            assert (consumer.assignment, diary.owned) == (set(), set())
+
+    play(story, settings=QUICKER)
+
+
+def test_members_of_both_protocols_share_one_group() -> None:
+    async def story(world: GroupWorld) -> None:
+        older = world.reader(partition_assignment_strategy=["range"])
+        await world.until_shared(older)
+        newer = world.reader(**NEWER)
+        await world.until_shared(older, newer)
+        values = await world.produce(100)
+        await world.until(lambda: len(older.records) + len(newer.records) == 100, "all is read")
+        assert values == set(older.values) | set(newer.values)
+        await older.stop()
+        await world.until_shared(newer)
+        await newer.stop()
+
+    play(story, settings=QUICKER | {"group.consumer.migration.policy": "bidirectional"})
+
+
+@pytest.mark.parametrize("seed", range(200, 206))
+def test_gentle_lives(seed: int) -> None:
+    test_group_histories.run(seed, test_group_histories.GENTLE, NEWER, QUICKER)
+
+
+@pytest.mark.parametrize("seed", range(300, 306))
+def test_rough_lives(seed: int) -> None:
+    test_group_histories.run(seed, test_group_histories.ROUGH, NEWER, QUICKER)
