@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.bench.bench import BROKERS, LIMIT, STEPS, THROUGHPUT, Bench, Goal
+from tests.bench.compaction import compaction_benches
 from tests.bench.groups import measure_heartbeats, measure_rebalance, measure_restart, prepare_groups
 from tests.bench.members import HEARTBEAT_S
 from tests.bench.requests import (
@@ -258,6 +259,7 @@ BENCHES = {
         *acks_all_benches(),
         *growth_benches(),
         *group_benches(),
+        *compaction_benches(),
         *java_benches(),
     )
 }

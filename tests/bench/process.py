@@ -15,10 +15,19 @@ def cpu_seconds(pid: int) -> float:
 
 def resident_mb(pid: int) -> float:
     """Resident memory in megabytes (10^6 bytes)."""
+    return _status_mb(pid, "VmRSS:")
+
+
+def peak_mb(pid: int) -> float:
+    """The most resident memory so far, in megabytes."""
+    return _status_mb(pid, "VmHWM:")
+
+
+def _status_mb(pid: int, name: str) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
+        if line.startswith(name):
             return int(line.split()[1]) * 1024 / 1e6
-    raise RuntimeError(f"no VmRSS for process {pid}")
+    raise RuntimeError(f"no {name} for process {pid}")
 
 
 @dataclass
