@@ -100,7 +100,7 @@ class CleanerStats:
 
 
 class Progress(NamedTuple):
-    """How far a phase (`map` or `clean`) is, in bytes read; one for every buffer."""
+    """How far a phase (`map` or `clean`) is, in bytes read."""
 
     phase: str
     done: int

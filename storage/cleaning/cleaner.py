@@ -19,6 +19,9 @@ from .segment_groups import SegmentSizes, group_segments
 from .segment_reader import SegmentReader
 from .transaction_metadata import CleanedTransactionMetadata
 
+PROGRESS_BYTES = 4 * 1024 * 1024
+"""How much is read between one word of progress and the next."""
+
 
 def clean(
     job: CleanJob, fs: FileSystem, throttle: Callable[[int], None], *, use_native: bool = True
@@ -26,18 +29,29 @@ def clean(
     """Do the pass, as far as the offset map reaches; Kafka's Cleaner.
 
     Writes `<base offset>.log.cleaned` and its indexes for one group of segments after the other, everything synced, and
-    yields `GroupCleaned` for each, whose files may take their places while the pass goes on; `Progress` after every
-    buffer; at last `PassFinished`. `throttle` hears of every number of bytes read or written, and may take its time.
-    Closing the iterator ends the pass; what it leaves are files that end in `.cleaned`.
+    yields `GroupCleaned` for each, whose files may take their places while the pass goes on; `Progress` now and then; at
+    last `PassFinished`. `throttle` hears of every number of bytes read or written, and may take its time. Closing the
+    iterator ends the pass; what it leaves are files that end in `.cleaned`.
 
     Raises OSError, `CorruptSegmentError` for what is no sound record batch, `OffsetMapTooSmallError` and
     `SegmentOffsetOverflowError`; ValueError for a map that cannot be.
     """
     one_pass = CleaningPass(job, fs, throttle, use_native=use_native)
     one_pass.remove_leftovers()
-    yield from one_pass.build_map()
-    yield from one_pass.clean_groups()
+    yield from _at_intervals(one_pass.build_map())
+    yield from _at_intervals(one_pass.clean_groups())
     yield one_pass.finished()
+
+
+def _at_intervals(events: Iterator[Progress] | Iterator[Progress | GroupCleaned]) -> Iterator[Event]:
+    """The events without most of the progress: whoever listens has other things to do."""
+    due = 0
+    for event in events:
+        if not isinstance(event, Progress):
+            yield event
+        elif event.done >= due:
+            due = event.done + PROGRESS_BYTES
+            yield event
 
 
 class CleaningPass:
