@@ -249,7 +249,8 @@ class GroupAdmin:
         try:
             await self._client.retrying(attempt, timeout_ms=self._timeout_ms)
         except KafkaError as error:
-            done = dict.fromkeys(wanted, error) | done
+            for group_id in wanted:
+                done.setdefault(group_id, error)
         return {group_id: done[group_id] for group_id in wanted}
 
 

@@ -95,8 +95,7 @@ class ConsumerGroup:
         await self._leave("the consumer unsubscribed")
 
     def needs_read(self, now: float) -> bool:
-        """The application reads: whether `read` has something to do. Asked for every record, so it costs next to
-        nothing."""
+        """Whether `read` has something to do, now that the application reads. Cheap: it is asked for every record."""
         self.heartbeats.read_at = now
         if self.auto_commit.due_at <= now or self._step is not None:
             return True
@@ -143,16 +142,19 @@ class ConsumerGroup:
 
     async def _run_step(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Do the step that is under way, or if there is none this."""
+        self._refuse_listeners()
         step = self._step
         if step is None:
             step = self._step = asyncio.get_running_loop().create_task(work())
-        elif step is asyncio.current_task():
-            raise RuntimeError("a rebalance listener cannot read; it runs in the middle of a read")
         try:
             await asyncio.shield(step)
         finally:
             if step.done() and self._step is step:
                 self._step = None
+
+    def _refuse_listeners(self) -> None:
+        if self._step is not None and self._step is asyncio.current_task():
+            raise RuntimeError("a rebalance listener cannot read nor leave; it runs in the middle of a read")
 
     async def _read(self) -> None:
         if self._beating is not None and self._beating.done():
@@ -164,6 +166,7 @@ class ConsumerGroup:
         self.auto_commit.maybe_start()
 
     async def _leave(self, reason: str) -> None:
+        self._refuse_listeners()
         while self._step is not None:
             with suppress(Exception):
                 await self._run_step(self._read)

@@ -115,7 +115,7 @@ class Heartbeats:
             if member.generation == sent and member.beats:
                 self._take_in(code)
         except KafkaError as error:
-            log.info("group %s: no heartbeat: %s", self._settings.group_id, error)
+            log.debug("group %s: no heartbeat: %s", self._settings.group_id, error)
 
     def _take_in(self, code: ErrorCode) -> None:
         member = self._member
