@@ -14,7 +14,7 @@ from uuid import UUID
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 
-_LARGEST_RECORDS, _LARGEST_BYTES = 1_000_000, 256 << 20
+_LARGEST_RECORDS, _LARGEST_BYTES = 500_000, 256 << 20
 _PACKED_RECORDS, _PACKED_BYTES = 200_000, 16 << 20
 
 

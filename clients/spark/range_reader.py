@@ -26,6 +26,8 @@ _CONSUMER = -1
 _MAX_WAIT_MS = 500
 _FETCH_BYTES = 8 << 20
 _DECODED_BYTES = 4 << 20
+_EMPTY_ANSWERS = 2
+"""So many answers without a record, where the leader says that its log goes on, are a gap."""
 _NEWER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
@@ -45,6 +47,7 @@ class RangeReader:
         """The range's records, a few megabytes at a time. Raises KafkaError, DataLossError."""
         offset = r.start
         deadline = host.monotonic() + self._poll_timeout_ms / 1000
+        empty_answers = 0
         while offset < r.end:
             data = self._fetch(r, offset)
             if data is None:
@@ -55,7 +58,8 @@ class RangeReader:
                 continue
             batches = list(iter_batches(data.records)) if data.records else []
             if not batches:
-                if self._is_seen_to_the_end(r, data):
+                empty_answers += 1
+                if empty_answers >= _EMPTY_ANSWERS and self._is_seen_to_the_end(r, data):
                     return
                 if host.monotonic() > deadline:
                     raise KafkaError(
@@ -63,7 +67,7 @@ class RangeReader:
                         f"no records of {r.partition} from offset {offset} within {self._poll_timeout_ms} ms",
                     )
                 continue
-            deadline = host.monotonic() + self._poll_timeout_ms / 1000
+            deadline, empty_answers = host.monotonic() + self._poll_timeout_ms / 1000, 0
             behind = batches[-1].last_offset + 1
             if behind < r.end:
                 self._send_ahead(r, behind)
@@ -92,7 +96,13 @@ class RangeReader:
         try:
             connection = self._in_flight or self._send(r, offset)
             self._in_flight = None
-            return _partition_of(connection.receive(wait_ms=_MAX_WAIT_MS), r, offset)
+            response = connection.receive(wait_ms=_MAX_WAIT_MS)
+            data = _partition_of(response, r, offset)
+            if response.throttle_time_ms > 0 and not data.records:
+                # Over its quota a client gets no records, though there are some: that is no gap.
+                host.pause(response.throttle_time_ms / 1000)
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, f"fetch of {r.partition} from {offset}")
+            return data
         except KafkaError as error:
             if error.code.retriable and error.code is not ErrorCode.NETWORK_EXCEPTION:
                 self._client.refresh([r.partition.topic])

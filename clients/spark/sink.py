@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -203,8 +204,14 @@ class BarnabasStreamWriter(_StreamWriter):
 
 def _as_batches(rows: Iterator[Any]) -> Iterator[Any]:
     for row in rows:
-        fields = row.asDict(recursive=True)
-        yield pa.RecordBatch.from_pylist([{k: bytes(v) if isinstance(v, bytearray) else v for k, v in fields.items()}])
+        yield pa.RecordBatch.from_pylist([{name: _plain(v) for name, v in row.asDict(recursive=True).items()}])
+
+
+def _plain(value: Any) -> Any:
+    """A row's value as Arrow takes it; times come in the zone of this machine, and do not say so."""
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 def _rows(
