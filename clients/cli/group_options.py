@@ -1,0 +1,44 @@
+"""Options that the commands of `barnabas group` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from ...protocol.topic_partition import TopicPartition
+from ..admin import Admin
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", "-t", metavar="TOPIC[:P,P…]", help="A topic, or some partitions of it; may be repeated."),
+]
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+As = Annotated[Output, typer.Option("--output", help="table or json; --json is short for the latter.")]
+
+
+def wants_json(output: Output, json: bool) -> bool:
+    return json or output is Output.JSON
+
+
+async def named_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:
+    """`TOPIC` or `TOPIC:0,1`. Raises ValueError, and KafkaError for a topic that does not exist."""
+    found: set[TopicPartition] = set()
+    for text in topics:
+        name, _, some = text.partition(":")
+        try:
+            indexes = [int(index) for index in some.split(",")] if some else None
+        except ValueError:
+            raise ValueError(f"{text!r} is not TOPIC or TOPIC:0,1") from None
+        found.update(await admin.partitions_of(name, indexes))
+    return sorted(found)
