@@ -201,7 +201,12 @@ def start_benches() -> list[Bench]:
         Bench(
             "start-10000",
             "start with 10 000 partitions of one record, to an acknowledged one, after a clean stop and after kill -9",
-            {"start_after_clean_s": "lower", "start_after_killed_s": "lower", "resident_mb": "lower"},
+            {
+                "clean_stop_s": "lower",
+                "start_after_clean_s": "lower",
+                "start_after_killed_s": "lower",
+                "resident_mb": "lower",
+            },
             measure_start_again,
             targets=BROKERS,
             started=False,

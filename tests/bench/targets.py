@@ -23,7 +23,8 @@ COMMON_PROPERTIES = {
 }
 # Kafka deletes nothing in its first half minute unless told so.
 KAFKA_PROPERTIES = {"log.initial.task.delay.ms": "1000"}
-START_TIMEOUT_S = 300.0
+PATIENCE_S = 600.0
+"""For a start or a clean stop: with ten thousand partitions either takes minutes somewhere."""
 
 
 class Target(Protocol):
@@ -67,10 +68,10 @@ class BrokerTarget:
             self.server.prepare()
 
     def start(self) -> None:
-        self.server.start(timeout_s=START_TIMEOUT_S)
+        self.server.start(timeout_s=PATIENCE_S)
 
     def stop(self) -> None:
-        self.server.stop()
+        self.server.stop(timeout_s=PATIENCE_S)
 
     def kill(self) -> None:
         self.server.kill()
