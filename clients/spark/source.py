@@ -1,4 +1,8 @@
-"""`format("barnabas")`: topics of any Kafka cluster as Spark data frames."""
+"""`format("barnabas")`: topics of any Kafka cluster as Spark data frames.
+
+Spark loads this class whenever it looks for any source, and what fails here hides all others; so its parts are loaded
+when they are asked for.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from .options import OptionReader
-from .rows import default_row
-from .value_formats import formats_of
-
 
 class BarnabasSource(DataSource):
-    """Parts are loaded when they are asked for: Spark loads this class whenever it looks for any source."""
+    """The row and the options of Spark's own Kafka connector, reading and writing."""
 
     @classmethod
     def name(cls) -> str:
@@ -21,10 +21,16 @@ class BarnabasSource(DataSource):
 
     def schema(self) -> StructType:
         """The row of Spark's Kafka connector."""
+        from .options import OptionReader
+        from .rows import default_row
+        from .value_formats import formats_of
+
         headers = OptionReader(self.options).flag("includeHeaders", default=False)
         return default_row(formats_of(self.options), headers=headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from .options import OptionReader
+
         if OptionReader(self.options).flag("pushdown", default=False):
             from .pushdown import NarrowingBatchReader
 
@@ -39,6 +45,7 @@ class BarnabasSource(DataSource):
         return new_stream_reader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """Rows are appended whatever `overwrite` says: a topic is a log."""
         from .sink import BarnabasWriter
 
         return BarnabasWriter(dict(self.options), schema)

@@ -107,3 +107,19 @@ def test_scram_does_not_trust_any_server() -> None:
     messages.send(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
     with pytest.raises(KafkaError, match="does not know the password"):
         messages.send(b"v=AAAA")
+
+
+def test_looking_for_sources_loads_little() -> None:
+    """What Spark imports in every process that looks for a source must not need the rest of the extra."""
+    import sys
+
+    from tests.tools import CHECKOUT
+
+    program = (
+        "import sys; sys.modules['pyarrow'] = sys.modules['numpy'] = None\n"
+        "import pyspark_barnabas, pyspark_barnabas_log\n"
+        "print(pyspark_barnabas.DefaultSource.name(), pyspark_barnabas_log.DefaultSource.name())\n"
+    )
+    env = {"PYTHONPATH": str(CHECKOUT / ".src"), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["barnabas", "barnabas-log"]
