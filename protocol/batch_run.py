@@ -47,6 +47,9 @@ class Stop(IntEnum):
     """What begins here is no batch, its CRC is wrong, or its records do not fill it in rising order."""
 
 
+_STOPS = tuple(Stop)
+
+
 class BatchRun:
     """Whole batches of `buffer`: `batch(i)` says where, `records` holds the rows of all of them.
 
@@ -96,7 +99,7 @@ class BatchRun:
         while True:
             position, reason = self._scan_on(position, end, special, check_crc)
             if reason != Stop.ROOM:
-                return position, Stop(reason)
+                return position, _STOPS[reason]
 
     def _scan_on(self, position: int, end: int, special: int, check_crc: bool) -> tuple[int, int]:
         if not self.use_native or native is None:

@@ -11,6 +11,7 @@ from ...protocol.record_batch import (
     CODEC_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC_POSITION,
     TRANSACTIONAL_MASK,
     LegacyBatch,
     RecordBatch,
@@ -20,6 +21,7 @@ from .segment_reader import SegmentReader
 from .transaction_metadata import CleanedTransactionMetadata
 
 _short, _int = Struct(">h"), Struct(">i")
+_front = Struct(">qi11xi16xq")  # base offset, size, last offset delta, producer id
 
 
 class BatchVisitor(Protocol):
@@ -64,6 +66,10 @@ class BatchWalk:
                 return position if self._visit_run() else None
             if stop == Stop.CORRUPT:
                 raise reader.corrupt("no sound record batch", position)
+            end = self._scan_transactional(data, position)
+            if end != position:
+                position = end
+                continue
             try:
                 batch = next(iter_batches(data, position), None)
                 if batch is None:
@@ -75,6 +81,22 @@ class BatchWalk:
             except (ProtocolError, KafkaError) as error:
                 raise reader.corrupt(f"no sound record batch ({error})", position) from error
             position += batch.size
+
+    def _scan_transactional(self, data: bytes, position: int) -> int:
+        """Add the batch to the run if it is a plain one of a transaction that was not aborted; where it ends then.
+
+        Such batches are many, and this takes a fraction of the time of `_visit_special`, to which others are left:
+        being told of a batch twice makes no difference to the transactions.
+        """
+        if (
+            data[position + MAGIC_POSITION] != 2
+            or data[position + ATTRIBUTES_POSITION + 1] & SPECIAL != TRANSACTIONAL_MASK
+        ):
+            return position
+        base_offset, size, last_delta, producer_id = _front.unpack_from(data, position)
+        if self._transactions.on_data(base_offset + last_delta, producer_id):
+            return position
+        return self._run.scan(position, position + LOG_OVERHEAD + size, special=SPECIAL & ~TRANSACTIONAL_MASK)[0]
 
     def _visit_run(self) -> bool:
         if not self._run.count:
@@ -93,12 +115,7 @@ class BatchWalk:
             return self._visit_run() and self._visitor.on_aborted(batch)
         if batch.codec:
             return self._visit_run() and self._visit_compressed(batch)
-        end, stop = self._run.scan(
-            position, position + batch.size, special=SPECIAL & ~TRANSACTIONAL_MASK, check_crc=False
-        )
-        if stop != Stop.END or end == position:
-            raise ProtocolError("malformed records")
-        return True
+        raise ProtocolError("malformed records")
 
     def _visit_compressed(self, batch: RecordBatch) -> bool:
         inner = self._inner

@@ -28,10 +28,10 @@ def clean(
 ) -> Iterator[Event]:
     """Do the pass, as far as the offset map reaches; Kafka's Cleaner.
 
-    Writes `<base offset>.log.cleaned` and its indexes for one group of segments after the other, everything synced, and
-    yields `GroupCleaned` for each, whose files may take their places while the pass goes on; `Progress` now and then; at
-    last `PassFinished`. `throttle` hears of every number of bytes read or written, and may take its time. Closing the
-    iterator ends the pass; what it leaves are files that end in `.cleaned`.
+    Writes `<base offset>.log.cleaned` and its indexes for one group of segments after the other, everything synced.
+    Yields `GroupCleaned` for each, whose files may take their places while the pass goes on; `Progress` now and then;
+    at last `PassFinished`. `throttle` hears of every number of bytes read or written, and may take its time.
+    Closing the iterator ends the pass; what it leaves are files that end in `.cleaned`.
 
     Raises OSError, `CorruptSegmentError` for what is no sound record batch, `OffsetMapTooSmallError` and
     `SegmentOffsetOverflowError`; ValueError for a map that cannot be.
