@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -13,16 +13,15 @@ from typing import Annotated, Any
 
 import typer
 
-from .demo import _confluent_kafka, _load_flights, _produce
+from .demo import Flight, _confluent_kafka, _load_flights
 
 _TOPICS: dict[str, dict[str, str]] = {"flights": {}, "aircraft": {"cleanup.policy": "compact"}}
+_SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
 
 
 def pipeline(
     *,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Keep what is written here.")
-    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Keep what is written here.")] = None,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="Of the topics.")] = 4,
     master: Annotated[str | None, typer.Option(help="Spark's master.")] = "local[2]",
 ) -> None:
@@ -39,9 +38,9 @@ def pipeline(
         for topic, config in _TOPICS.items():
             broker.create_topic(topic, partitions, config)
         _say(f"broker at {broker.bootstrap}; starting Spark …")
-        spark = session(master, app_name="barnabas pipeline", config={"spark.sql.shuffle.partitions": "4"})
+        spark = session(master, app_name="barnabas pipeline", config=_SETTINGS)
         spark.sparkContext.setLogLevel("ERROR")
-        producing = Thread(target=lambda: _say(f"produced {_produce(ck, broker.bootstrap, flights, 'none')}"))
+        producing = Thread(target=_produce, args=(ck, broker.bootstrap, flights))
         producing.start()
         try:
             wrong = _stream(spark, broker.bootstrap, folder, producing)
@@ -73,6 +72,16 @@ def _stream(spark: Any, bootstrap: str, folder: Path, producing: Thread) -> int:
     if not wrong:
         _say("compared: every aircraft's state in the topic is what its flights in Parquet add up to")
     return wrong
+
+
+def _produce(ck: Any, bootstrap: str, flights: Sequence[Flight]) -> None:
+    settings = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20}
+    producer = ck.Producer({**settings, "queue.buffering.max.messages": len(flights) + 1})
+    for number, flight in enumerate(flights, start=1):
+        producer.produce("flights", flight.value, flight.key)
+        if number % 100_000 == 0 or number == len(flights):
+            producer.flush()
+            _say(f"{number:,} flights produced")
 
 
 @contextmanager

@@ -41,9 +41,9 @@ class NarrowingBatchReader(BarnabasBatchReader):
             return self._bound_offsets(each, value)
         if column in ("topic", "partition"):
             index = 0 if column == "topic" else 1
-            if isinstance(each, datasource.EqualTo | datasource.In):
-                values = frozenset([value] if isinstance(each, datasource.EqualTo) else value)
-                self._allowed = (*self._allowed, (index, values))
+            values = [value] if isinstance(each, datasource.EqualTo) else value
+            if isinstance(each, datasource.EqualTo | datasource.In) and values:
+                self._allowed = (*self._allowed, (index, frozenset(values)))
                 return True
         lower = isinstance(each, datasource.GreaterThan | datasource.GreaterThanOrEqual | datasource.EqualTo)
         if column == "timestamp" and lower and isinstance(value, datetime) and value.tzinfo is not None:
