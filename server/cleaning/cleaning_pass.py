@@ -78,14 +78,14 @@ class CleaningPass:
                     self.abort()
                     continue
                 await self._put_into_place(group)
-            if self._is_aborted:
-                return None
-            await self._work
-        finally:
+        except (Exception, asyncio.CancelledError):
             self.abort()
-            await asyncio.wait([self._work])
-            if not self._work.cancelled():
-                self._work.exception()  # if it is not raised here, something worse is
+            await asyncio.gather(self._work, return_exceptions=True)
+            raise
+        if self._is_aborted:
+            await asyncio.gather(self._work, return_exceptions=True)
+            return None
+        await self._work
         assert self._finished is not None, "a pass ended without its last event"
         return PassReport(
             topic_partition=str(self.topic_partition),
@@ -123,7 +123,7 @@ class CleaningPass:
             await run(log.directory, swap.prepare)
             swap.install(group.replaced)
             await run(log.directory, swap.finish)
-        except BaseException:
+        except (Exception, asyncio.CancelledError):
             swap.abandon()
             raise
         self._log_manager.delete_later(log, swap.complete())

@@ -22,8 +22,11 @@ class SimCleaning:
         self._disk = disk
         self._random = rng
         self._fault = fault
+        self.touched: dict[str, int] = {}
+        """Up to where passes over each folder have looked, whatever became of them."""
 
     async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+        self.touched[job.directory] = max(self.touched.get(job.directory, 0), job.first_uncleanable_offset)
         for event in clean(CleanJob.from_json(job.to_json()), self._disk, lambda size: None):
             await asyncio.sleep(self._random.random() * SLOWEST_STEP)
             if self._fault("cleaner-died"):

@@ -97,11 +97,16 @@ class Run:
         self.world = World(loop, plan.seed, plan.settings, faults, delays, plan.faults & FAULT_POINTS)
         self.is_over = False
 
+    @property
+    def topic_settings(self) -> dict[str, str]:
+        """Settings of the topic itself."""
+        return {}
+
     async def go(self) -> History:
         world, broker = self.world, self.world.broker
         await broker.start()
         assert broker.server is not None
-        await world.spawn(broker.node, broker.server.create_topic(TOPIC, self.plan.partitions, {}))
+        await world.spawn(broker.node, broker.server.create_topic(TOPIC, self.plan.partitions, self.topic_settings))
         writers = [
             world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
             for partition in range(self.plan.partitions)

@@ -120,6 +120,8 @@ class SimBroker:
         self.disk = SimDisk(now_ms=world.now_ms, keep_log=False)
         self.server: BrokerServer | None = None
         self.lives = 0
+        self.touched: dict[str, int] = {}
+        """Up to where the cleaner has looked in each folder, in all lives."""
         self._tree = NodeTree(world.now_ms)
         self._session: int | None = None
 
@@ -168,13 +170,18 @@ class SimBroker:
             random=rng,
             token_bytes=rng.randbytes,
             work=SimWork(world.loop, rng, world.delays),
-            cleaning=SimCleaning(self.disk, random.Random(f"{world.seed}/cleaner/{self.lives}"), fault),
+            cleaning=self._cleaning(fault),
             machine_name="broker",
             fault=fault,
         )
         server = BrokerServer(BrokerConfig.from_properties(properties), ports, world.loop, open_store=self._open_store)
         await server.start()
         self.server = server
+
+    def _cleaning(self, fault: Callable[[str], bool]) -> SimCleaning:
+        cleaning = SimCleaning(self.disk, random.Random(f"{self.world.seed}/cleaner/{self.lives}"), fault)
+        cleaning.touched = self.touched
+        return cleaning
 
     def _open_store(self) -> EmbeddedStore:
         """The metadata tree is its own durable service; its sessions end with the broker's life."""
