@@ -165,7 +165,7 @@ class Consumer:
 
         Others begin where the group has committed, if there is one. Raises RuntimeError after `subscribe`.
         """
-        if self.subscription:
+        if self._is_subscribed:
             raise RuntimeError("the consumer is subscribed; its group assigns the partitions")
         partitions = list(partitions)
         self._assignment.assign(partitions, self._fetcher.reset_to, from_committed=self._group is not None)
@@ -188,7 +188,7 @@ class Consumer:
         """
         if isinstance(topics, str):
             raise TypeError("topics is a list of names, not one name")
-        if not self.subscription and self._assignment.states:
+        if not self._is_subscribed and self._assignment.states:
             raise RuntimeError("partitions are assigned by hand; assign none before subscribing")
         subscription = Subscription(topics, re.compile(pattern) if pattern is not None else None, listener)
         if bool(subscription.topics) == (pattern is not None):
@@ -197,7 +197,7 @@ class Consumer:
 
     async def unsubscribe(self) -> None:
         """Give up all partitions and leave the group; those of `assign`, too."""
-        if self.subscription:
+        if self._is_subscribed:
             await self._member().unsubscribe()
         else:
             self.assign(())
@@ -355,6 +355,10 @@ class Consumer:
         for partition in partitions or list(self._assignment.states):
             self._assignment[partition].reset(reset_to)
         self._fetcher.wake()
+
+    @property
+    def _is_subscribed(self) -> bool:
+        return self._group is not None and bool(self._group.subscription)
 
     def _member(self) -> ConsumerGroup:
         if self._group is None:

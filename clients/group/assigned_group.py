@@ -49,8 +49,6 @@ class AssignedGroup(ConsumerGroup):
                     raise
 
     async def _read(self) -> None:
-        if self._beating is not None and self._beating.done():
-            self._beating.result()
         self._member.raise_fatal()
         if self._member.rejoin_reason is not None and self.subscription:
             await self._client.retrying(self._match_pattern, timeout_ms=self._timeout_ms)

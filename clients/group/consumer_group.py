@@ -79,7 +79,13 @@ class ConsumerGroup:
     def start(self) -> None:
         self._client.on_metadata(self._on_metadata)
         self._beating = asyncio.get_running_loop().create_task(self.heartbeats.run())
-        self._beating.add_done_callback(lambda task: self._fetcher.data_ready.set())
+        self._beating.add_done_callback(self._on_beating_ended)
+
+    def _on_beating_ended(self, task: asyncio.Task[None]) -> None:
+        """Only a mistake in this program ends heartbeats before the group is closed; the next read raises it."""
+        if not task.cancelled():
+            self._step = task
+            self._fetcher.data_ready.set()
 
     def subscribe(self, subscription: Subscription) -> None:
         """Take part from the next read on; what was subscribed before no longer counts."""
@@ -157,8 +163,6 @@ class ConsumerGroup:
             raise RuntimeError("a rebalance listener cannot read nor leave; it runs in the middle of a read")
 
     async def _read(self) -> None:
-        if self._beating is not None and self._beating.done():
-            self._beating.result()
         self._member.raise_fatal()
         await self._finish_exchange()
         if self._member.rejoin_reason is not None and self._exchange is None and self.subscription:
@@ -273,9 +277,10 @@ class ConsumerGroup:
         if joined is None or self._member.is_outside:
             return
         self._member.synced()
-        if joined.topics != self.subscription.topics:
-            self._member.request_rejoin("the subscription changed while the group was rebalancing")
-        if {tp.topic for tp in joined.partitions} <= self.subscription.topics:
+        is_wanted = {tp.topic for tp in joined.partitions} <= self.subscription.topics
+        if joined.topics != self.subscription.topics or not is_wanted:
+            self._member.request_rejoin("the assignment does not match the subscription, which may have changed since")
+        if is_wanted:
             await self._take_assignment(joined)
 
     async def _take_assignment(self, joined: Joined) -> None:

@@ -10,6 +10,7 @@ from tests.clients.group_world import GROUP, PARTITIONS, TOPIC, Diary, GroupWorl
 
 from barnabas.clients import connection as client_connection
 from barnabas.clients.errors import FencedInstanceIdError
+from barnabas.clients.group.heartbeats import Heartbeats
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.schema import Versions
@@ -439,6 +440,13 @@ def test_what_a_group_needs_is_asked_for() -> None:
             consumer.subscribe([TOPIC])
             with pytest.raises(RuntimeError, match="subscribed"):
                 consumer.assign([TopicPartition(TOPIC, 0)])
+            await consumer.unsubscribe()
+            consumer.subscribe(pattern="no such topic")
+            with pytest.raises(RuntimeError, match="subscribed"):
+                consumer.assign([TopicPartition(TOPIC, 0)])
+            assert await consumer.getmany(timeout_ms=1000) == {}
+            await consumer.unsubscribe()
+            consumer.assign([TopicPartition(TOPIC, 0)])
         for settings, message in (
             ({"heartbeat_interval_ms": 10_000, "session_timeout_ms": 9_000}, "less than"),
             ({"group_instance_id": ""}, "empty"),
@@ -448,5 +456,20 @@ def test_what_a_group_needs_is_asked_for() -> None:
         ):
             with pytest.raises(ValueError, match=message):
                 world.consumer(**settings)  # type: ignore[arg-type]
+
+    play(story)
+
+
+def test_a_mistake_in_the_background_is_told_by_the_next_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(self: Heartbeats, now: float) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Heartbeats, "_beat", fail)
+
+    async def story(world: GroupWorld) -> None:
+        async with world.consumer() as consumer:
+            consumer.subscribe([TOPIC])
+            with pytest.raises(ZeroDivisionError):
+                await asyncio.wait_for(consumer.getone(), 10)
 
     play(story)
