@@ -295,6 +295,7 @@ class Process:
         """Join and sync; False if this process has been replaced."""
         while not self.is_over:
             if not self.member.member_id and self._has_bad_luck(0.1):
+                self.history.doubtful |= self._others()
                 await self.member.join_once()
                 raise SuddenDeathError  # perhaps with an id that it was given and will never use
             error = await self._join()
@@ -315,9 +316,13 @@ class Process:
             await asyncio.sleep(self.random.uniform(0.05, 0.5))
         return False
 
+    def _others(self) -> set[str]:
+        """The ids of the other processes at this place."""
+        return {one.member.member_id for one in self.place.processes if one is not self}
+
     async def _join(self) -> ErrorCode:
         member, known = self.member, self._known()
-        others = {one.member.member_id for one in self.place.processes if one is not self}
+        others = self._others()
         if not member.member_id:
             self.history.doubtful |= others
         error = await member.join()
