@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import zipfile
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +15,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from .demo_disaster import TOPIC as COMPACTED_TOPIC
+from .demo_disaster import show_recovery
 from .session import Json, fail, print_json, print_rows, progress_bar
 
 app = typer.Typer(add_completion=False)
@@ -69,6 +71,8 @@ def demo(
 ) -> None:
     """Put 336 776 flights through a broker with confluent-kafka, read them back, and compare byte for byte.
 
+    Then keep the last flight of each aircraft in a compacted topic, kill the broker, and rebuild that from a copy.
+
     Needs the extra: pip install 'barnabas\\[demo]'
     """
     ck = _confluent_kafka()
@@ -77,6 +81,7 @@ def demo(
     with _folder(data) as folder:
         result = _run(ck, flights, folder, partitions=partitions, codec=codec, say=say)
         disk = _on_disk(folder)
+        result["compacted"] = _recover(ck, flights, folder, partitions=partitions, codec=codec, say=say)
     total = {name: sum(row[name] for row in disk) for name in disk[0] if name != "partition"}
     if json:
         print_json(result | {"disk": disk, "disk_total": total})
@@ -95,7 +100,7 @@ def _run(
     with broker:
         say(f"broker at {broker.bootstrap}, ready in {(time.perf_counter() - started) * 1000:.0f} ms")
         say(f"producing to {TOPIC}, {partitions} partitions, keyed by aircraft, with confluent-kafka {ck.version()} …")
-        produced = _produce(ck, broker.bootstrap, flights, codec)
+        produced = _produce(ck, broker.bootstrap, TOPIC, flights, codec)
         say(f"produced {produced}")
         say("reading all of it back …")
         messages, consumed = _consume(ck, broker.bootstrap, partitions, len(flights))
@@ -103,6 +108,21 @@ def _run(
         _compare(flights, messages)
         say(f"compared: {len(flights):,} keys and values equal byte for byte, every aircraft's flights in order")
     return {"produced": produced.row(), "consumed": consumed.row(), "equal": True}
+
+
+def _recover(
+    ck: Any, flights: list[Flight], folder: Path, *, partitions: int, codec: str, say: Callable[[str], None]
+) -> dict[str, object]:
+    """The disaster and what is left after it, in folders of its own that do not stay."""
+    with TemporaryDirectory(prefix=".disaster-", dir=folder) as place:
+        return show_recovery(
+            ck,
+            flights,
+            Path(place),
+            partitions=partitions,
+            produce=lambda bootstrap, records: _produce(ck, bootstrap, COMPACTED_TOPIC, records, codec),
+            say=say,
+        )
 
 
 def _confluent_kafka() -> Any:
@@ -128,7 +148,7 @@ def _load_flights(say: Callable[[str], None]) -> list[Flight]:
     return flights
 
 
-def _produce(ck: Any, bootstrap: str, flights: list[Flight], codec: str) -> Rate:
+def _produce(ck: Any, bootstrap: str, topic: str, flights: Sequence[Flight], codec: str) -> Rate:
     """Every record is acknowledged when this returns."""
     producer = ck.Producer(
         {
@@ -149,7 +169,7 @@ def _produce(ck: Any, bootstrap: str, flights: list[Flight], codec: str) -> Rate
     started = time.perf_counter()
     with progress_bar("produce") as progress:
         for number, flight in enumerate(flights):
-            producer.produce(TOPIC, flight.value, flight.key, on_delivery=delivered)
+            producer.produce(topic, flight.value, flight.key, on_delivery=delivered)
             if number % _REPORT_EVERY == 0:
                 producer.poll(0)
                 progress(number / len(flights))
@@ -197,7 +217,7 @@ def _by_key(flights: list[Flight]) -> dict[bytes | None, list[bytes]]:
     return by_key
 
 
-def _size(flights: list[Flight]) -> int:
+def _size(flights: Sequence[Flight]) -> int:
     return sum(len(flight.value) + len(flight.key or b"") for flight in flights)
 
 

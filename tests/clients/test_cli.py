@@ -250,3 +250,6 @@ def test_the_demo_reads_back_what_it_wrote(run: Run, codec: str) -> None:
     assert result["equal"]
     assert result["consumed"]["records"] == 336_776
     assert result["disk_total"]["index entries"] > 0
+    recovered = result["compacted"]
+    assert recovered["equal"] and recovered["aircraft"] == 4043
+    assert recovered["bytes_after"] < recovered["bytes_before"] / 20
