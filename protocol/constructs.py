@@ -77,13 +77,14 @@ def _field(field: Field, version: int, flexible: bool) -> c.Construct:
     if field.is_array:
         item = _value(field.element, version, flexible, nullable=False)
         return Counted(CompactLength if flexible else c.Int32sb, item, nullable=nullable)
+    if nullable and not isinstance(field.element, Primitive):
+        return Optional(_struct(field.element, version, flexible), is_tagged=field.tag is not None)
     return _value(field.element, version, flexible, nullable=nullable)
 
 
 def _value(element: Any, version: int, flexible: bool, *, nullable: bool) -> c.Construct:
     if not isinstance(element, Primitive):
-        struct = _struct(element, version, flexible)
-        return Optional(struct) if nullable else struct
+        return _struct(element, version, flexible)
     if element is string:
         return Sized(CompactLength if flexible else c.Int16sb, nullable=nullable, encoding="utf-8")
     if element in (bytes_, record_bytes):

@@ -139,7 +139,7 @@ class ClassicMemberMetadata:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member wants."""
+    """What a member wants. Null is written for who does not speak the classic protocol; what is missing is not null."""
 
     instance_id: str | None = wire(string, "0+", null="0+")
     rack_id: str | None = wire(string, "0+", null="0+")
@@ -149,9 +149,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: str | None = wire(string, "0+", null="0+")
     rebalance_timeout_ms: int = wire(int32, "0+", default=-1)
     server_assignor: str | None = wire(string, "0+", null="0+")
-    classic_member_metadata: ClassicMemberMetadata | None = wire(
-        ClassicMemberMetadata, "0+", null="0+", default=None, tag=0
-    )
+    classic_member_metadata: ClassicMemberMetadata | None = wire(ClassicMemberMetadata, "0+", null="0+", tag=0)
 
 
 @message(versions="6")

@@ -151,7 +151,7 @@ class DecoderSource(Source):
             present = self.name("present")
             self.pending.append(("b", present))
             self.flush()
-            self.line(f"if {present} < 0: {target} = None")
+            self.line(f"if {present} < {0 if field.tag is None else 1}: {target} = None")
             self.line("else:")
             self.indent += 1
         self.struct(field.element, obj)  # type: ignore[arg-type]

@@ -82,6 +82,8 @@ class EncoderSource(Source):
         if not isinstance(field.element, Primitive):
             # Asking field by field is several times faster than comparing with a struct of defaults.
             parts = [self._differs(part, f"{value}.{part.name}") for part in fields_of(field.element)]
+            if self.version in field.nullable:
+                parts.insert(0, f"{value} is None")
             return f"({' or '.join(parts)})"
         literal = isinstance(default, str | int | float | bytes)
         return f"{value} != {repr(default) if literal else self.bind('default', default)}"
@@ -135,7 +137,8 @@ class EncoderSource(Source):
         self.line(f"{obj} = {value}")
         if nullable:
             self.flush()
-            self.line(f"if {obj} is None: w(b'\\xff')")
+            marker = "\\xff" if field.tag is None else "\\0"
+            self.line(f"if {obj} is None: w(b'{marker}')")
             self.line("else:")
             self.indent += 1
             self.pending.append(("b", "1"))

@@ -84,14 +84,18 @@ class Counted(c.Subconstruct):  # type: ignore[misc]  # construct carries no typ
 
 
 class Optional(c.Subconstruct):  # type: ignore[misc]  # construct carries no types
-    """A struct behind a marker byte: -1 for null, 1 for present."""
+    """A struct behind a marker byte: 1 for present; for null -1, and 0 in a tagged field."""
+
+    def __init__(self, struct: c.Construct, *, is_tagged: bool) -> None:
+        super().__init__(struct)
+        self.null = 0 if is_tagged else -1
 
     def _parse(self, stream: Any, context: Any, path: str) -> Any:
         marker = c.Int8sb._parsereport(stream, context, path)
-        return self.subcon._parsereport(stream, context, path) if marker >= 0 else None
+        return self.subcon._parsereport(stream, context, path) if marker > self.null else None
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
-        c.Int8sb._build(-1 if obj is None else 1, stream, context, path)
+        c.Int8sb._build(self.null if obj is None else 1, stream, context, path)
         return obj if obj is None else self.subcon._build(obj, stream, context, path)
 
 
