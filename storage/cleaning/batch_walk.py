@@ -47,13 +47,12 @@ class BatchVisitor(Protocol):
 class BatchWalk:
     """Remembers the transactions that are open at the place reached."""
 
-    def __init__(self, transactions: CleanedTransactionMetadata, visitor: BatchVisitor, *, use_native: bool) -> None:
+    def __init__(self, transactions: CleanedTransactionMetadata, *, use_native: bool) -> None:
         self._transactions = transactions
-        self._visitor = visitor
         self._run = BatchRun(use_native=use_native)
         self._inner = BatchRun(use_native=use_native)
 
-    def walk(self, data: bytes, reader: SegmentReader) -> int | None:
+    def walk(self, data: bytes, reader: SegmentReader, visitor: BatchVisitor) -> int | None:
         """Visit the whole batches of a buffer and return where they end; None if the visitor wants no more.
 
         Raises `CorruptSegmentError` for a batch that is not sound, with nothing behind it visited.
@@ -63,7 +62,7 @@ class BatchWalk:
         while True:
             position, stop = run.scan(position)
             if stop == Stop.END:
-                return position if self._visit_run() else None
+                return position if self._visit_run(visitor) else None
             if stop == Stop.CORRUPT:
                 raise reader.corrupt("no sound record batch", position)
             end = self._scan_transactional(data, position)
@@ -73,10 +72,10 @@ class BatchWalk:
             try:
                 batch = next(iter_batches(data, position), None)
                 if batch is None:
-                    return position if self._visit_run() else None
+                    return position if self._visit_run(visitor) else None
                 if not batch.is_valid:
                     raise ProtocolError("wrong CRC")
-                if not self._visit_special(batch, position):
+                if not self._visit_special(batch, visitor):
                     return None
             except (ProtocolError, KafkaError) as error:
                 raise reader.corrupt(f"no sound record batch ({error})", position) from error
@@ -98,32 +97,32 @@ class BatchWalk:
             return position
         return self._run.scan(position, position + LOG_OVERHEAD + size, special=SPECIAL & ~TRANSACTIONAL_MASK)[0]
 
-    def _visit_run(self) -> bool:
+    def _visit_run(self, visitor: BatchVisitor) -> bool:
         if not self._run.count:
             return True
-        goes_on = self._visitor.on_run(self._run, None)
+        goes_on = visitor.on_run(self._run, None)
         self._run.clear()
         return goes_on
 
-    def _visit_special(self, batch: RecordBatch | LegacyBatch, position: int) -> bool:
+    def _visit_special(self, batch: RecordBatch | LegacyBatch, visitor: BatchVisitor) -> bool:
         if isinstance(batch, LegacyBatch):
-            return self._visit_run() and self._visitor.on_legacy(batch)
+            return self._visit_run(visitor) and visitor.on_legacy(batch)
         if batch.is_control:
             has_no_data = self._transactions.on_control_batch(batch)
-            return self._visit_run() and self._visitor.on_control(batch, has_no_data)
+            return self._visit_run(visitor) and visitor.on_control(batch, has_no_data)
         if batch.is_transactional and self._transactions.on_data(batch.last_offset, batch.producer_id):
-            return self._visit_run() and self._visitor.on_aborted(batch)
+            return self._visit_run(visitor) and visitor.on_aborted(batch)
         if batch.codec:
-            return self._visit_run() and self._visit_compressed(batch)
+            return self._visit_run(visitor) and self._visit_compressed(batch, visitor)
         raise ProtocolError("malformed records")
 
-    def _visit_compressed(self, batch: RecordBatch) -> bool:
+    def _visit_compressed(self, batch: RecordBatch, visitor: BatchVisitor) -> bool:
         inner = self._inner
         inner.start(decompressed(batch))
         end, stop = inner.scan(0, special=0, check_crc=False)
         if stop != Stop.END or end != len(inner.buffer):
             raise ProtocolError("malformed records")
-        return self._visitor.on_run(inner, batch)
+        return visitor.on_run(inner, batch)
 
 
 def decompressed(batch: RecordBatch) -> bytes:

@@ -157,7 +157,7 @@ class CleaningPass:
         job = self._job
         transactions = CleanedTransactionMetadata(job.aborted_transactions)
         record_filter = RecordFilter(job, self._map, self._stats, use_native=self._use_native)
-        record_walk = BatchWalk(transactions, record_filter, use_native=self._use_native)
+        record_walk = BatchWalk(transactions, use_native=self._use_native)
         segments = [segment for segment in job.segments if segment.base_offset <= self._map.latest_offset]
         total = sum(segment.size for segment in segments)
         for group in self._groups(segments):
@@ -212,7 +212,7 @@ class CleaningPass:
         reader = self._reader(records, 0)
         try:
             while data := reader.read():
-                length = walk.walk(data, reader)
+                length = walk.walk(data, reader, record_filter)
                 assert length is not None
                 reader.advance(length)
                 self._stats.bytes_read += length

@@ -25,12 +25,12 @@ class MapBuilder:
         transactions = CleanedTransactionMetadata(
             transaction for transaction in job.aborted_transactions if transaction.last_offset >= self._start
         )
-        self._walk = BatchWalk(transactions, self, use_native=use_native)
+        self._walk = BatchWalk(transactions, use_native=use_native)
 
     def add(self, reader: SegmentReader) -> Iterator[int]:
         """Take in the keys of a segment; yields the bytes read after each buffer. Look at `is_full` afterwards."""
         while data := reader.read():
-            end = self._walk.walk(data, reader)
+            end = self._walk.walk(data, reader, self)
             if end is None:
                 return
             reader.advance(end)

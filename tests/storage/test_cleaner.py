@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from barnabas.storage.cleaning.clean_job import (
 )
 from barnabas.storage.cleaning.cleaner import clean
 from barnabas.storage.cleaning.errors import OffsetMapTooSmallError, SegmentOffsetOverflowError
+from barnabas.storage.cleaning.offset_map import SkimpyOffsetMap
 from barnabas.storage.errors import CorruptSegmentError
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_segment import LogSegment
@@ -426,6 +428,22 @@ def test_a_pass_that_ends_early_leaves_nothing_but_its_own(folder: DirtyFolder, 
     assert folder.unfinished() == {}
     assert folder.offsets() == [2]
     assert folder.disk.open_files == 0
+
+
+def test_the_memory_of_a_pass_goes_with_it(folder: DirtyFolder, road: dict[str, bool]) -> None:
+    folder.add(batch_of([(0, b"a", b"v")]), transactional([(1, b"b", b"v")], 1), marker(2, 1, commit=True))
+
+    def maps() -> int:
+        return sum(isinstance(one, SkimpyOffsetMap) for one in gc.get_objects())
+
+    gc.collect()
+    gc.disable()
+    try:
+        before = maps()
+        folder.clean(3, **road)
+        assert maps() == before
+    finally:
+        gc.enable()
 
 
 def test_jobs_and_events_go_through_a_pipe(folder: DirtyFolder) -> None:
