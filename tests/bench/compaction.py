@@ -216,7 +216,7 @@ def measure_worker(run: Run) -> Figures:
 
 def measure_disturbance(run: Run) -> Figures:
     """1000 single-record produce requests a second, without and with compaction of logs of a gigabyte beside them."""
-    big = [f"big-{number}" for number in range(8)]
+    big = [f"big-{number}" for number in range(5)]
     broker = _broker(run)
     try:
         broker.start(["warm", *big], dirty_folder("1k-10"))

@@ -18,6 +18,7 @@ from tests.cleaning.history import History
 
 from barnabas.protocol.record_batch import Batch, RecordBatch, iter_batches
 from barnabas.storage.dump import verify_indexes
+from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.log import FetchData
 from barnabas.storage.producer_state import end_marker_of
 
@@ -105,7 +106,7 @@ class Promises:
         self._check_markers(rows)
         self._check_stable_map()
         self._check_state()
-        self._check_indexes()
+        verify_all_indexes(history.fs, history.folder)
         return rows
 
     def _check_reader(self, rows: list[BatchRow]) -> None:
@@ -199,13 +200,6 @@ class Promises:
             told = (producer.epoch, producer.next_sequence - 1, producer.last_offset)
             require(known == told, f"producer {producer.producer_id} is at {known}, not at {told}")
 
-    def _check_indexes(self) -> None:
-        history = self.history
-        for name in sorted(history.fs.list_dir(history.folder)):
-            if name.endswith(".log"):
-                for problem in verify_indexes(history.fs, f"{history.folder}/{name}"):
-                    require(False, f"{name}: {problem}")
-
     def _note_what_the_pass_saw(self, rows: list[BatchRow], done: Pass) -> None:
         now_ms = self.history.clock.now_ms
         for entry in self.history.written:
@@ -249,6 +243,14 @@ class Promises:
         self.bare_markers = {
             entry.marker for entry in self.history.transactions if not spans.intersection(entry.offsets)
         }
+
+
+def verify_all_indexes(fs: FileSystem, folder: str) -> None:
+    """Raises BrokenPromiseError if an index of the partition in `folder` contradicts its log."""
+    for name in sorted(fs.list_dir(folder)):
+        if name.endswith(".log"):
+            for problem in verify_indexes(fs, f"{folder}/{name}"):
+                raise BrokenPromiseError(f"{name}: {problem}")
 
 
 def span(row: BatchRow) -> range:
