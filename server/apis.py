@@ -51,6 +51,7 @@ SERVED: dict[ApiKey, tuple[str, int, int]] = {
     ApiKey.DELETE_ACLS: ("delete_acls", 0, 3),
     ApiKey.DESCRIBE_CONFIGS: ("describe_configs", 0, 4),
     ApiKey.ALTER_CONFIGS: ("alter_configs", 0, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ("alter_replica_log_dirs", 0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: ("describe_log_dirs", 0, 4),
     ApiKey.CREATE_PARTITIONS: ("create_partitions", 0, 3),
     ApiKey.DELETE_GROUPS: ("delete_groups", 0, 2),

@@ -31,6 +31,7 @@ from .metadata_cache import MetadataCache
 from .network.socket_server import SocketServer
 from .producer_ids import ProducerIds
 from .replication.fetch_session import FetchSessions
+from .replication.log_dir_mover import LogDirMover
 from .replication.replica_manager import ReplicaManager
 from .scheduler import Scheduler
 from .topic_store import TopicStore
@@ -151,6 +152,7 @@ class BrokerServer:
             log_manager=log_manager,
             replica_manager=replica_manager,
             cleaner=cleaner,
+            mover=LogDirMover(log_manager, replica_manager, cleaner, ports, self._loop),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
             groups=GroupCoordinator(
                 config=config,
@@ -224,7 +226,8 @@ class BrokerServer:
         } | dict.fromkeys(state.log_manager.offline, FoundReplica())
         await state.controller.start(found)
         state.groups.start()
-        self._stops.append(state.groups.close)
+        state.mover.start()
+        self._stops += [state.groups.close, state.mover.close]
         await sockets.start()
         if self.health is not None:
             await self.health.start()

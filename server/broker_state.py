@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .ports import Ports
     from .producer_ids import ProducerIds
     from .replication.fetch_session import FetchSessions
+    from .replication.log_dir_mover import LogDirMover
     from .replication.replica_manager import ReplicaManager
     from .topic_store import TopicStore
 
@@ -39,5 +40,6 @@ class BrokerState:
     log_manager: LogManager
     replica_manager: ReplicaManager
     cleaner: LogCleaner
+    mover: LogDirMover
     fetch_sessions: FetchSessions
     groups: GroupCoordinator

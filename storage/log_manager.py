@@ -12,6 +12,7 @@ from .cleaning.cleaner_manager import CleanerManager
 from .deletion import Deletion
 from .errors import PASSING, LogDirFailedError, StorageError
 from .filesystem import FileSystem
+from .future_logs import FutureLogs
 from .lane_task import LaneTask, close_together
 from .log import Log
 from .log_checkpoints import CHECKPOINTED, LogCheckpoints, replace_checkpoint
@@ -71,6 +72,10 @@ class LogManager:
         self._rng = rng
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._checkpoints = LogCheckpoints(self.logs, self._dir_of)
+        self._open = partial(Log.open, fs=fs, now_ms=now_ms, rng=rng, before_deletion=self._keep_log_start)
+        self.future_logs = FutureLogs(
+            self.logs, self._dir_of, fs, config_for, self._open, self._retire, random_bits=rng.getrandbits
+        )
         self.cleaner_manager = CleanerManager(self.logs, now_ms)
         self._prepared: dict[TopicPartition, LogDir] = {}
         """Folders that are made and durable, and of which nobody has opened a log yet."""
@@ -125,19 +130,19 @@ class LogManager:
 
     def loading_tasks(self) -> list[LaneTask]:
         """The work of `load`, cut in pieces that may run on several lanes at once; `finish_loading` comes after."""
-        tasks = []
+        tasks, found = [], {}
         for log_dir in self.online_dirs:
             try:
-                found = log_dir.begin_loading()
+                found[log_dir] = log_dir.begin_loading()
             except OSError as error:
                 self.fail_log_dir(log_dir.path, error)
-                continue
-            live = [d for d in found if not d.suffix]
+        for log_dir, live in self.future_logs.settle(found).items():
             self._claim(log_dir, live)
             for start in range(0, len(live), LOGS_PER_LOADING_TASK):
                 chunk = live[start : start + LOGS_PER_LOADING_TASK]
                 tasks.append(LaneTask(log_dir.path, partial(self._load_logs, log_dir, chunk)))
-            self._resume_deletions(log_dir, [d for d in found if d.is_deleted])
+            self._resume_deletions(log_dir, [d for d in found[log_dir] if d.is_deleted])
+        self.future_logs.take_up(found)
         return tasks
 
     def _claim(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
@@ -181,16 +186,12 @@ class LogManager:
         return not any(name.endswith(".log") or name == "partition.metadata" for name in self._fs.list_dir(path))
 
     def _open_log(self, log_dir: LogDir, topic_partition: TopicPartition) -> Log:
-        log = Log.open(
+        log = self._open(
             f"{log_dir.path}/{topic_partition}",
             config=self._config_for(topic_partition.topic),
-            fs=self._fs,
-            now_ms=self._now_ms,
             recovery_point=self._recovery_point_of(log_dir, topic_partition),
             log_start_offset=log_dir.offsets[LOG_START_OFFSET_CHECKPOINT].get(topic_partition, 0),
             clean_shutdown=log_dir.was_clean_shutdown,
-            rng=self._rng,
-            before_deletion=self._keep_log_start,
         )
         log.update_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
         return log
@@ -271,17 +272,13 @@ class LogManager:
         is_prepared = self._prepared.pop(topic_partition, None) is log_dir
         if not is_prepared:
             log_dir.begin_anew([topic_partition])
-        log = Log.open(
+        log = self._open(
             f"{log_dir.path}/{topic_partition}",
             config=config or self._config_for(topic_partition.topic),
-            fs=self._fs,
-            now_ms=self._now_ms,
             recovery_point=0,
             log_start_offset=0,
             clean_shutdown=True,
             topic_id=topic_id,
-            rng=self._rng,
-            before_deletion=self._keep_log_start,
         )
         if not is_prepared:
             self._fs.fsync_dir(log.path)
@@ -332,20 +329,25 @@ class LogManager:
         if log is None:
             return
         log_dir = self._dir_of[topic_partition]
-        unique_id = f"{self._rng.getrandbits(128):032x}"
-        path = f"{log_dir.path}/{marked_dir_name(topic_partition, unique_id, DELETE_SUFFIX)}"
+        self.future_logs.cancel(topic_partition)
         try:
-            log.rename_dir(path)
-            self._fs.fsync_dir(log_dir.path)
+            self._retire(log, log_dir)
         except OSError as error:
             self.fail_log_dir(log_dir.path, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
         del self.logs[topic_partition]
         del self._dir_of[topic_partition]
         log_dir.partition_count -= 1
+        self._note_clean_offsets(log_dir, self.cleaner_manager.forget(topic_partition))
+
+    def _retire(self, log: Log, log_dir: LogDir) -> None:
+        """Renames a log's folder away, durably, and has it removed when its readers are done. Raises `OSError`."""
+        name = marked_dir_name(log.topic_partition, f"{self._rng.getrandbits(128):032x}", DELETE_SUFFIX)
+        path = f"{log_dir.path}/{name}"
+        log.rename_dir(path)
+        self._fs.fsync_dir(log_dir.path)
         due_ms = self._now_ms() + log.config.file_delete_delay_ms
         self._deletions.append(Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
-        self._note_clean_offsets(log_dir, self.cleaner_manager.forget(topic_partition))
 
     def _resume_deletions(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         for partition_dir in partition_dirs:
@@ -560,6 +562,8 @@ class LogManager:
         """Gives all handles and locks back and writes nothing; the next start is an unclean one."""
         for log in self.logs.values():
             log.close_handles()
+        for copy in self.future_logs.copies.values():
+            copy.close_handles()
         for deletion in self._deletions:
             # The files of deleted logs go at the next start.
             deletion.close_handles()

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from ..protocol.topic_partition import TopicPartition
 from .filesystem import FileSlice, Sendable
+from .partition_dir import FUTURE_SUFFIX
 from .transaction_index import AbortedTransaction
 
 UNKNOWN_POSITION = -1
@@ -51,6 +52,9 @@ class FetchData(NamedTuple):
 
 
 def topic_partition_of(path: str) -> TopicPartition:
-    """The partition whose directory `path` is: the last `-` of the name separates topic and number."""
-    topic, _, partition = path.rpartition("/")[2].rpartition("-")
+    """The partition whose directory `path` is, or a copy of it: the last `-` of the name separates topic and number."""
+    name = path.rpartition("/")[2]
+    if name.endswith(FUTURE_SUFFIX):
+        name = name.rpartition(".")[0]
+    topic, _, partition = name.rpartition("-")
     return TopicPartition(topic, int(partition))

@@ -56,6 +56,20 @@ def _topics_by_dir(
             offset_lag=max(0, log.high_watermark - log.log_end_offset),
         )
         topic.partitions.append(partition)
+    for topic_partition, copy in sorted(log_manager.future_logs.copies.items()):
+        source = log_manager.logs.get(topic_partition)
+        if copy.log is None or source is None or (wanted is not None and topic_partition not in wanted):
+            continue
+        place = (copy.log_dir.path, topic_partition.topic)
+        topic = found.setdefault(place, DescribeLogDirsTopic(name=topic_partition.topic))
+        topic.partitions.append(
+            DescribeLogDirsPartition(
+                partition_index=topic_partition.partition,
+                partition_size=copy.log.size,
+                offset_lag=max(0, source.log_end_offset - copy.log.log_end_offset),
+                is_future_key=True,
+            )
+        )
     topics_by_dir: dict[str, list[DescribeLogDirsTopic]] = {}
     for (directory, _), topic in found.items():
         topics_by_dir.setdefault(directory, []).append(topic)

@@ -19,6 +19,7 @@ from .partition import Partition
 
 if TYPE_CHECKING:
     from ...storage.lane_task import LaneTask
+    from ...storage.log import Log
     from ...storage.log_config import LogConfig
     from ...storage.log_manager import LogManager
     from ..metadata_cache import MetadataCache
@@ -190,7 +191,7 @@ class ReplicaManager:
             else:
                 self._end_flushing(directory)
 
-    def _begin_flushes(self, waiting: dict[Partition, None]) -> list[tuple[Partition, FlushTask]]:
+    def _begin_flushes(self, waiting: dict[Partition, None]) -> list[tuple[Partition, Log, FlushTask]]:
         """One round of those that wait; a partition that lacks space or handles goes on waiting.
 
         Raises LogDirFailedError.
@@ -199,13 +200,13 @@ class ReplicaManager:
         for partition in list(waiting)[:PARTITIONS_PER_FLUSH]:
             if not partition.is_offline:
                 try:
-                    tasks.append((partition, partition.log.begin_flush()))
+                    tasks.append((partition, partition.log, partition.log.begin_flush()))
                 except KafkaError:
                     continue
             del waiting[partition]
         return tasks
 
-    def _run_flushes(self, directory: str, tasks: list[tuple[Partition, FlushTask]]) -> None:
+    def _run_flushes(self, directory: str, tasks: list[tuple[Partition, Log, FlushTask]]) -> None:
         def done(_: None, error: BaseException | None) -> None:
             if isinstance(error, FlushPostponedError):
                 logger.warning("%s: a flush is tried again: %s", directory, error)
@@ -213,11 +214,12 @@ class ReplicaManager:
             elif error is not None:
                 self._flush_failed(directory, error)
             else:
-                for partition, task in tasks:
-                    partition.flushed(partition.log.complete_flush(task))
+                for partition, log, task in tasks:
+                    if partition.log is log:  # and has not moved to another directory meanwhile
+                        partition.flushed(log.complete_flush(task))
                 self._flush(directory)
 
-        self._ports.work.submit(directory, lambda: run_together([task for _, task in tasks]), done)
+        self._ports.work.submit(directory, lambda: run_together([task for _, _, task in tasks]), done)
 
     def _flush_failed(self, directory: str, error: BaseException) -> None:
         self._to_flush.pop(directory, None)

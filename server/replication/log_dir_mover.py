@@ -1,0 +1,196 @@
+"""Moves logs between log directories while they are read and written (Kafka: ReplicaAlterLogDirsThread).
+
+The copy is written on the lane of the directory that it is in, a piece at a time, from what is committed. When it has
+everything and that is on disk, the little that came meanwhile is added, and the copy takes the log's place: all in one
+turn of the loop, so that nobody finds the partition without its log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ...storage.errors import PASSING, LogDirFailedError, StorageError
+
+if TYPE_CHECKING:
+    from ...storage.future_logs import FutureLog
+    from ...storage.log import Log
+    from ...storage.log_dir import LogDir
+    from ...storage.log_manager import LogManager
+    from ..cleaning.log_cleaner import LogCleaner
+    from ..ports import Ports
+    from .partition import Partition
+    from .replica_manager import ReplicaManager
+
+logger = logging.getLogger("barnabas.replication")
+
+PIECE_BYTES = 256 * 1024
+REST_BYTES = 2 * 1024 * 1024
+"""Less than so much is the last piece, which is added while everybody waits."""
+RETRY_SECONDS = 1.0
+LONGEST_NAME = 255
+
+
+class LogDirMover:
+    """All moves of a broker. Loop-thread only; a move outlives a restart."""
+
+    def __init__(
+        self,
+        log_manager: LogManager,
+        replica_manager: ReplicaManager,
+        cleaner: LogCleaner,
+        ports: Ports,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._log_manager = log_manager
+        self._replicas = replica_manager
+        self._cleaner = cleaner
+        self._work = ports.work
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Go on with the moves that an earlier life of the broker began; before anybody can write."""
+        self._log_manager.future_logs.note_ends()
+        for copy in list(self._log_manager.future_logs.copies.values()):
+            self._begin(copy)
+
+    async def close(self) -> None:
+        """Leave the copies as they are, for the next start."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def move(self, topic_partition: TopicPartition, path: str) -> None:
+        """Begin to move a partition into another log directory; into the one it is in ends a move that is on.
+
+        Raises KafkaError INVALID_TOPIC_EXCEPTION, LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, REPLICA_NOT_AVAILABLE,
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if len(str(topic_partition)) + len(".-future") + 32 > LONGEST_NAME:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic name is too long.")
+        destination = self._destination(path)
+        copies = self._log_manager.future_logs
+        copy = copies.copies.get(topic_partition)
+        if copy is not None and copy.log_dir is not destination:
+            copies.cancel(topic_partition)
+            copy = None
+        self._check_replica(topic_partition)
+        if copy is not None or self._log_manager.log_dir_of(topic_partition) == destination.path:
+            return
+        if len(self._log_manager.online_dirs) < len(self._log_manager.dirs):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "There are offline log directories: a copy may be there.")
+        self._begin(copies.begin(topic_partition, destination))
+
+    def _destination(self, path: str) -> LogDir:
+        wanted = path.rstrip("/") or "/"
+        found = next((log_dir for log_dir in self._log_manager.dirs if log_dir.path == wanted), None)
+        if not path.startswith("/") or found is None:
+            raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"Log dir {path} is not found in the config.")
+        if not found.is_online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {path} is offline")
+        return found
+
+    def _check_replica(self, topic_partition: TopicPartition) -> None:
+        try:
+            self._replicas.partition(*topic_partition)
+        except KafkaError as error:
+            if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, error.message) from error
+            raise
+
+    # -- one move --------------------------------------------------------------------------------------------------
+
+    def _begin(self, copy: FutureLog) -> None:
+        task = self._loop.create_task(self._move(copy))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _move(self, copy: FutureLog) -> None:
+        name, copies = copy.topic_partition, self._log_manager.future_logs
+        try:
+            async with self._cleaner.paused(name):
+                if await self._copy_all(copy):
+                    logger.info("%s has moved to %s", name, copy.log_dir.path)
+        except LogDirFailedError as error:
+            self._replicas.log_dir_failed(error.path, error.cause)
+            copies.cancel(name)
+        except (KafkaError, StorageError, OSError) as error:
+            logger.error("%s cannot be moved to %s: %s", name, copy.log_dir.path, error)
+            copies.cancel(name)
+        if copy.is_cancelled and copy.log_dir.is_online:
+            await self._on_lane(copy, partial(copies.remove, copy))
+
+    async def _copy_all(self, copy: FutureLog) -> bool:
+        """Copy until the copy is the log; False if it is no longer to be, or cannot be before the next start."""
+        copies = self._log_manager.future_logs
+        await self._on_lane(copy, partial(copies.open, copy))
+        while not copy.is_cancelled:
+            partition = self._replicas.find(*copy.topic_partition)
+            if copy.log is None or partition is None or partition.is_offline:
+                return False
+            if await self._copy_some(copy, copy.log, partition.log):
+                continue
+            await self._on_lane(copy, copy.log.flush)
+            if not (copy.is_cancelled or partition.is_offline) and self._replace(copy, copy.log, partition):
+                return True
+        return False
+
+    async def _copy_some(self, copy: FutureLog, log: Log, source: Log) -> bool:
+        """Copy a piece of what is committed; False if the copy has all of it."""
+        start, end = source.log_start_offset, log.log_end_offset
+        if end < start or end == log.log_start_offset < start:
+            # What would come next is no longer there.
+            await self._on_lane(copy, partial(log.truncate_fully_and_start_at, start))
+            return True
+        if end >= source.high_watermark:
+            return False
+        piece = source.read(end, PIECE_BYTES, max_offset=source.high_watermark, min_one_message=True)
+        await self._on_lane(copy, partial(log.append_as_follower, memoryview(bytearray(piece.data))))
+        return True
+
+    def _replace(self, copy: FutureLog, log: Log, partition: Partition) -> bool:
+        """Add the rest and let the copy be the log from now on; False if the rest is too large for that.
+
+        Raises LogDirFailedError, KafkaError.
+        """
+        source, added = partition.log, 0
+        while log.log_end_offset < source.log_end_offset:
+            rest = source.read(log.log_end_offset, REST_BYTES, min_one_message=True).data  # up to a segment's end
+            added += len(rest)
+            if added >= REST_BYTES:
+                return False
+            log.append_as_follower(memoryview(bytearray(rest)))
+        log.update_high_watermark(source.high_watermark)
+        log.maybe_increment_log_start_offset(source.log_start_offset)
+        log.flush()
+        log.config = source.config
+        try:
+            partition.log = self._log_manager.future_logs.replace(copy)
+        except OSError as error:
+            raise LogDirFailedError(copy.log_dir.path, error) from error
+        self._replicas.request_flush(partition)
+        return True
+
+    async def _on_lane(self, copy: FutureLog, job: Callable[[], object]) -> None:
+        """Do something on the lane of the copy's directory; what lacks room or handles is tried again."""
+        while True:
+            try:
+                await self._work.run(copy.log_dir.path, job)
+            except OSError as error:
+                if error.errno not in PASSING:
+                    raise LogDirFailedError(copy.log_dir.path, error) from error
+            except KafkaError as error:
+                if error.code is not ErrorCode.KAFKA_STORAGE_ERROR:
+                    raise
+            else:
+                return
+            logger.warning("%s: no room for %s yet", copy.log_dir.path, copy.topic_partition)
+            if copy.is_cancelled:
+                return
+            await asyncio.sleep(RETRY_SECONDS)

@@ -1,0 +1,175 @@
+"""Copies of logs in another log directory that are to take their logs' place (AlterReplicaLogDirs, KIP-113)."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..protocol.topic_partition import TopicPartition
+from .filesystem import FileSystem
+from .log import Log
+from .log_config import LogConfig
+from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
+from .log_loader import NO_RECOVERY_POINT
+from .partition_dir import FUTURE_SUFFIX, PartitionDir, marked_dir_name
+
+REPLACING_FILE = "replacing"
+"""Lies in a copy from just before it gets the log's name until the log's folder has lost it."""
+
+_logger = logging.getLogger(__name__)
+
+
+class OpenLog(Protocol):
+    """`Log.open` with everything that is the same for all logs of a broker."""
+
+    def __call__(
+        self, path: str, *, config: LogConfig, recovery_point: int, log_start_offset: int, clean_shutdown: bool
+    ) -> Log: ...
+
+
+@dataclass(slots=True, eq=False)
+class FutureLog:
+    """One copy. Its directory's lane alone works with `log`, until that takes the place of the partition's log."""
+
+    topic_partition: TopicPartition
+    log_dir: LogDir
+    path: str
+    log: Log | None = None
+    valid_below: int = 0
+    """Of a copy that an earlier life began: from there on the log may have become another one since."""
+    is_cancelled: bool = False
+    """Nobody wants it any more; who works on it removes it."""
+
+    def close_handles(self) -> None:
+        """Gives the handles back."""
+        if self.log is not None:
+            self.log.close_handles()
+
+
+@dataclass
+class FutureLogs:
+    """All copies of a broker, at most one of a partition.
+
+    Layout: `<topic>-<partition>.<32 hex>-future`, the files of a log. A crash leaves it as it is, and the copy goes on
+    after the next start. When the copy takes the log's place it gets the plain name
+    before the log's folder is renamed away; between the two its file `replacing` says which of both folders counts.
+    """
+
+    logs: dict[TopicPartition, Log]
+    dir_of: dict[TopicPartition, LogDir]
+    fs: FileSystem
+    config_for: Callable[[str], LogConfig]
+    open_log: OpenLog
+    retire: Callable[[Log, LogDir], None]
+    """Renames a log's folder away, durably, and has it removed later. Raises OSError."""
+    random_bits: Callable[[int], int]
+    copies: dict[TopicPartition, FutureLog] = field(default_factory=dict)
+
+    # Start
+
+    def settle(self, found: Mapping[LogDir, Sequence[PartitionDir]]) -> dict[LogDir, list[PartitionDir]]:
+        """The folders of logs among those found; ends replacements that a crash cut short. Raises OSError."""
+        live = {log_dir: [one for one in folders if not one.suffix] for log_dir, folders in found.items()}
+        counts = Counter(folder for folders in live.values() for folder in folders) if len(live) > 1 else Counter()
+        for folder in [one for one, count in counts.items() if count > 1]:
+            holders = [log_dir for log_dir, folders in live.items() if folder in folders]
+            marked = [one for one in holders if self.fs.exists(f"{one.path}/{folder.name}/{REPLACING_FILE}")]
+            for other in holders if marked else ():
+                if other is not marked[0]:
+                    live[other].remove(folder)
+                    other.remove_tree(f"{other.path}/{folder.name}")
+        return live
+
+    def take_up(self, found: Mapping[LogDir, Sequence[PartitionDir]]) -> None:
+        """Notes the copies that an earlier life of the broker began.
+
+        One of a log that is nowhere is left alone, as its log may be on a disk that is not there today; one beside
+        its log, or a second one, is removed. Raises OSError.
+        """
+        for log_dir, folders in found.items():
+            for folder in folders:
+                if folder.suffix != FUTURE_SUFFIX:
+                    continue
+                path, source = f"{log_dir.path}/{folder.name}", self.dir_of.get(folder.topic_partition)
+                if source is None:
+                    _logger.warning("%s copies a log that is not here, and is left alone", path)
+                elif source is log_dir or folder.topic_partition in self.copies:
+                    log_dir.remove_tree(path)
+                else:
+                    self.copies[folder.topic_partition] = FutureLog(folder.topic_partition, log_dir, path)
+
+    def note_ends(self) -> None:
+        """The logs are loaded: what they have at this moment is what copies of earlier lives may have of them."""
+        for topic_partition, copy in self.copies.items():
+            source = self.logs.get(topic_partition)
+            copy.valid_below = 0 if source is None else source.log_end_offset
+
+    # One copy
+
+    def begin(self, topic_partition: TopicPartition, log_dir: LogDir) -> FutureLog:
+        """A copy that is to be made in a directory."""
+        unique_id = f"{self.random_bits(128):032x}"
+        path = f"{log_dir.path}/{marked_dir_name(topic_partition, unique_id, FUTURE_SUFFIX)}"
+        copy = self.copies[topic_partition] = FutureLog(topic_partition, log_dir, path)
+        return copy
+
+    def open(self, copy: FutureLog) -> None:
+        """Makes the copy's folder, or opens what is there already. On the lane of its directory.
+
+        Raises OSError, StorageError, KafkaError INCONSISTENT_TOPIC_ID for a copy of another topic of the name.
+        """
+        is_new = not self.fs.is_dir(copy.path)
+        copy.log = self.open_log(
+            copy.path,
+            config=self.config_for(copy.topic_partition.topic),
+            recovery_point=0 if is_new else NO_RECOVERY_POINT,
+            log_start_offset=0,
+            clean_shutdown=is_new,
+        )
+        copy.log.truncate_to(copy.valid_below)
+        source = self.logs.get(copy.topic_partition)
+        if source is not None and source.topic_id is not None:
+            copy.log.assign_topic_id(source.topic_id)
+
+    def cancel(self, topic_partition: TopicPartition) -> None:
+        """Nobody wants the copy of a partition any more."""
+        copy = self.copies.pop(topic_partition, None)
+        if copy is not None:
+            copy.is_cancelled = True
+
+    def remove(self, copy: FutureLog) -> None:
+        """Removes a cancelled copy. On the lane of its directory. Raises OSError."""
+        copy.close_handles()
+        if self.fs.is_dir(copy.path):
+            copy.log_dir.remove_tree(copy.path)
+
+    def replace(self, copy: FutureLog) -> Log:
+        """Puts a copy that is complete and on disk in the place of its log; returns it. Nothing may be flushing it.
+
+        Raises OSError if the copy's disk fails: then the log is as before.
+        """
+        topic_partition, log_dir, log = copy.topic_partition, copy.log_dir, copy.log
+        assert log is not None and log.recovery_point == log.log_end_offset
+        for name, offset in (
+            (RECOVERY_POINT_CHECKPOINT, log.recovery_point),
+            (LOG_START_OFFSET_CHECKPOINT, log.log_start_offset),
+        ):
+            log_dir.write_checkpoint(name, {**log_dir.offsets[name], topic_partition: offset})
+        self.fs.write_atomic(f"{copy.path}/{REPLACING_FILE}", b"")
+        log.rename_dir(f"{log_dir.path}/{topic_partition}")
+        self.fs.fsync_dir(log_dir.path)
+        source, source_dir = self.logs[topic_partition], self.dir_of[topic_partition]
+        self.logs[topic_partition], self.dir_of[topic_partition] = log, log_dir
+        log_dir.partition_count += 1
+        source_dir.partition_count -= 1
+        del self.copies[topic_partition]
+        try:
+            self.retire(source, source_dir)
+        except OSError as error:
+            _logger.error("%s: %s cannot be removed: %s", source_dir.path, topic_partition, error)
+            return log
+        with suppress(FileNotFoundError):
+            self.fs.unlink(f"{log.path}/{REPLACING_FILE}")
+        return log
