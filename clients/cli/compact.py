@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -47,7 +48,7 @@ def compact(
     A topic is compacted by its broker, which runs on this machine; whatever its dirty ratio, its newest segment
     included. A folder is compacted here, while no broker runs on it; it may be one of Apache Kafka's.
     """
-    if target and (Path(target).is_dir() or "/" in target):
+    if "/" in target or (re.search(r"-\d+$", target) and Path(target).is_dir()):
         if status or watch or partition is not None:
             raise typer.BadParameter("a folder is one partition, and has no status")
         compact_folder(Path(target), parse_settings(settings or ()), hash_name=hash_name, dry_run=dry_run, as_json=json)

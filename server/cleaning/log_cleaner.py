@@ -118,14 +118,22 @@ class LogCleaner:
     async def _look_for_ever(self) -> None:
         while True:
             self._wake.clear()
-            while len(self.passes) < self._config.log_cleaner_threads:
-                grabbed = self.manager.grab_filthiest()
-                if grabbed is None:
-                    break
-                self._begin(grabbed)
+            try:
+                is_due = True
+                while is_due and len(self.passes) < self._config.log_cleaner_threads:
+                    is_due = self._begin_next()
+            except Exception:
+                logger.exception("the cleaner looks again in %d ms", self._config.log_cleaner_backoff_ms)
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(self._config.log_cleaner_backoff_ms, 1) / 1000):
                     await self._wake.wait()
+
+    def _begin_next(self) -> bool:
+        """Start a pass over the dirtiest log; whether there was one that is due."""
+        grabbed = self.manager.grab_filthiest()
+        if grabbed is not None:
+            self._begin(grabbed)
+        return grabbed is not None
 
     def _begin(self, grabbed: LogToClean) -> asyncio.Task[None]:
         """Start a pass over a log that was grabbed for it."""
