@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession, functions
 from pyspark.sql.streaming import StreamingQuery
 
+_RECORDS_PER_FILE = "5000000"
+"""A task writes one file for each topic and date, and small records need not be spread over more of them for speed."""
+
 
 @dataclass(frozen=True)
 class ExportSettings:
@@ -38,6 +41,7 @@ def export(
         "startingOffsets": "earliest",
         "includeHeaders": "true",
         "maxBytesPerTrigger": str(settings.batch_bytes),
+        "maxRecordsPerPartition": _RECORDS_PER_FILE,
         **settings.options,
         "kafka.bootstrap.servers": bootstrap_servers,
         "subscribe": topics,
