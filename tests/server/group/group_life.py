@@ -250,7 +250,7 @@ class Process:
         self.random = place.random
         self.positions: dict[int, int] = {}
         self._sign_of_life: float | None = None
-        """When it sent the last request that was taken of it as a member with an assignment."""
+        """When it sent the last request whose answer said that there was no rebalance for it to miss."""
 
     @property
     def is_over(self) -> bool:
@@ -386,22 +386,24 @@ class Process:
             await asyncio.sleep(rng.uniform(0.3, 2))
 
     async def _commit(self, partition: int) -> bool:
-        known, sent = self._known(), self._now
+        known = self._known()
         offset = self.positions[partition] + self.random.randint(1, 5)
         error = await self.member.commit(offset, partition=partition)
         if error is ErrorCode.NONE:
             self.positions[partition] = offset
             self.history.committed[partition] = max(self.history.committed[partition], offset)
-        return self._is_still_in(error, known, sent, "a commit")
+        return self._is_still_in(error, known, "a commit")
 
     async def _beat(self) -> bool:
         known, sent = self._known(), self._now
-        return self._is_still_in(await self.member.heartbeat(), known, sent, "a heartbeat")
+        error = await self.member.heartbeat()
+        if error is ErrorCode.NONE:
+            self._sign_of_life = sent
+        return self._is_still_in(error, known, "a heartbeat")
 
-    def _is_still_in(self, error: ErrorCode, known: Known, sent: float, what: str) -> bool:
+    def _is_still_in(self, error: ErrorCode, known: Known, what: str) -> bool:
         if error is ErrorCode.NONE:
             self.history.accepted(known, self.member.generation, what)
-            self._sign_of_life = sent
         elif error not in RETRIABLE:
             self._note(error)
             return False
