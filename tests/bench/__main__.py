@@ -18,6 +18,16 @@ from tests.bench.plot import growth_plot
 from tests.bench.report import BenchResult, print_result, read_json, write_json, write_markdown
 from tests.bench.runner import Plan, run_bench
 
+TARGETS = ("ours", "kafka", "ceiling")
+
+
+def known_targets(text: str) -> list[str]:
+    """The targets that a comma-separated list names."""
+    names = text.split(",")
+    if unknown := sorted(set(names) - set(TARGETS)):
+        raise argparse.ArgumentTypeError(f"no such target: {', '.join(unknown)}; there are: {', '.join(TARGETS)}")
+    return names
+
 
 def parse(arguments: list[str]) -> argparse.Namespace:
     """The command line."""
@@ -27,7 +37,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("benches", nargs="*", metavar="BENCH", help="names from --list; all when none is given")
     parser.add_argument("--report", type=Path, nargs="+", metavar="JSON", help="measure nothing, show these runs")
     parser.add_argument("--list", action="store_true", help="name every bench and stop")
-    parser.add_argument("--targets", default="ours,kafka,ceiling", help="which servers, in this order")
+    parser.add_argument("--targets", default=",".join(TARGETS), type=known_targets, help="which servers, in this order")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one load")
     parser.add_argument("--rounds", type=int, default=3, help="rounds that count, A B C A B C")
     parser.add_argument("--warmup", type=int, default=1, help="rounds before them that do not count")
@@ -55,7 +65,7 @@ def measured(options: argparse.Namespace) -> list[BenchResult]:
     results: list[BenchResult] = []
     try:
         for bench in chosen(options.benches):
-            result = run_bench(bench, options.targets.split(","), plan)
+            result = run_bench(bench, options.targets, plan)
             if result.rounds:
                 print_result(result)
                 results.append(result)
