@@ -47,8 +47,9 @@ def _one_of(*choices: str) -> Callable[[str], str]:
 
 
 def _cleanup_policy(text: str) -> str:
+    """None at all is a policy as well: nothing is ever cleaned."""
     policies = [part.strip() for part in text.split(",") if part.strip()]
-    if not policies or not set(policies) <= {"compact", "delete"}:
+    if not set(policies) <= {"compact", "delete"}:
         raise ValueError("must be a comma separated list of compact and delete")
     return ",".join(policies)
 

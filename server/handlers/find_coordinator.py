@@ -13,6 +13,8 @@ from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 NOBODY = -1
+NO_ERROR = "NONE"
+"""The message of a success, as Kafka has it before version 4."""
 FIRST_VERSION_WITH_SHARE_GROUPS = 6
 
 
@@ -24,7 +26,7 @@ async def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCo
     answer = await _coordinator(ctx, request.key_type, request.key)
     return FindCoordinatorResponse(
         error_code=answer.error_code,
-        error_message=answer.error_message,
+        error_message=answer.error_message or NO_ERROR,
         node_id=answer.node_id,
         host=answer.host,
         port=answer.port,

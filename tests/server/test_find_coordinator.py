@@ -38,6 +38,8 @@ async def ask(broker: Broker, version: int, key_type: int, *keys: str) -> list[t
     assert isinstance(response, FindCoordinatorResponse)
     if version >= 4:
         return [(one.key, one.error_code, (one.node_id, one.host, one.port)) for one in response.coordinators]
+    if version > 0 and not response.error_code:
+        assert response.error_message == "NONE"
     return [(keys[0], response.error_code, (response.node_id, response.host, response.port))]
 
 

@@ -23,7 +23,7 @@ def test_properties_lie_over_the_given_defaults() -> None:
 
 @pytest.mark.parametrize(
     ("policy", "compact", "delete"),
-    [("delete", False, True), ("compact", True, False), (" compact , delete", True, True)],
+    [("delete", False, True), ("compact", True, False), (" compact , delete", True, True), ("", False, False)],
 )
 def test_the_cleanup_policy_is_a_list(policy: str, *, compact: bool, delete: bool) -> None:
     config = LogConfig.from_props({"cleanup.policy": policy})
@@ -43,7 +43,6 @@ def test_a_message_format_is_a_magic(version: str, magic: int) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("cleanup.policy", ""),
         ("cleanup.policy", "shrink"),
         ("compression.type", "rar"),
         ("compression.gzip.level", "10"),
