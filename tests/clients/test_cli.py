@@ -209,6 +209,7 @@ def test_start_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
         assert process.stdout is not None
         listening = process.stdout.readline()
         assert listening.startswith("listening PLAINTEXT://127.0.0.1:")
+        assert process.stdout.readline().startswith("health http://127.0.0.1:")
         assert process.stdout.readline().startswith("ready broker.id=7")
         bootstrap = listening.strip().rpartition("//")[2]
         piped = subprocess.run(
