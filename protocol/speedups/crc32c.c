@@ -32,7 +32,13 @@ static uint32_t by_tables(const uint8_t *data, size_t size)
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <nmmintrin.h>
 
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(const uint8_t *data, size_t size)
+#if defined(__clang__)
+#define WITH_CRC32 __attribute__((target("sse4.2,crc32")))
+#else
+#define WITH_CRC32 __attribute__((target("sse4.2")))
+#endif
+
+WITH_CRC32 static uint32_t by_instruction(const uint8_t *data, size_t size)
 {
     uint64_t crc = 0xFFFFFFFF, word;
     for (; size >= 8; data += 8, size -= 8) {

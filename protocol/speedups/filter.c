@@ -169,7 +169,8 @@ static int filter_all(filter_run *run, Py_ssize_t data_size)
             || batch.first > batch.end || batch.end > run->row_count)
             return 0;
         for (Py_ssize_t at = batch.first; at < batch.end; at++)
-            if (run->rows.starts[at] < row[0] || run->rows.ends[at] < run->rows.starts[at] || run->rows.ends[at] > row[0] + row[1]
+            if (run->rows.starts[at] < row[0] || run->rows.ends[at] < run->rows.starts[at]
+                || run->rows.ends[at] > row[0] + row[1]
                 || (at > batch.first && run->rows.starts[at] != run->rows.ends[at - 1]))
                 return 0;
         if (!filter_batch(run, &batch))

@@ -24,8 +24,12 @@ static inline __attribute__((always_inline)) void compress(lanes state[4], const
     lanes a = state[0], b = state[1], c = state[2], d = state[3];
 #pragma GCC unroll 64
     for (int step = 0; step < 64; step++) {
-        int round = step >> 4, turn = turns[round][step & 3];
-        lanes mixed = round == 0 ? (d ^ (b & (c ^ d))) : round == 1 ? (c ^ (d & (b ^ c))) : round == 2 ? (b ^ c ^ d) : (c ^ (b | ~d));
+        int round = step >> 4;
+        uint32_t turn = turns[round][step & 3];
+        lanes mixed = round == 0 ? (d ^ (b & (c ^ d)))
+                    : round == 1 ? (c ^ (d & (b ^ c)))
+                    : round == 2 ? (b ^ c ^ d)
+                                 : (c ^ (b | ~d));
         lanes sum = a + mixed + sines[step] + words[(step * strides[round][0] + strides[round][1]) & 15];
         a = d, d = c, c = b;
         b += sum << turn | sum >> (32 - turn);

@@ -142,7 +142,8 @@ static int prepare(call *c)
     offset_map *map = &c->map;
     map->memory = c->memory.buf, map->size = c->memory.len, map->state = c->state.buf;
     c->digest_size = map->compares_keys ? 2 * ARENA_ID_SIZE : map->id_size;
-    int sound = map->id_size >= 8 && map->id_size <= 64 && map->id_size % 4 == 0 && map->slots > 0 && map->slots <= map->size / (map->id_size + 8)
+    int sound = map->id_size >= 8 && map->id_size <= 64 && map->id_size % 4 == 0 && map->slots > 0
+        && map->slots <= map->size / (map->id_size + 8)
         && c->state.len >= STATE_SIZE * 8 && c->first >= 0 && c->first <= c->end && c->end <= c->capacity
         && c->keys.len <= INT32_MAX && (c->digests.obj || map->id_size == 16)
         && (!c->digests.obj || c->digests.len >= (c->end - c->first) * c->digest_size)
@@ -154,7 +155,8 @@ static int prepare(call *c)
 
 /* The next keys from row `row` on, at most MD5_MOST, hashed, their first slots on the way into the cache. Returns how
  * many, the rows they are in, and in `row` where to go on; -1 for a row that is not inside the buffer. */
-static int next_keys(call *c, Py_ssize_t *row, int64_t from_offset, hashed_key *keys, Py_ssize_t *rows, uint8_t (*digests)[16])
+static int
+next_keys(call *c, Py_ssize_t *row, int64_t from_offset, hashed_key *keys, Py_ssize_t *rows, uint8_t (*digests)[16])
 {
     const uint8_t *starts[MD5_MOST] = {NULL};
     int32_t sizes[MD5_MOST] = {0};
