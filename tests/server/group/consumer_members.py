@@ -53,6 +53,8 @@ class Consumer:
         self.epoch = 0
         self.owned: Owned = set()
         self.granted: Owned = set()
+        self.known_topics: dict[str, UUID] = {}
+        """Topics whose ids it remembers, whether the broker is there or not."""
         self.interval_ms = 0
         self.heard_at = 0.0
         """When the broker last took it for a member."""
@@ -109,17 +111,22 @@ class Consumer:
         self.epoch = answer.member_epoch
         self.interval_ms = answer.heartbeat_interval_ms
         if answer.assignment is not None:
-            names = self.cluster.state.metadata
             self.granted = {
-                (names.topic_name(one.topic_id) or str(one.topic_id), index)
+                (self._topic_name(one.topic_id), index)
                 for one in answer.assignment.topic_partitions
                 for index in one.partitions
             }
 
+    def _topic_name(self, topic_id: UUID) -> str:
+        for name, known in self.known_topics.items():
+            if known == topic_id:
+                return name
+        return self.cluster.state.metadata.topic_name(topic_id) or str(topic_id)
+
     def _on_the_wire(self, owned: Owned) -> list[TopicPartitions]:
         topics: dict[UUID, list[int]] = {}
         for name, index in sorted(owned):
-            topic_id = self.cluster.state.metadata.topic_id(name)
+            topic_id = self.known_topics.get(name) or self.cluster.state.metadata.topic_id(name)
             if topic_id is not None:
                 topics.setdefault(topic_id, []).append(index)
         return [TopicPartitions(topic_id=topic_id, partitions=indexes) for topic_id, indexes in topics.items()]
