@@ -53,6 +53,8 @@ CLOSING_LANES = 4
 """How many lanes a directory sync its logs at a stop: syncs that run side by side share what the journal writes."""
 REPLICA_RETRY_MS = 10_000
 """How often a partition that found no room for its log is tried again."""
+DELETION_LANE = "#deletion"
+"""To free the blocks of a large file takes a while, for which no append should have to wait."""
 DELETION_CHECK_MS = 1000
 """How often folders of deleted topics whose delay is over are removed."""
 
@@ -329,7 +331,7 @@ class BrokerServer:
         delay_ms = config.log_initial_task_delay_ms
         every("retention", lambda: config.log_retention_check_interval_ms, self._retention, delay_ms=delay_ms)
         every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)
-        every("deletion", lambda: DELETION_CHECK_MS, lambda: self._on_lanes(logs.deletion_tasks()))
+        every("deletion", lambda: DELETION_CHECK_MS, lambda: self._on_lanes(logs.deletion_tasks(), DELETION_LANE))
         every(
             HIGH_WATERMARK_CHECKPOINT,
             lambda: config.replica_high_watermark_checkpoint_interval_ms,
@@ -349,11 +351,11 @@ class BrokerServer:
         )
         every("offset expiration", lambda: config.offsets_retention_check_interval_ms, state.groups.expire)
 
-    async def _on_lanes(self, tasks: list[LaneTask]) -> None:
-        """Run blocking work of log directories on their lanes; a failing directory goes offline."""
+    async def _on_lanes(self, tasks: list[LaneTask], beside: str = "") -> None:
+        """Run blocking work of log directories on their lanes, or beside them; a failing directory goes offline."""
         for task in tasks:
             try:
-                await self._ports.work.run(task.lane, task)
+                await self._ports.work.run(task.lane + beside, task)
             except LogDirFailedError as error:
                 self.state.replica_manager.log_dir_failed(error.path, error.cause)
             except OSError as error:

@@ -151,19 +151,22 @@ def _status_rows(partitions: Iterable[Mapping[str, Any]]) -> list[Row]:
 def _status_row(one: Mapping[str, Any]) -> Row:
     last = one["last_pass"]
     return {
-        "topic": one["topic"],
-        "partition": one["partition"],
+        "partition": f"{one['topic']}-{one['partition']}",
         "bytes": one["bytes"],
-        "segments": one["segments"],
         "dirty": f"{one['dirty_ratio']:.1%}",
-        "cleanable bytes": one["cleanable_bytes"],
-        "clean to": one["first_dirty_offset"],
-        "log end": one["log_end_offset"],
-        "last run": None if last is None else time.strftime("%F %T", time.localtime(last["ended_ms"] / 1000)),
+        "cleanable": one["cleanable_bytes"],
+        "last run": None if last is None else _ago(time.time() - last["ended_ms"] / 1000),
         "reclaimed": one["reclaimed_bytes"],
-        "collision rate": None if last is None else f"{last['stats']['map_collision_rate']:.4f}",
+        "collisions": None if last is None else f"{last['stats']['map_collision_rate']:.4f}",
         "state": "uncleanable" if one["uncleanable"] else one["phase"] or "idle",
     }
+
+
+def _ago(seconds: float) -> str:
+    for unit, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= unit:
+            return f"{seconds // unit:.0f} {name} ago"
+    return f"{max(seconds, 0):.0f} s ago"
 
 
 def _wish_row(one: Mapping[str, Any]) -> Row:
