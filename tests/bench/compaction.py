@@ -2,6 +2,7 @@
 
 Both brokers clean a copy of the log first that does not count. Kafka's figures are those that its cleaner logs, ours
 those that `barnabas compact --status` shows; both count the bytes of the log once, and the swap of segments as well.
+Processor time is that of Kafka's cleaner thread, without the JVM's own, and of the whole of our worker.
 """
 
 from __future__ import annotations
@@ -21,17 +22,24 @@ from tests.barnabas_server import BarnabasServer
 from tests.bench import load
 from tests.bench.bench import BROKERS, LIMIT, Bench, Figures, Goal, Run
 from tests.bench.cleaning import clean_once, dirty_batches, job_of, make_folder, puts_a_second
-from tests.bench.process import peak_mb
+from tests.bench.process import cpu_seconds, peak_mb
 from tests.bench.targets import BrokerTarget
 from tests.cleaning.kafka_broker import NEVER_MS, cleaned_in
 from tests.kafka import KafkaServer
 from tests.server_process import BrokerProcess, free_port, wait_until
 from tests.tools import cache_dir, cache_entry
 
+from barnabas.storage.cleaning.clean_job import CleanJob, SourceSegment
+from barnabas.storage.file_records import FileRecords
+from barnabas.storage.filesystem import OsFileSystem
+from barnabas.storage.log_segment import LOG_SUFFIX, segment_file_name
+
 SEGMENT_BYTES = 128 << 20
 BUFFER_BYTES = 128 << 20
 MEBIBYTE = 1 << 20
 PASS_S = 120.0
+PYTHON_BYTES = 8_000_000
+"""How much of a log the twin in Python cleans."""
 CLEANER = {
     "log.cleaner.threads": "1",
     "log.cleaner.backoff.ms": "100",
@@ -44,7 +52,7 @@ TOPIC = {
     "min.cleanable.dirty.ratio": "0.001",
     "segment.bytes": str(SEGMENT_BYTES),
 }
-FIGURES = {"mb_per_s": "higher", "records_per_s": "higher"}
+FIGURES = {"mb_per_s": "higher", "records_per_s": "higher", "mb_per_cpu_s": "higher"}
 SPEED = (Goal("mb_per_s", "kafka", 1.5),)
 CASES = {
     "1k-90": (1024, 90, 1000),
@@ -154,13 +162,22 @@ class DirtyBroker:
             status: list[dict[str, Any]] = json.load(answer)["partitions"]
             return status
 
-    def worker_peak_mb(self) -> float:
-        """The most memory that our worker has had; it lives on for a while after its last job."""
+    def cpu_seconds(self) -> float:
+        """Processor time of Kafka's cleaner thread, or of our worker, so far."""
+        pid = self.server.pid
+        if not isinstance(self.server, KafkaServer):
+            return cpu_seconds(self.worker())
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        [cleaner] = [path for path in threads if (path / "comm").read_text().startswith("kafka-log-clean")]
+        return int((cleaner / "schedstat").read_text().split()[0]) / 1e9
+
+    def worker(self) -> int:
+        """Our worker's process; it lives on for a while after its last job."""
         found = subprocess.run(
             ["ps", "-o", "pid=,args=", "--ppid", str(self.server.pid)], capture_output=True, text=True, check=True
         )
         [worker] = [line.split()[0] for line in found.stdout.splitlines() if "cleaning.worker" in line]
-        return peak_mb(int(worker))
+        return int(worker)
 
 
 def _link(path: Path, to: Path) -> None:
@@ -184,9 +201,15 @@ def measure_cleaning(run: Run, case: str) -> Figures:
     try:
         broker.start(["warm", "measured"], dirty)
         broker.clean("warm")
+        before = broker.cpu_seconds()
         speed = broker.clean("measured")
+        spent = broker.cpu_seconds() - before
         log_bytes = sum(path.stat().st_size for path in sorted(dirty.glob("*.log"))[:-1])
-        return {"mb_per_s": speed / 1e6, "records_per_s": speed * records_in(dirty) / log_bytes}
+        return {
+            "mb_per_s": speed / 1e6,
+            "records_per_s": speed * records_in(dirty) / log_bytes,
+            "mb_per_cpu_s": log_bytes / 1e6 / spent,
+        }
     finally:
         broker.server.kill()
 
@@ -197,7 +220,7 @@ def measure_worker(run: Run) -> Figures:
     try:
         broker.start(["measured"], dirty_folder("100b-10"))
         broker.clean("measured")
-        peak = broker.worker_peak_mb()
+        peak = peak_mb(broker.worker())
     finally:
         broker.server.kill()
     made = {
@@ -207,11 +230,19 @@ def measure_worker(run: Run) -> Figures:
         "map_puts_per_s_python": puts_a_second(20_000, "MD5", use_native=False),
     }
     for case in CASES:
-        job = job_of(dirty_folder(case))
-        part = replace(job, segments=job.segments[:1], first_uncleanable_offset=job.segments[1].base_offset)
-        finished, seconds = clean_once(part, use_native=False)
+        finished, seconds, _ = clean_once(beginning_of(job_of(dirty_folder(case))), use_native=False)
         made[f"mb_per_s_python_{case}"] = finished.stats.bytes_read / seconds / 1e6
     return made
+
+
+def beginning_of(job: CleanJob) -> CleanJob:
+    """The same over the first megabytes of the log."""
+    first = job.segments[0]
+    records = FileRecords(f"{job.directory}/{segment_file_name(first.base_offset, LOG_SUFFIX)}", OsFileSystem())
+    batch = next(batch for batch in records.batch_positions() if batch.position >= PYTHON_BYTES)
+    records.close_handle()
+    part = SourceSegment(first.base_offset, batch.position)
+    return replace(job, segments=(part,), first_uncleanable_offset=batch.base_offset)
 
 
 def measure_disturbance(run: Run) -> Figures:
