@@ -84,10 +84,12 @@ class ClassicMembers:
             client_host=joining.client_host,
             classic=ClassicSide(joining.session_timeout_ms, joining.protocols),
         )
-        if former is not None and former.classic is None and self._is_last_of_its_kind(group, former):
-            change.undo()
-            self._downgrade(group, former, member, joining)
-            return
+        if former is not None and former.classic is None:
+            others = [one for name, one in group.members.items() if name not in (former.member_id, member.member_id)]
+            if self._groups.may_downgrade([*others, member]):
+                change.undo()
+                self._downgrade(group, [*others, member], joining, member.member_id)
+                return
         owned = by_id(subscription.owned_partitions, self._metadata)
         updated = self._members.progress.advance(change, member, owned, self._members.assignors, self._now_ms())
         self._answer_join(change, updated, joining)
@@ -101,8 +103,6 @@ class ClassicMembers:
         former = group.static_member(joining.group_instance_id)
         if former is None:
             return ConsumerMember(member_id)
-        self._members.forget(group, former.member_id)
-        self._forget(group, former.member_id)
         return self._members.progress.replace_member(change, former, member_id)
 
     def _answer_join(self, change: Change, member: ConsumerMember, joining: Joining) -> None:
@@ -119,19 +119,12 @@ class ClassicMembers:
             self._syncs.restart(group, member.member_id, joining.rebalance_timeout_ms)
             self._members.sessions.restart(group, member.member_id, joining.session_timeout_ms)
 
-    def _is_last_of_its_kind(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
-        others = [one for one in group.members.values() if one is not member]
-        return self._groups.may_downgrade(others)
-
-    def _downgrade(
-        self, group: ConsumerGroup, former: ConsumerMember, member: ConsumerMember, joining: Joining
-    ) -> None:
+    def _downgrade(self, group: ConsumerGroup, members: list[ConsumerMember], joining: Joining, member_id: str) -> None:
         """The last member of the consumer protocol was a static one and is back with the classic one."""
-        others = [one for one in group.members.values() if one.member_id != former.member_id]
-        classic = self._groups.downgrade(group, [*others, member])
+        classic = self._groups.downgrade(group, members)
         if classic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
-        self._classic.join(classic, replace(joining, member_id=member.member_id))
+        self._classic.join(classic, replace(joining, member_id=member_id))
 
     # -- SyncGroup, Heartbeat, LeaveGroup --------------------------------------------------------------------------
 
