@@ -244,6 +244,14 @@ class LogCleaner:
         while (one := self.passes.get(topic_partition)) is not None:
             await one.ended.wait()
 
+    async def _wait_for_turn(self, topic_partition: TopicPartition) -> None:
+        """Until no pass goes on in a log, and fewer than `log.cleaner.threads` in all: each needs its memory."""
+        while self.passes:
+            one = self.passes.get(topic_partition)
+            if one is None and len(self.passes) < max(self._config.log_cleaner_threads, 1):
+                return
+            await (one or next(iter(self.passes.values()))).ended.wait()
+
     # -- at somebody's wish ----------------------------------------------------------------------------------------
 
     def compacted(self, topic: str, partition: int | None = None) -> list[TopicPartition]:
@@ -280,11 +288,15 @@ class LogCleaner:
         await self._close_active_segment(topic_partition)
         reports: list[PassReport] = []
         while not self._is_closing:
-            await self._wait_for(topic_partition)
+            await self._wait_for_turn(topic_partition)
             if topic_partition not in self._log_manager.logs:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is gone")
+            may_clean = self.manager.may_clean(topic_partition)
             grabbed = self.manager.grab(topic_partition, ignore_lag=ignore_lag)
             if grabbed is None:
+                if not may_clean:
+                    reason = self.manager.uncleanable.get(topic_partition, "it has to wait, try again in a moment")
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be cleaned: {reason}")
                 break
             await asyncio.wait([self._begin(grabbed)])
             report = self.reports.get(topic_partition)
