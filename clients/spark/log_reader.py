@@ -30,7 +30,8 @@ from .rows import RowLayout, default_row
 from .segment_files import SegmentRange, find_folders, plan_segments, read_batches
 from .value_formats import formats_of
 
-_SPLIT_BYTES = 64 << 20
+_LEAST_SPLIT, _MOST_SPLIT, _TASKS = 16 << 20, 128 << 20, 64
+"""Without splitBytes: about so many tasks, as long as each has no less and no more to read than these."""
 
 BATCH_COLUMNS: dict[str, tuple[DataType, Callable[[Batch], Any]]] = {
     "position": (LongType(), lambda batch: batch.position),
@@ -84,18 +85,21 @@ class BarnabasLogReader(DataSourceReader):
         self._committed = read.choice("isolationLevel", "read_uncommitted", "read_committed") == "read_committed"
         self._control = read.flag("includeControl", default=False)
         self._reports = read.choice("onCorrupt", "fail", "report") == "report"
-        self._split_bytes = read.positive("splitBytes") or _SPLIT_BYTES
+        self._split_bytes = read.positive("splitBytes")
         self._layout = RowLayout(schema, formats_of(options), _places())
 
     def partitions(self) -> list[InputPartition]:
         """Large segments cut by their index, small ones put together."""
         tasks: list[list[SegmentRange]] = []
         room = 0
-        for tp, folder in find_folders(self._path, self._topics):
-            for r in plan_segments(tp, folder, split_bytes=self._split_bytes, committed=self._committed):
+        folders = find_folders(self._path, self._topics)
+        total = sum(log.stat().st_size for _, folder in folders for log in folder.glob("*.log"))
+        split_bytes = self._split_bytes or min(max(total // _TASKS, _LEAST_SPLIT), _MOST_SPLIT)
+        for tp, folder in folders:
+            for r in plan_segments(tp, folder, split_bytes=split_bytes, committed=self._committed):
                 if not tasks or r.size > room:
                     tasks.append([])
-                    room = self._split_bytes
+                    room = split_bytes
                 tasks[-1].append(r)
                 room -= r.size
         return [SegmentsPartition(ranges) for ranges in tasks] or [SegmentsPartition([])]

@@ -118,6 +118,7 @@ def _decode_compiled(payloads: Sequence[Payload], *, headers: bool) -> RecordCol
         parts += (HEADER.pack(*plain), records)
     data = b"".join([*parts, PAD])
     run.start(data)
+    run.records.make_room(sum(payload.header.record_count for payload in payloads))
     _, stopped = run.scan(0, len(data) - len(PAD), special=0, check_crc=False)
     if stopped is not Stop.END or run.count != len(payloads):
         return None

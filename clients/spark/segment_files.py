@@ -154,21 +154,38 @@ def _segments(folder: Path) -> list[tuple[int, Path]]:
 
 
 def _cuts(path: Path, base: int, size: int, split_bytes: int) -> list[int]:
-    """Positions of batches, about `split_bytes` apart, by the segment's index; each is looked at before it is used."""
-    index = path.with_suffix(".index")
-    if size < 2 * split_bytes or not index.is_file():
+    """Positions of batches, about `split_bytes` apart: by the segment's index, each looked at before it is used.
+
+    A broker that runs has not written all of the index; from there on the headers of the batches are walked through.
+    """
+    if 2 * size < 3 * split_bytes:
         return []
-    cuts: list[int] = []
-    last = 0
+    cuts = [0]
     with path.open("rb") as file:
-        for delta, position in _index_entry.iter_unpack(_whole(index.read_bytes(), _index_entry.size)):
-            if position <= last and cuts:
+        index = path.with_suffix(".index")
+        entries = _index_entry.iter_unpack(_whole(index.read_bytes(), _index_entry.size)) if index.is_file() else ()
+        last = 0
+        for delta, position in entries:
+            if position <= last and last:
                 break  # the zeros of a preallocated index
-            last = position
-            due = (cuts[-1] if cuts else 0) + split_bytes
-            if due <= position <= size - split_bytes // 2 and _is_batch(file, position, base + delta):
+            if _is_due(cuts, position, size, split_bytes) and _is_batch(file, position, base + delta):
                 cuts.append(position)
-    return cuts
+            last = position
+        position = cuts[-1]
+        while last + split_bytes < size and position < size:
+            if _is_due(cuts, position, size, split_bytes):
+                cuts.append(position)
+            file.seek(position)
+            needed = _size_of_next(file.read(MIN_ENTRY_HEADER_SIZE))
+            if needed is None or needed < MIN_ENTRY_HEADER_SIZE:
+                break
+            position += needed
+    return cuts[1:]
+
+
+def _is_due(cuts: list[int], position: int, size: int, split_bytes: int) -> bool:
+    """Whether a segment may be cut here: far enough behind the last cut, and before the end."""
+    return cuts[-1] + split_bytes <= position <= size - split_bytes // 2
 
 
 def _whole(data: bytes, size: int) -> bytes:

@@ -79,6 +79,16 @@ def test_a_large_segment_is_read_in_pieces(tmp_path: Path) -> None:
     assert offsets == list(range(10_000))
 
 
+def test_a_segment_without_an_index_is_cut_by_its_headers(tmp_path: Path) -> None:
+    folder_of(tmp_path, (0, b"".join(batch(10 * i, 10) for i in range(500))))
+    source = BarnabasLogSource({"path": str(tmp_path), "splitBytes": "20000"})
+    reader = source.reader(source.schema())
+    parts = reader.partitions()
+    assert len(parts) >= 5
+    offsets = [o for part in parts for b in reader.read(part) for o in b.column("offset").to_pylist()]
+    assert offsets == list(range(5000))
+
+
 def test_small_segments_share_a_task(tmp_path: Path) -> None:
     folder_of(tmp_path, *((10 * i, batch(10 * i, 10)) for i in range(20)))
     source = BarnabasLogSource({"path": str(tmp_path)})
