@@ -85,6 +85,20 @@ def test_bytes_bound_a_batch(cluster: Cluster) -> None:
     stream.stop()
 
 
+def test_too_few_records_wait_for_more(cluster: Cluster) -> None:
+    cluster.broker.create_topic("t", 2)
+    cluster.produce("t", numbered(5))
+    stream = reader(cluster, minOffsetsPerTrigger="100", maxTriggerDelay="1h", maxWait="10ms", **FROM_START)
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, None)
+    assert len(batch(stream, start, end)) == 5, "the first batch goes at once"
+    cluster.produce("t", numbered(99, 5))
+    assert stream.latestOffset(end, None) == end
+    cluster.produce("t", numbered(1, 104))
+    assert len(batch(stream, end, stream.latestOffset(end, None))) == 100
+    stream.stop()
+
+
 def test_available_now_stops_at_what_was_there(cluster: Cluster) -> None:
     cluster.broker.create_topic("t", 2)
     cluster.produce("t", numbered(100))
