@@ -14,7 +14,7 @@ from tests.storage.crash_points import count_calls, images, prepare
 from tests.storage.crash_scenarios import BY_NAME
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.storage import log_loader, log_manager
+from barnabas.storage import log_checkpoints, log_loader
 from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.flush_task import FlushTask
 from barnabas.storage.leader_epochs import LeaderEpochCache
@@ -61,8 +61,8 @@ def index_entry_past_its_batch(patch: Patch) -> None:
 
 
 def recovery_point_ahead_of_flush(patch: Patch) -> None:
-    checkpointed = {**log_manager._CHECKPOINTED, RECOVERY_POINT_CHECKPOINT: lambda log: log.log_end_offset}
-    patch.setattr(log_manager, "_CHECKPOINTED", checkpointed)
+    checkpointed = {**log_checkpoints.CHECKPOINTED, RECOVERY_POINT_CHECKPOINT: lambda log: log.log_end_offset}
+    patch.setattr(log_checkpoints, "CHECKPOINTED", checkpointed)
 
 
 def no_fsync_of_the_folder_after_a_roll(patch: Patch) -> None:
