@@ -247,7 +247,7 @@ def beginning_of(job: CleanJob) -> CleanJob:
 
 def measure_disturbance(run: Run) -> Figures:
     """1000 single-record produce requests a second, without and with compaction of logs of a gigabyte beside them."""
-    big = [f"big-{number}" for number in range(5)]
+    big = [f"big-{number}" for number in range(4)]
     broker = _broker(run)
     try:
         broker.start(["warm", *big], dirty_folder("1k-10"))
