@@ -28,6 +28,9 @@ class Kept:
     async def topic_configs(self) -> dict[str, dict[str, str]]:
         return self.topics
 
+    async def group_configs(self) -> dict[str, dict[str, str]]:
+        return {}
+
 
 def refusal(dynamic: DynamicConfig, settings: dict[str, str], *, per_broker: bool) -> str:
     with pytest.raises(KafkaError) as error:
