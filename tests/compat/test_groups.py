@@ -5,9 +5,11 @@ Every record is consumed once: what a member got and committed, nobody gets agai
 
 import sys
 import uuid
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.barnabas_server import BarnabasServer
 from tests.compat.members import (
     PARTITIONS,
     PATIENCE_S,
@@ -62,55 +64,92 @@ CLIENTS = [
 ]
 
 
+class Crew:
+    """The members of one group, and records for them to consume."""
+
+    def __init__(self, bootstrap: str, command: list[str], strategy: str, folder: Path) -> None:
+        self.group, topic = (f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("group", "topic"))
+        self.members: list[MemberProcess] = []
+        self.traffic = Traffic(bootstrap, topic)
+        self._command = [*command, bootstrap, self.group, topic, strategy, str(SESSION_MS)]
+        self._folder = folder
+
+    def join(self) -> MemberProcess:
+        """Start another member."""
+        self.members.append(MemberProcess(self._command, self._folder / f"member-{len(self.members)}.log"))
+        return self.members[-1]
+
+    def crash(self, member: MemberProcess) -> None:
+        """Kill a member. What it had committed without having said so counts."""
+        member.kill()
+        committed = self.traffic.committed(self.group)
+        member.consumed += [place for place in member.uncommitted if place[1] < committed.get(place[0], 0)]
+
+    def wait_consuming(self, *members: MemberProcess) -> None:
+        """Each of them consumes something more."""
+        before = [len(each.consumed) for each in members]
+
+        def is_consumed() -> bool:
+            for member in members:
+                member.check()
+            return all(len(each.consumed) > count for each, count in zip(members, before, strict=True))
+
+        wait_until(is_consumed, timeout_s=PATIENCE_S, what="the members consume")
+
+    def finish(self) -> None:
+        """No more records: whoever comes last consumes what is left, and everything was consumed once."""
+        last = self.join()
+        wait_shared(last)
+        check_each_once(self.traffic.stop(), self.members)
+        last.leave()
+
+    def close(self) -> None:
+        """End everything, whatever state it is in."""
+        self.traffic.stop()
+        for member in self.members:
+            member.kill()
+
+
 @pytest.mark.parametrize(("client", "version", "strategy"), CLIENTS)
 def test_members_come_and_go(group_broker: str, client: str, version: str, strategy: str, tmp_path: Path) -> None:
-    command = command_of(client, version, tmp_path)
-    group, topic = (f"{kind}-{uuid.uuid4().hex[:8]}" for kind in ("group", "topic"))
-    members: list[MemberProcess] = []
-
-    def join() -> MemberProcess:
-        arguments = [group_broker, group, topic, strategy, str(SESSION_MS)]
-        members.append(MemberProcess([*command, *arguments], tmp_path / f"member-{len(members)}.log"))
-        return members[-1]
-
-    def wait_consuming(*some: MemberProcess) -> None:
-        before = [len(each.consumed) for each in some]
-        wait_until(
-            lambda: all(len(each.consumed) > count for each, count in zip(some, before, strict=True)),
-            timeout_s=PATIENCE_S,
-            what="the members consume",
-        )
-
-    traffic = Traffic(group_broker, topic)
-    try:
-        first = join()
+    with closing(Crew(group_broker, command_of(client, version, tmp_path), strategy, tmp_path)) as crew:
+        first = crew.join()
         wait_shared(first)
-        wait_consuming(first)
-        second = join()
+        crew.wait_consuming(first)
+        second = crew.join()
         wait_shared(first, second)
-        wait_consuming(first, second)
+        crew.wait_consuming(first, second)
         if client not in ("kafkajs", "aiokafka"):
             check_revoked(first, is_cooperative="ooperative" in strategy)
-        second.kill()
-        # What it had committed without having said so counts.
-        committed = traffic.committed(group)
-        second.consumed += [place for place in second.uncommitted if place[1] < committed.get(place[0], 0)]
+        crew.crash(second)
         wait_shared(first)
-        third = join()
+        third = crew.join()
         wait_shared(first, third)
-        wait_consuming(first, third)
+        crew.wait_consuming(first, third)
         first.leave()
         wait_shared(third)
-        wait_consuming(third)
+        crew.wait_consuming(third)
         third.leave()
-        fourth = join()
-        wait_shared(fourth)
-        check_each_once(traffic.stop(), members)
-        fourth.leave()
-    finally:
-        traffic.stop()
+        crew.finish()
+
+
+def test_members_and_offsets_outlive_a_killed_broker(tmp_path: Path) -> None:
+    settings = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
+    command = command_of("confluent", "", tmp_path)
+    with (
+        BarnabasServer(tmp_path / "broker", properties=settings) as server,
+        closing(Crew(server.bootstrap, command, "range", tmp_path)) as crew,
+    ):
+        members = crew.join(), crew.join()
+        wait_shared(*members)
+        for _ in range(2):
+            crew.wait_consuming(*members)
+            server.kill()
+            server.start()
+            crew.wait_consuming(*members)
         for member in members:
-            member.kill()
+            member.leave()
+        crew.finish()
 
 
 def check_revoked(member: MemberProcess, *, is_cooperative: bool) -> None:
