@@ -34,9 +34,10 @@ def kafka_pass(kafka: KafkaCleaner) -> Cleaning:
             memory=slots * BYTES_PER_KEY,
         )
         history.reopen()
-        first = told["first_dirty_offset"]
-        # A dirty part without a batch leaves Kafka's map as it was: it would begin again at offset 0.
-        done = Pass(first, told["first_uncleanable_offset"], max(first, told["next_dirty_offset"]))
+        done = Pass(told["first_dirty_offset"], told["first_uncleanable_offset"], told["next_dirty_offset"])
+        if done.next_dirty_offset <= done.first_dirty_offset:
+            # Kafka's manager would not have begun; and where the dirty part is without a batch, its map ends nowhere.
+            return None
         history.first_dirty_offset = done.next_dirty_offset
         return done
 

@@ -29,7 +29,7 @@ from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 
-pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(900)]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SMALLEST_SEGMENT = 1_048_576
@@ -37,7 +37,7 @@ SMALLEST_SEGMENT = 1_048_576
 RETENTION_MS = 4000
 
 MODERN = [
-    *(Filling(f"{codec}-100b-90", codec, "idempotent", 100, 90, 24_000) for codec in CODECS),
+    *(Filling(f"{codec}-100b-90", codec, "idempotent", 100, 90, 20_000) for codec in CODECS),
     Filling("none-1k-90", "none", "plain", 1000, 90, 4000),
     Filling("none-1k-10", "none", "plain", 1000, 10, 4000),
     Filling("zstd-1k-10", "zstd", "idempotent", 1000, 10, 4000),

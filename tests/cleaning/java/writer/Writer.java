@@ -65,7 +65,7 @@ public final class Writer {
             int key = again ? random.nextInt(keys) : keys++;
             KafkaProducer<byte[], byte[]> producer = producers.get(i % producers.size());
             sent.add(producer.send(new ProducerRecord<>(topic, 0, bytes("key-" + key), value(size))));
-            if (transactional && random.nextInt(40) == 0) {
+            if (transactional && random.nextInt(120) == 0) {
                 if (transactions++ % 3 == 2) {
                     producer.abortTransaction();
                 } else {
