@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
 from uuid import UUID
 
@@ -22,7 +23,9 @@ from tests.sim.world import WorkDelays, World
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.server.group.consumer import reconciler
 from barnabas.server.group.consumer.group import ConsumerGroup
+from barnabas.server.group.consumer.membership import ConsumerMembership
 from barnabas.server.group.consumer.states import ConsumerGroupState
 
 SESSION_S = 12.0
@@ -271,3 +274,30 @@ def test_groups_come_through_whatever_happens(first: int) -> None:
 @pytest.mark.parametrize("first", range(1000, 1200, 50))
 def test_groups_come_through_whatever_happens_at_length(first: int) -> None:
     assert play_seeds(range(first, first + 50)) > 500
+
+
+def partitions_given_before_they_are_free(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerGroup, "is_free", lambda *_: True)
+
+
+def members_that_are_never_missed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumerMembership, "_session_expired", lambda *_: None)
+
+
+def partitions_taken_away_without_waiting(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reconciler, "_still_has", lambda *_: False)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        partitions_given_before_they_are_free,
+        members_that_are_never_missed,
+        partitions_taken_away_without_waiting,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        play_seeds(range(6))
