@@ -30,8 +30,8 @@ from .rows import RowLayout, default_row
 from .segment_files import SegmentRange, find_folders, plan_segments, read_batches
 from .value_formats import formats_of
 
-_LEAST_SPLIT, _MOST_SPLIT, _TASKS = 64 << 20, 256 << 20, 64
-"""Without splitBytes: about so many tasks, as long as each has no less and no more to read than these."""
+_TASKS, _LEAST_SPLIT, _MOST_SPLIT = 4, 32 << 20, 256 << 20
+"""Without splitBytes: at least so many tasks, as long as each has no less and no more to read than these."""
 
 BATCH_COLUMNS: dict[str, tuple[DataType, Callable[[Batch], Any]]] = {
     "position": (LongType(), lambda batch: batch.position),

@@ -14,7 +14,9 @@ from uuid import UUID
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 
-_LARGEST_RECORDS, _LARGEST_BYTES = 500_000, 256 << 20
+_TASKS, _LEAST_SPLIT, _MOST_SPLIT = 4, 250_000, 2_000_000
+"""A read becomes at least so many tasks, as long as each has no less and no more records than these."""
+_LARGEST_BYTES = 256 << 20
 _PACKED_RECORDS, _PACKED_BYTES = 200_000, 16 << 20
 
 
@@ -49,17 +51,18 @@ class TaskSizes:
 def plan_tasks(ranges: Iterable[OffsetRange], sizes: TaskSizes) -> list[list[OffsetRange]]:
     """The ranges as lists, each one Spark task."""
     wanted = [r for r in ranges if r.records > 0]
-    pieces = [piece for r in wanted for piece in _split(r, _parts(r, sizes.max_records))]
+    largest = min(max(sum(r.records for r in wanted) // _TASKS, _LEAST_SPLIT), _MOST_SPLIT)
+    pieces = [piece for r in wanted for piece in _split(r, _parts(r, sizes.max_records, largest))]
     if sizes.min_partitions is not None and len(pieces) < sizes.min_partitions:
         pieces = _split_to(pieces, sizes.min_partitions)
     return _pack(pieces, sizes)
 
 
-def _parts(r: OffsetRange, max_records: int | None) -> int:
-    """How many pieces of roughly equal size `r` has to become."""
+def _parts(r: OffsetRange, max_records: int | None, largest: int) -> int:
+    """How many pieces of roughly equal size `r` has to become; `largest` is our own idea of their records."""
     if max_records is not None:
         return -(-r.records // max_records)
-    return max(-(-r.records // _LARGEST_RECORDS), int(-(-r.size // _LARGEST_BYTES)), 1)
+    return max(-(-r.records // largest), int(-(-r.size // _LARGEST_BYTES)), 1)
 
 
 def _split(r: OffsetRange, parts: int) -> list[OffsetRange]:

@@ -25,7 +25,7 @@ _LAST_VERSION_BY_NAME = 12
 _CONSUMER = -1
 _MAX_WAIT_MS = 500
 _FETCH_BYTES = 8 << 20
-_DECODED_BYTES = 4 << 20
+_DECODED_BYTES = 2 << 20
 _EMPTY_ANSWERS = 2
 """So many answers without a record, where the leader says that its log goes on, are a gap."""
 _NEWER_TOPIC = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.INCONSISTENT_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -30,7 +30,7 @@ _txn_entry = Struct(">hqqqq")
 _snapshot_head = Struct(">hIi")
 _snapshot_entry = Struct(">qhiqiqiq")
 _entry_head = Struct(">qi")
-BLOCK_BYTES = 8 << 20
+BLOCK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,9 @@ def test_small_partitions_share_a_task() -> None:
 
 
 def test_large_partitions_are_split_by_records_and_by_bytes() -> None:
-    assert len(plan_tasks(ranges(5_000_000), TaskSizes())) == 10
+    assert len(plan_tasks(ranges(500_000), TaskSizes())) == 2
+    assert len(plan_tasks(ranges(5_000_000), TaskSizes())) == 4
+    assert len(plan_tasks(ranges(50_000_000), TaskSizes())) == 25
     assert len(plan_tasks(ranges(10_000, bytes_per_record=1_000_000), TaskSizes())) == 38
 
 
