@@ -129,12 +129,13 @@ class LogLoader:
 
         Each is durable before the next, so that another crash finds one of the states that are known here.
         """
-        swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
-        logs = [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
+        logs = [name for name in names if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]
         if logs:
             start = min(map(_base_offset, logs))
             end = max(map(self._swap_end_offset, logs))
             self._unlink_all([n for n in names if n.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(n) < end])
+        # Listed only now: an index that was missing has been made anew by whoever looked for the end.
+        swaps = [name for name in self.fs.list_dir(self.path) if name.endswith(SWAP_SUFFIX)]
         for group in (logs, [name for name in swaps if name not in logs]):
             for name in group:
                 self.fs.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(SWAP_SUFFIX)}")

@@ -122,9 +122,17 @@ def test_a_disk_that_fails_on_the_way_fails_the_directory(disk: SimDisk) -> None
 
 @pytest.mark.parametrize("part", range(4))
 def test_every_crash_leaves_a_log_that_reads_the_same(part: int) -> None:
-    """At each call of a pass and its swaps; every third survivor is struck again while it recovers."""
+    """At each call of a pass and its swaps, which put several segments into one as well as one in place of another.
+
+    Every third survivor is struck again while it recovers.
+    """
     disk = SimDisk(keep_log=False)
     log = filled(disk)
+    compact(log, disk)
+    for number in range(3):
+        put(log, [(f"k{number}", "again"), ("new", str(number)), ("pad", "z" * 120)])
+        log.roll()
+    log.flush()
     expected, end = state(log), log.log_end_offset
     log.close_handles()
     disk.make_everything_durable()
@@ -141,8 +149,13 @@ def test_every_crash_leaves_a_log_that_reads_the_same(part: int) -> None:
         struck.crash()
         return struck
 
-    calls = run(None).calls - base.calls
-    assert calls > 60
+    undisturbed = run(None)
+    calls = undisturbed.calls
+    logs = [
+        [name for name in one.list_dir(PATH) if name.endswith(".log")]
+        for one in (base, undisturbed.survivor(0, "kill"))
+    ]
+    assert calls > 60 and len(logs[1]) < len(logs[0]), "no segments were put together"
     for call in range(1 + part, calls + 1, 4):
         struck = run(call)
         for number, (mode, seed) in enumerate(SURVIVORS):
