@@ -5,6 +5,7 @@ from pathlib import Path
 from xml.etree.ElementTree import fromstring as parse_xml
 
 import pytest
+from tests.bench.bench import LIMIT
 from tests.bench.catalogue import BENCHES
 from tests.bench.plot import growth_plot
 from tests.bench.replay import batch_of
@@ -87,7 +88,17 @@ def test_the_goals_name_figures_that_are_measured() -> None:
     for bench in BENCHES.values():
         for goal in bench.goals:
             assert goal.figure in bench.figures, bench.name
-            assert goal.against in bench.targets or goal.against == "ceiling", bench.name
+            assert goal.against in (*bench.targets, "ceiling", LIMIT), bench.name
+
+
+def test_a_goal_may_be_a_limit() -> None:
+    result = BenchResult(BENCHES["group-restart"])
+    for load_s, ratio in ((1.0, 2.0), (1.5, 1.8)):
+        result.add("ours", {"load_s": load_s, "produce_p99_ratio": ratio})
+    assert [row[1:] for row in result.goal_rows()] == [
+        ["load_s", LIMIT, "≤ 2", "1.25 (1–1.5)", "yes"],
+        ["produce_p99_ratio", LIMIT, "≤ 1.5", "1.9 (1.8–2)", "**no**"],
+    ]
 
 
 def test_tables_replace_only_their_place_in_a_document(tmp_path: Path) -> None:
