@@ -295,8 +295,8 @@ class LogCleaner:
             grabbed = self.manager.grab(topic_partition, ignore_lag=ignore_lag)
             if grabbed is None:
                 if not may_clean:
-                    reason = self.manager.uncleanable.get(topic_partition, "it has to wait, try again in a moment")
-                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be cleaned: {reason}")
+                    why = self.manager.uncleanable.get(topic_partition, "it has to wait, try again in a moment")
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be cleaned: {why}")
                 break
             await asyncio.wait([self._begin(grabbed)])
             report = self.reports.get(topic_partition)
