@@ -81,13 +81,14 @@ def demo(
     with _folder(data) as folder:
         result = _run(ck, flights, folder, partitions=partitions, codec=codec, say=say)
         disk = _on_disk(folder)
+        total = {name: sum(row[name] for row in disk) for name in disk[0] if name != "partition"}
+        say(f"stopped; on disk are {total['log bytes']:,} bytes of log in {total['segments']} segments:")
+        if not json:
+            print_rows([*disk, {"partition": "all", **total}])
         result["compacted"] = _recover(ck, flights, folder, partitions=partitions, codec=codec, say=say)
-    total = {name: sum(row[name] for row in disk) for name in disk[0] if name != "partition"}
     if json:
         print_json(result | {"disk": disk, "disk_total": total})
         return
-    say(f"stopped; on disk are {total['log bytes']:,} bytes of log in {total['segments']} segments:")
-    print_rows([*disk, {"partition": "all", **total}])
     if data is not None:
         say(f"the files stay in {folder}; see them with: barnabas dump-log {folder}/{TOPIC}-0")
 

@@ -19,6 +19,7 @@ from .session import fail
 
 TOPIC = "last-flights"
 _COMMAND = "import sys; from barnabas.clients.cli import main; sys.exit(main(sys.argv[1:]))"
+_ERRORS_ONLY = 3
 _READY_SECONDS = 60.0
 _QUIET_SECONDS = 10.0
 _AFTER_COMPACTION = 10
@@ -100,7 +101,7 @@ def _broker(folder: Path) -> Iterator[tuple[str, LocalBroker, subprocess.Popen[s
 
 def _create(bootstrap: str, partitions: int) -> None:
     library = import_module("confluent_kafka.admin")
-    admin = library.AdminClient({"bootstrap.servers": bootstrap})
+    admin = library.AdminClient({"bootstrap.servers": bootstrap, "log_level": _ERRORS_ONLY})
     admin.create_topics([library.NewTopic(TOPIC, partitions, 1, config={"cleanup.policy": "compact"})])[TOPIC].result()
 
 
