@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo pipeline test verify lint bench compat crash fuzz simulate clean
+.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -18,6 +18,10 @@ demo: $(STAMP)
 
 pipeline: $(STAMP)
 	$(BIN)/barnabas spark pipeline
+
+# Runs docker/docker-compose.yml for real and checks it; without a container engine it says so and fails.
+containers: $(STAMP)
+	$(BIN)/python docker/check.py
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

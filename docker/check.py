@@ -1,4 +1,4 @@
-"""Runs the compose demo for real and checks what it says: `python3 docker/check.py`.
+"""Runs the compose demo for real and checks what it says: `python3 docker/check.py [--no-build]`.
 
 Needs a container engine with compose: one that runs, or Debian's `docker.io` and `docker-compose`, whose daemon it then
 starts and ends itself (as root). Where base images cannot be pulled it makes one with `debootstrap`. Without an engine
@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 ROOT = Path(__file__).resolve().parent.parent
 COMPOSE_FILE = ROOT / "docker" / "docker-compose.yml"
@@ -23,13 +24,14 @@ IMAGES = {"BUILD_IMAGE": "python:3.13-bookworm", "IMAGE": "python:3.13-slim-book
 PREPARED = {"BUILD_IMAGE": "barnabas-base-build", "IMAGE": "barnabas-base"}
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 FLIGHTS = 336_776
-ENGINE_S, BUILD_S, RUN_S, STOP_S = 60, 1200, 420, 90
+ENGINE_S, BUILD_S, RUN_S, STOP_S = 60, 1200, 600, 120
 EXPECTED = {
     "broker": r"ready broker\.id",
     "producer": rf"{FLIGHTS:,} flights acknowledged, 0 failed",
     "consumer": rf"{FLIGHTS:,} flights read",
     "spark": r"states go to the topic aircraft",
 }
+PARQUET_PROGRESS = r"flights to Parquet: batch \d+, ([\d,]+) records"
 AT_THE_END = {
     "broker": r"shutting down",
     "consumer": rf"{FLIGHTS:,} flights read and committed",
@@ -171,28 +173,43 @@ def build(docker: str, bases: dict[str, str]) -> None:
         assert user == "barnabas", f"{image} runs as {user or 'root'}"
 
 
-def watch(compose: list[str]) -> None:
-    """Follow the logs until every service has said what it should. Raises TimeoutError."""
-    shown = 0
+class Follower:
+    """Shows what the services say, as they say it, and keeps it."""
 
-    def all_said() -> Iterator[bool]:
-        nonlocal shown
+    def __init__(self, compose: list[str]) -> None:
+        command = [*compose, "logs", "--no-color", "--follow"]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self._lines: list[str] = []
+        self._reader = Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None, "opened as a pipe"
+        for line in self._process.stdout:
+            print(line, end="", flush=True)
+            self._lines.append(line)
+
+    def said(self, service: str, pattern: str) -> list[str]:
+        """What the pattern finds in the lines of a service."""
+        found = []
+        for line in list(self._lines):
+            name, _, text = line.partition("|")
+            if name.startswith(service):
+                found += re.findall(pattern, text)
+        return found
+
+    def everybody_is_there(self) -> Iterator[bool]:
         while True:
-            lines = run([*compose, "logs", "--no-color"]).splitlines()
-            for line in lines[shown:]:
-                print(line, flush=True)
-            shown = max(shown, len(lines))
-            said = "\n".join(lines)
-            yield all(re.search(rf"{name}.*\|.*{pattern}", said) for name, pattern in EXPECTED.items()) and progressed(
-                said
-            )
+            in_parquet = sum(int(count.replace(",", "")) for count in self.said("spark", PARQUET_PROGRESS))
+            has_said = all(self.said(name, pattern) for name, pattern in EXPECTED.items())
+            yield has_said and in_parquet >= FLIGHTS
 
-    wait_for("sign of all services", all_said(), RUN_S)
-
-
-def progressed(said: str) -> bool:
-    """Whether Spark has taken in every flight, by its lines of progress."""
-    return f"{FLIGHTS:,}" in "".join(line for line in said.splitlines() if "spark" in line.split("|")[0])
+    def end(self) -> None:
+        """Wait for the last lines of services that have ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(STOP_S)
+        self._process.kill()
+        self._reader.join()
 
 
 def read_from_host(port: str) -> int:
@@ -210,13 +227,15 @@ def check() -> None:
     with tempfile.TemporaryDirectory(prefix="barnabas-compose-") as folder, ExitStack() as stack:
         docker = stack.enter_context(engine(Path(folder)))
         compose = compose_command(docker)
-        build(docker, base_images(docker, Path(folder)))
+        if "--no-build" not in sys.argv:
+            build(docker, base_images(docker, Path(folder)))
         port = os.environ.setdefault("BARNABAS_PORT", "19092")
         os.environ.setdefault("FLIGHTS_PER_SECOND", "20000")
         try:
             say("docker compose up")
             run([*compose, "up", "--detach", "--no-build"], timeout_s=RUN_S)
-            watch(compose)
+            follower = Follower(compose)
+            wait_for("sign of all services", follower.everybody_is_there(), RUN_S)
             health = run(
                 [docker, "inspect", "--format", "{{.State.Health.Status}}", *container(compose, "broker")]
             ).strip()
@@ -226,12 +245,12 @@ def check() -> None:
             say(f"a client on the host counts {counted:,} flights")
             say("docker compose stop")
             run([*compose, "stop"], timeout_s=STOP_S)
-            said = run([*compose, "logs", "--no-color"])
+            follower.end()
             for name, pattern in AT_THE_END.items():
-                assert re.search(rf"{name}.*\|.*{pattern}", said), f"{name} did not say {pattern!r}:\n{said[-3000:]}"
+                assert follower.said(name, pattern), f"{name} did not say {pattern!r}"
             for name in EXPECTED:
                 status = run([docker, "inspect", "--format", "{{.State.ExitCode}}", *container(compose, name)]).strip()
-                assert status == "0", f"{name} ended with status {status}:\n{said[-3000:]}"
+                assert status == "0", f"{name} ended with status {status}"
             say("every service said what it should and ended with status 0")
         finally:
             run([*compose, "down", "--volumes"], timeout_s=STOP_S, check=False)
