@@ -21,6 +21,7 @@ except ImportError:
         raise
 
 Row = dict[str, Any]
+KEEP_ALL = {"log.retention.ms": "-1"}
 
 
 class Cluster:
@@ -55,7 +56,8 @@ class Cluster:
 
 @pytest.fixture
 def cluster() -> Iterator[Cluster]:
-    with Broker() as broker:
+    # Records here are as old as the tests want them to be.
+    with Broker(config=KEEP_ALL) as broker:
         yield Cluster(broker)
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.spark.conftest import Cluster
+from tests.spark.conftest import KEEP_ALL, Cluster
 from tests.spark.connectors import QUERIES, REFUSED, TIME
 from tests.spark.jvm import connector_jars, run_with_pyspark_4_0
 
@@ -17,7 +17,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     from barnabas import Broker
 
     topics = ["plain", "packed"] + [f"copy-{k}-{m}" for k in ("kafka", "barnabas") for m in ("batch", "stream")]
-    with Broker(dict.fromkeys(topics, 2)) as broker:
+    with Broker(dict.fromkeys(topics, 2), config=KEEP_ALL) as broker:
         cluster = Cluster(broker)
         rows = [
             {
