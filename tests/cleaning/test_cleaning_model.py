@@ -17,7 +17,7 @@ from tests.storage.logs import Clock
 PAIRS = st.lists(
     st.tuples(st.integers(0, 9), st.integers(0, 4).map(lambda number: number == 0)), min_size=1, max_size=5
 )
-WALKS = 250
+WALKS = 150
 
 
 class CleanedLog(RuleBasedStateMachine):
