@@ -9,7 +9,7 @@ from tests.spark.conftest import KEEP_ALL, Cluster
 from tests.spark.connectors import QUERIES, REFUSED, TIME
 from tests.spark.jvm import connector_jars, run_with_pyspark_4_0
 
-pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         cluster.produce("packed", rows, **{"compression.type": "zstd"})
         folder: Path = tmp_path_factory.mktemp("connectors")
         jars = ",".join(map(str, connector_jars()))
-        printed = run_with_pyspark_4_0("tests.spark.connectors", [broker.bootstrap, str(folder), jars], timeout_s=380)
+        printed = run_with_pyspark_4_0("tests.spark.connectors", [broker.bootstrap, str(folder), jars], timeout_s=560)
     lines = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
     return {line["query"]: line for line in lines}
 
@@ -54,3 +54,8 @@ def test_the_same_refusals(told: dict[str, Any], query: str) -> None:
 def test_what_one_writes_both_read(told: dict[str, Any], writer: str, mode: str) -> None:
     line = told[f"written by {writer}, {mode}"]
     assert line["same"] and line["rows"] == 1000, line
+
+
+def test_both_place_keys_alike(told: dict[str, Any]) -> None:
+    line = told["both writers place keys alike"]
+    assert line["same"] and line["rows"] == 800, line
