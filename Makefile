@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate clean
+.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate compaction rebalances clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -35,7 +35,7 @@ test: $(STAMP) lint
 verify: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadfile -m verify
 
-# The long shows. MINUTES bounds the first and the third, ROUNDS the second; FIRST is the seed to begin with.
+# The long shows. MINUTES bounds them, ROUNDS the kills of `crash`; FIRST is the seed to begin with.
 simulate: $(STAMP)
 	$(BIN)/python -m tests.sim --seeds 100000 --first $${FIRST:-0} --minutes $${MINUTES:-30}
 
@@ -44,6 +44,12 @@ crash: $(STAMP)
 
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.hostile --frames 1000000 --minutes $${MINUTES:-20}
+
+compaction: $(STAMP)
+	$(BIN)/python -m tests.cleaning --examples 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
+
+rebalances: $(STAMP)
+	$(BIN)/python -m tests.server.group --rebalances 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
 
 bench: $(STAMP)
 	mkdir -p build
