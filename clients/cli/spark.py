@@ -41,7 +41,8 @@ def _session(master: str | None, conf: list[str] | None) -> Any:
         from ..spark.session import session
     except ImportError as error:
         fail(f"{error.name} is not installed; pip install 'barnabas[spark]'")
-    config = {"spark.ui.showConsoleProgress": "true", **parse_settings(conf or ())}
+    shown = {"spark.ui.showConsoleProgress": "true", "spark.sql.streaming.numRecentProgressUpdates": "100000"}
+    config = shown | parse_settings(conf or ())
     spark = session(master, app_name="barnabas spark", config=config)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
@@ -131,6 +132,8 @@ def export(
         query.awaitTermination()
     except KeyboardInterrupt:
         query.stop()
+    rows = sum(progress.numInputRows for progress in query.recentProgress)
+    _tell(f"{rows:,} records written to {output}")
 
 
 @app.command()

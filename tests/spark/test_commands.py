@@ -36,7 +36,7 @@ def test_export_table_and_replay(spark: Any, cluster: Cluster, tmp_path: Path, c
     cluster.produce("t", [{"key": b"k%d" % (i % 10), "value": b"%d" % i} for i in range(300)])
     where, out = ("--bootstrap-server", cluster.bootstrap), tmp_path / "out"
     run("export", "--topic", "t", *where, "--output", str(out))
-    assert "300 records" in capsys.readouterr().err
+    assert "300 records written" in capsys.readouterr().err
     run("replay", "--input", str(out), "--topic", "again", *where, "--write-id", "w")
     run("table", "--topic", "again", *where, "--output", str(tmp_path / "table"))
     found = spark.read.parquet(str(tmp_path / "table")).collect()
