@@ -186,8 +186,8 @@ async def aiokafka() -> None:
     consumer.subscribe([TOPIC], listener=Listener())
     await consumer.start()
     while not is_over.is_set():
-        before = rounds
         batches = await consumer.getmany(timeout_ms=100)
+        before = rounds
         async with committing:
             if not batches or rounds != before:
                 continue  # what came before a rebalance comes again after it, from what is committed

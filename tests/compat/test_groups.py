@@ -4,6 +4,7 @@ Every record is consumed once: what a member got and committed, nobody gets agai
 """
 
 import sys
+import time
 import uuid
 from contextlib import closing
 from pathlib import Path
@@ -80,9 +81,20 @@ class Crew:
         return self.members[-1]
 
     def crash(self, member: MemberProcess) -> None:
-        """Kill a member. What it had committed without having said so counts."""
+        """Kill a member. What it had committed without having said so counts, once no commit is under way any more."""
         member.kill()
-        committed = self.traffic.committed(self.group)
+        its_own = {partition for partition, _ in member.uncommitted}
+        committed: dict[int, int] = {}
+        since = time.monotonic()
+
+        def is_settled() -> bool:
+            nonlocal committed, since
+            found = {place: offset for place, offset in self.traffic.committed(self.group).items() if place in its_own}
+            if found != committed:
+                committed, since = found, time.monotonic()
+            return time.monotonic() - since > 0.5
+
+        wait_until(is_settled, timeout_s=SESSION_MS / 1000, what="its last commit has come through")
         member.consumed += [place for place in member.uncommitted if place[1] < committed.get(place[0], 0)]
 
     def wait_consuming(self, *members: MemberProcess) -> None:
