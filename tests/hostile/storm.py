@@ -153,3 +153,5 @@ def _read_log(report: Report, log: Path) -> None:
         report.problems.append(
             f"the broker's log has {text.count('Traceback')} tracebacks: {text[at - 300 : at + 3000]}"
         )
+    elif report.problems:
+        report.problems.append(f"the broker's last words: {text[-1500:]}")
