@@ -553,9 +553,17 @@ class Log(LogQueries):
         self._unsynced.close_snapshots()
 
     def rename_dir(self, path: str) -> None:
-        """Give the partition's directory another name; open handles stay good. Raises OSError."""
-        self._fs.rename(self.path, path)
-        self.path = path
+        """Give the partition's directory another name; open handles stay good. Raises OSError.
+
+        `path` is the new one before the names change: a flush on another thread that finds the old name gone looks here
+        whether that is right, perhaps before this thread goes on.
+        """
+        old, self.path = self.path, path
+        try:
+            self._fs.rename(old, path)
+        except OSError:
+            self.path = old
+            raise
         self._segments.moved_to(path)
         self.producer_state.moved_to(path)
         self.leader_epochs.path = f"{path}/{EPOCHS_FILE_NAME}"

@@ -154,4 +154,4 @@ def _read_log(report: Report, log: Path) -> None:
             f"the broker's log has {text.count('Traceback')} tracebacks: {text[at - 300 : at + 3000]}"
         )
     elif report.problems:
-        report.problems.append(f"the broker's last words: {text[-1500:]}")
+        report.problems.insert(0, f"the broker's last words: {text[-1500:]}")

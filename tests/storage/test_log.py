@@ -257,6 +257,29 @@ def test_truncation_and_deletion_during_a_flush(disk: SimDisk) -> None:
     assert disk.open_files == 0
 
 
+def test_a_deletion_between_the_steps_of_a_flush_on_another_thread(
+    disk: SimDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(disk)
+    append(log, leader_epoch=4)
+    task = log.begin_flush()
+    task.write()
+    rename, met = disk.rename, []
+
+    def rename_and_be_interrupted(old: str, new: str) -> None:
+        rename(old, new)
+        if old == PATH:
+            # The lane's thread runs before the one that deletes comes back from the system call.
+            task.sync()
+            task.rename()
+            task.sync_names()
+            met.append(new)
+
+    monkeypatch.setattr(disk, "rename", rename_and_be_interrupted)
+    log.rename_dir("/logs/topic-0.0123-delete")
+    assert met, "the flush went on in the middle of the deletion"
+
+
 def test_a_flush_writes_epochs_and_syncs_names_last(disk: SimDisk) -> None:
     log = opened(disk, segment_bytes=100)
     append(log, leader_epoch=4)
