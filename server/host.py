@@ -28,8 +28,8 @@ except ImportError:
 
 T = TypeVar("T")
 
-KEPT_BYTES = 32 << 20
-"""Freed memory that the process keeps for the next request. It is the most that glibc allows for a single block."""
+KEPT_BYTES = 8 << 20
+"""Freed memory that the process keeps for the next request: some batches of the default `max.message.bytes`, opened."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt(3)."""
 
