@@ -296,7 +296,9 @@ class Process:
         while not self.is_over:
             if not self.member.member_id and self._has_bad_luck(0.1):
                 self.history.doubtful |= self._others()
+                self.history.heard(self.name, self._now)
                 await self.member.join_once()
+                self.history.heard(self.name, self._now)
                 raise SuddenDeathError  # perhaps with an id that it was given and will never use
             error = await self._join()
             if error is ErrorCode.NONE:
