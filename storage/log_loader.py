@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
@@ -217,11 +218,12 @@ class LogLoader:
                 break
             producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
             _close(producers.take_snapshot())
-            cut = segment.recover(_Replay(segment, epochs, producers).take_in)
+            # What follows goes first: after a crash in between nothing would tell that it lies behind a loss.
+            remove_following = partial(segments.remove_files, unflushed[number + 1 :])
+            cut = segment.recover(_Replay(segment, epochs, producers).take_in, before_cut=remove_following)
             producers.map_end_offset = max(producers.map_end_offset, segment.next_offset())
             if cut:
                 _logger.warning("%s: cut %d bytes behind offset %d", self.path, cut, segment.next_offset())
-                segments.remove_files(unflushed[number + 1 :])
             segment.flush()
             if cut:
                 break

@@ -398,7 +398,9 @@ class LogSegment:
 
     # -- repair and truncation -------------------------------------------------------------------------------------
 
-    def recover(self, on_batch: Callable[[Batch], None] | None = None) -> int:
+    def recover(
+        self, on_batch: Callable[[Batch], None] | None = None, before_cut: Callable[[], None] = lambda: None
+    ) -> int:
         """Check every batch, rebuild the indexes, and cut the file before the first bad one; returns the bytes cut.
 
         A batch is bad if its length, magic or CRC is wrong or its offsets do not increase. `on_batch` sees the good
@@ -408,6 +410,8 @@ class LogSegment:
         self.transaction_index.reset()
         valid = self._rebuild_from_batches(on_batch, check=True)
         cut = self.records.size - valid
+        if cut:
+            before_cut()
         if cut or self.records.file.size() != valid:
             self.records.truncate_to(valid)
         self._finish_rebuild()

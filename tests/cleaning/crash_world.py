@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import UUID
 
+from tests.cleaning.contents import batches_of
 from tests.cleaning.history import History, Producer, Restart, Settings
 from tests.cleaning.passes import BYTES_PER_KEY
 from tests.cleaning.promises import Pass, Promises, require
@@ -35,7 +36,13 @@ class ManagedHistory(History):
         self.promises = Promises(self, fetch_bytes=FETCH_BYTES)
         self.acknowledged_end = 0
         """Everything below is on disk."""
+        self.survived_end = 0
+        """Where a log ended when it was opened after a crash; what was before that may be lost where nobody waited."""
         super().__init__(disk, f"{ROOT}/t-0", settings, clock)
+
+    @property
+    def end_offset(self) -> int:
+        return max(super().end_offset, self.survived_end)
 
     def _open(self, *, clean: bool, recovery_point: int) -> Log:
         """Open by what the files say; what the caller thinks of the last stop does not count here."""
@@ -148,16 +155,22 @@ class ManagedHistory(History):
         after.reopen()
         end = after.log.log_end_offset
         require(end >= self.acknowledged_end, f"{self.acknowledged_end} was acknowledged, the log ends at {end}")
-        after.forget_above(end)
+        # Unsynced segments reach the disk in any order, and in a compacted log a gap tells nothing: so what was not
+        # acknowledged may be gone anywhere, not only at the end.
+        survived = {
+            offset for row in batches_of(after.folder, disk) for offset in range(row.base_offset, row.last_offset + 1)
+        }
+        after.survived_end, acknowledged = end, self.acknowledged_end
+        after.forget(lambda offset: offset >= end or (offset >= acknowledged and offset not in survived))
         return after
 
-    def forget_above(self, end: int) -> None:
-        """What was written from `end` on has not survived."""
-        self.written = [entry for entry in self.written if entry.row.offset < end]
-        self.batches = {span: batch for span, batch in self.batches.items() if span[1] < end}
+    def forget(self, is_lost: Callable[[int], bool]) -> None:
+        """What was written at some offsets has not survived; of a batch, none or all."""
+        self.written = [entry for entry in self.written if not is_lost(entry.row.offset)]
+        self.batches = {span: batch for span, batch in self.batches.items() if not is_lost(span[1])}
         for transaction in self.transactions:
-            transaction.offsets = [offset for offset in transaction.offsets if offset < end]
-            if transaction.marker >= end:
+            transaction.offsets = [offset for offset in transaction.offsets if not is_lost(offset)]
+            if transaction.marker >= 0 and is_lost(transaction.marker):
                 transaction.state, transaction.marker = "open", -1
         self.transactions = [entry for entry in self.transactions if entry.offsets or entry.marker >= 0]
         self.producers = {}
