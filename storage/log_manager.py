@@ -1,7 +1,7 @@
 """All logs of a broker, over several log directories: found, made, deleted, flushed, checkpointed, closed."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -9,24 +9,17 @@ from uuid import UUID
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from .cleaning.cleaner_manager import CleanerManager
-from .deletion import Deletion
+from .deletions import Deletions
 from .errors import PASSING, LogDirFailedError, StorageError
 from .filesystem import FileSystem
+from .found_logs import FoundLogs
 from .future_logs import FutureLogs
 from .lane_task import LaneTask, close_together
 from .log import Log
 from .log_checkpoints import CHECKPOINTED, LogCheckpoints, replace_checkpoint
 from .log_config import LogConfig
-from .log_dir import (
-    CLEANER_CHECKPOINT,
-    HIGH_WATERMARK_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    LogDir,
-)
-from .log_loader import NO_RECOVERY_POINT
+from .log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
-from .partition_dir import DELETE_SUFFIX, PartitionDir, marked_dir_name
 
 if TYPE_CHECKING:
     from random import Random
@@ -39,10 +32,6 @@ _logger = logging.getLogger(__name__)
 
 class AllLogDirsFailedError(StorageError):
     """No log directory is left, so the broker can serve nothing."""
-
-
-class DuplicateLogError(StorageError):
-    """One partition has a folder in two log directories, and nothing tells which one counts."""
 
 
 class LogManager:
@@ -73,13 +62,14 @@ class LogManager:
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._checkpoints = LogCheckpoints(self.logs, self._dir_of)
         self._open = partial(Log.open, fs=fs, now_ms=now_ms, rng=rng, before_deletion=self._keep_log_start)
+        self._found = FoundLogs(self.logs, self._dir_of, self.offline, fs, config_for, self._open)
+        self._deletions = Deletions(fs, now_ms, rng.getrandbits)
         self.future_logs = FutureLogs(
-            self.logs, self._dir_of, fs, config_for, self._open, self._retire, random_bits=rng.getrandbits
+            self.logs, self._dir_of, fs, config_for, self._open, self._deletions.add_log, random_bits=rng.getrandbits
         )
         self.cleaner_manager = CleanerManager(self.logs, now_ms)
         self._prepared: dict[TopicPartition, LogDir] = {}
         """Folders that are made and durable, and of which nobody has opened a log yet."""
-        self._deletions: list[Deletion] = []
         self.on_dir_failure: Callable[[LogDirFailedError, list[TopicPartition]], None] | None = None
         """Told of each directory that fails, with the partitions it held."""
 
@@ -137,21 +127,13 @@ class LogManager:
             except OSError as error:
                 self.fail_log_dir(log_dir.path, error)
         for log_dir, live in self.future_logs.settle(found).items():
-            self._claim(log_dir, live)
+            self._found.claim(log_dir, live)
             for start in range(0, len(live), LOGS_PER_LOADING_TASK):
                 chunk = live[start : start + LOGS_PER_LOADING_TASK]
-                tasks.append(LaneTask(log_dir.path, partial(self._load_logs, log_dir, chunk)))
-            self._resume_deletions(log_dir, [d for d in found[log_dir] if d.is_deleted])
+                tasks.append(LaneTask(log_dir.path, partial(self._found.load, log_dir, chunk)))
+            self._deletions.resume(log_dir, [d for d in found[log_dir] if d.is_deleted])
         self.future_logs.take_up(found)
         return tasks
-
-    def _claim(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
-        """Notes where partitions are before they are opened, so that a failing disk takes all of its own offline."""
-        for partition_dir in partition_dirs:
-            other = self._dir_of.setdefault(partition_dir.topic_partition, log_dir)
-            if other is not log_dir:
-                name = partition_dir.topic_partition
-                raise DuplicateLogError(f"{name} is in {other.path} and in {log_dir.path}")
 
     def finish_loading(self) -> None:
         """Counts what was found, and closes the logs of directories that failed while others were loading."""
@@ -164,47 +146,6 @@ class LogManager:
 
     def _held_by(self, log_dir: LogDir) -> list[TopicPartition]:
         return [topic_partition for topic_partition, holder in self._dir_of.items() if holder is log_dir]
-
-    def _load_logs(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
-        for partition_dir in partition_dirs:
-            path = f"{log_dir.path}/{partition_dir.name}"
-            topic_partition = partition_dir.topic_partition
-            if not log_dir.was_clean_shutdown and self._is_abandoned(path):
-                del self._dir_of[topic_partition]
-                log_dir.remove_tree(path)
-                continue
-            try:
-                self.logs[topic_partition] = self._open_log(log_dir, topic_partition)
-            except LogDirFailedError:
-                raise
-            except StorageError as error:
-                _logger.error("%s is not served: %s", path, error)
-                self.offline[topic_partition] = error
-
-    def _is_abandoned(self, path: str) -> bool:
-        """Whether the folder is left from a creation that a crash cut short: nothing was ever acknowledged in it."""
-        return not any(name.endswith(".log") or name == "partition.metadata" for name in self._fs.list_dir(path))
-
-    def _open_log(self, log_dir: LogDir, topic_partition: TopicPartition) -> Log:
-        log = self._open(
-            f"{log_dir.path}/{topic_partition}",
-            config=self._config_for(topic_partition.topic),
-            recovery_point=self._recovery_point_of(log_dir, topic_partition),
-            log_start_offset=log_dir.offsets[LOG_START_OFFSET_CHECKPOINT].get(topic_partition, 0),
-            clean_shutdown=log_dir.was_clean_shutdown,
-        )
-        log.update_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
-        return log
-
-    def _recovery_point_of(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:
-        """What the checkpoint says; -1 for a log that came from elsewhere, which may have been compacted.
-
-        Logs of this broker have an entry from their creation on.
-        """
-        may_have_gaps = topic_partition in log_dir.offsets[CLEANER_CHECKPOINT]
-        if may_have_gaps and not self._config_for(topic_partition.topic).compact:
-            return NO_RECOVERY_POINT
-        return log_dir.offsets[RECOVERY_POINT_CHECKPOINT].get(topic_partition, NO_RECOVERY_POINT)
 
     # Logs
 
@@ -331,7 +272,7 @@ class LogManager:
         log_dir = self._dir_of[topic_partition]
         self.future_logs.cancel(topic_partition)
         try:
-            self._retire(log, log_dir)
+            self._deletions.add_log(log, log_dir)
         except OSError as error:
             self.fail_log_dir(log_dir.path, error)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path}: {error}") from error
@@ -340,28 +281,9 @@ class LogManager:
         log_dir.partition_count -= 1
         self._note_clean_offsets(log_dir, self.cleaner_manager.forget(topic_partition))
 
-    def _retire(self, log: Log, log_dir: LogDir) -> None:
-        """Renames a log's folder away, durably, and has it removed when its readers are done. Raises `OSError`."""
-        name = marked_dir_name(log.topic_partition, f"{self._rng.getrandbits(128):032x}", DELETE_SUFFIX)
-        path = f"{log_dir.path}/{name}"
-        log.rename_dir(path)
-        self._fs.fsync_dir(log_dir.path)
-        due_ms = self._now_ms() + log.config.file_delete_delay_ms
-        self._deletions.append(Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
-
-    def _resume_deletions(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
-        for partition_dir in partition_dirs:
-            remove = partial(log_dir.remove_tree, f"{log_dir.path}/{partition_dir.name}")
-            self._deletions.append(Deletion(self._now_ms(), log_dir, remove))
-
     def deletion_tasks(self) -> list[LaneTask]:
         """The removal of deleted logs and segments whose delay is over; what fails to be done is due again."""
-        self._deletions = [deletion for deletion in self._deletions if not deletion.is_over]
-        now_ms = self._now_ms()
-        due = [deletion for deletion in self._deletions if deletion.due_ms <= now_ms]
-        for deletion in due:
-            deletion.close_handles()
-        return [LaneTask(deletion.log_dir.path, deletion.run) for deletion in due if not deletion.is_over]
+        return self._deletions.due_tasks()
 
     def tick_deletions(self) -> None:
         """Removes the files of deleted logs and segments whose delay is over."""
@@ -447,10 +369,7 @@ class LogManager:
 
     def delete_later(self, log: Log, paths: list[str]) -> None:
         """Have files that a log needs no more unlinked after `file.delete.delay.ms`."""
-        if paths:
-            log_dir = self._dir_of[log.topic_partition]
-            due_ms = self._now_ms() + log.config.file_delete_delay_ms
-            self._deletions.append(Deletion(due_ms, log_dir, partial(log_dir.unlink_all, paths)))
+        self._deletions.add_files(paths, self._dir_of[log.topic_partition], log.config.file_delete_delay_ms)
 
     def cleaner_checkpoint_task(self, path: str) -> LaneTask:
         """The cleaner's checkpoint of a directory as it has to be now, for its lane, which is its only writer then."""
@@ -564,9 +483,7 @@ class LogManager:
             log.close_handles()
         for copy in self.future_logs.copies.values():
             copy.close_handles()
-        for deletion in self._deletions:
-            # The files of deleted logs go at the next start.
-            deletion.close_handles()
+        self._deletions.close_handles()
         self.logs.clear()
         for log_dir in self.dirs:
             log_dir.close()

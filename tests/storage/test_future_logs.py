@@ -11,9 +11,10 @@ from tests.storage.crash_world import NOW_MS, make_manager
 from tests.storage.test_log_manager import ID_A, A, batch, started
 
 from barnabas.protocol.record_batch import iter_batches
+from barnabas.storage.found_logs import DuplicateLogError
 from barnabas.storage.future_logs import REPLACING_FILE, FutureLog
 from barnabas.storage.log import Log
-from barnabas.storage.log_manager import DuplicateLogError, LogManager
+from barnabas.storage.log_manager import LogManager
 
 ONE, TWO = "/one", "/two"
 WRITTEN = [f"value {number}".encode() * 20 for number in range(40)]

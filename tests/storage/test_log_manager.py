@@ -13,10 +13,11 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.filesystem import OsFileSystem
+from barnabas.storage.found_logs import DuplicateLogError
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_dir import RECOVERY_POINT_CHECKPOINT
-from barnabas.storage.log_manager import AllLogDirsFailedError, DuplicateLogError, LogManager
+from barnabas.storage.log_manager import AllLogDirsFailedError, LogManager
 from barnabas.storage.meta_properties import InconsistentMetaPropertiesError
 from barnabas.storage.partition_dir import marked_dir_name, parse_partition_dir
 

@@ -1,0 +1,82 @@
+"""Files of deleted logs and segments, between their last name and their end."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+from .filesystem import FileSystem
+from .lane_task import LaneTask
+from .log import Log
+from .log_dir import LogDir
+from .partition_dir import DELETE_SUFFIX, PartitionDir, marked_dir_name
+
+
+@dataclass(slots=True)
+class Deletion:
+    """Files that go when their readers have had time to finish."""
+
+    due_ms: int
+    log_dir: LogDir
+    remove: Callable[[], None]
+    log: Log | None = None
+    """The deleted log, whose handles are given back first."""
+    is_done: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to do here before the next start."""
+        return self.is_done or not self.log_dir.is_online
+
+    def close_handles(self) -> None:
+        """Gives the handles of a deleted log back."""
+        if self.log is not None:
+            self.log.close_handles()
+
+    def run(self) -> None:
+        """Removes the files. Raises `OSError`."""
+        self.remove()
+        self.is_done = True
+
+
+class Deletions:
+    """All deletions of a broker that are not over."""
+
+    def __init__(self, fs: FileSystem, now_ms: Callable[[], int], random_bits: Callable[[int], int]) -> None:
+        self._fs = fs
+        self._now_ms = now_ms
+        self._random_bits = random_bits
+        self._waiting: list[Deletion] = []
+
+    def add_log(self, log: Log, log_dir: LogDir) -> None:
+        """Renames a log's folder away, durably, and has it removed when its readers are done. Raises `OSError`."""
+        name = marked_dir_name(log.topic_partition, f"{self._random_bits(128):032x}", DELETE_SUFFIX)
+        path = f"{log_dir.path}/{name}"
+        log.rename_dir(path)
+        self._fs.fsync_dir(log_dir.path)
+        due_ms = self._now_ms() + log.config.file_delete_delay_ms
+        self._waiting.append(Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
+
+    def add_files(self, paths: list[str], log_dir: LogDir, delay_ms: int) -> None:
+        """Has files that a log needs no more unlinked after a delay."""
+        if paths:
+            self._waiting.append(Deletion(self._now_ms() + delay_ms, log_dir, partial(log_dir.unlink_all, paths)))
+
+    def resume(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
+        """Goes on with the folders that an earlier life of the broker renamed away."""
+        for partition_dir in partition_dirs:
+            remove = partial(log_dir.remove_tree, f"{log_dir.path}/{partition_dir.name}")
+            self._waiting.append(Deletion(self._now_ms(), log_dir, remove))
+
+    def due_tasks(self) -> list[LaneTask]:
+        """The removal of what has waited long enough; what fails to be done is due again."""
+        self._waiting = [deletion for deletion in self._waiting if not deletion.is_over]
+        now_ms = self._now_ms()
+        due = [deletion for deletion in self._waiting if deletion.due_ms <= now_ms]
+        for deletion in due:
+            deletion.close_handles()
+        return [LaneTask(deletion.log_dir.path, deletion.run) for deletion in due if not deletion.is_over]
+
+    def close_handles(self) -> None:
+        """Gives all handles back; the files go at the next start."""
+        for deletion in self._waiting:
+            deletion.close_handles()
