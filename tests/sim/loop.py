@@ -158,4 +158,6 @@ def leave(loop: SimLoop) -> None:
         loop.keep(task)
     loop._ready.clear()
     loop._scheduled.clear()
+    # The world's machine outlives every world, and what is open on it would keep each of them.
+    WORLD.on_kill.clear()
     loop.close()

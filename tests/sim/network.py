@@ -57,7 +57,7 @@ class SimNetwork:
             raise OSError(98, "address in use")
         node = current_node()
         self._listeners[host, port] = (factory, node)
-        node.on_kill.append(lambda: self.unlisten(host, port))
+        node.on_kill[lambda: self.unlisten(host, port)] = None
         return SimServer(self, host, port)
 
     def unlisten(self, host: str, port: int) -> None:
@@ -154,7 +154,7 @@ class Stream(asyncio.Transport):
         self._writing_paused = False
         self._reading_paused = False
         network.connections[self] = None
-        node.on_kill.append(self._died)
+        node.on_kill[self._died] = None
 
     # -- asyncio.Transport -----------------------------------------------------------------------------------------
 
@@ -301,6 +301,7 @@ class Stream(asyncio.Transport):
             return
         self._closed = True
         self._network.connections.pop(self, None)
+        self._node.on_kill.pop(self._died, None)
         if self._protocol is not None:
             self._network.loop.call_soon(self._protocol.connection_lost, error)
 

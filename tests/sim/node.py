@@ -18,8 +18,8 @@ class Node:
     def __init__(self, name: str) -> None:
         self.name = name
         self.incarnation = 0
-        self.on_kill: list[Callable[[], None]] = []
-        """What must know at once that the machine is dead: its sockets, its disk."""
+        self.on_kill: dict[Callable[[], None], None] = {}
+        """What must know at once that the machine is dead, in this order: its sockets."""
         self.context = contextvars.copy_context()
         self.start()
 
@@ -32,7 +32,7 @@ class Node:
     def kill(self) -> None:
         """End this life: none of its callbacks runs any more."""
         self.incarnation += 1
-        callbacks, self.on_kill = self.on_kill, []
+        callbacks, self.on_kill = self.on_kill, {}
         for callback in callbacks:
             callback()
 
