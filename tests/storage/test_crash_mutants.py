@@ -206,11 +206,12 @@ def rename_of_a_deleted_folder_not_synced(patch: Patch) -> None:
     delete = LogManager.delete_log
 
     def delete_without_sync(manager: LogManager, topic_partition: TopicPartition) -> None:
-        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, manager._dir_of[topic_partition].path)
+        deletions = manager._deletions
+        fs, deletions._fs = deletions._fs, _NoFolderSync(deletions._fs, manager._dir_of[topic_partition].path)
         try:
             delete(manager, topic_partition)
         finally:
-            manager._fs = fs
+            deletions._fs = fs
 
     patch.setattr(LogManager, "delete_log", delete_without_sync)
 
