@@ -23,7 +23,7 @@ PORTS = {
     "server/host.py": "threads, clock, randomness",
     "server/cleaning/worker.py": "the process of the cleaner: its pipes, its priority, its clock",
     "server/cleaning/worker_pool.py": "starting that process and listening to it",
-    "server/network/file_sender.py": "a socket's descriptor, for sendfile",
+    "server/network/file_sender.py": "a descriptor of its own for a transport's socket",
     "server/__main__.py": "the process: signals, environment",
     "server/embedded.py": "a thread of its own for the caller, and a temporary folder",
     "server/pytest_plugin.py": "a test's fixtures",

@@ -1,4 +1,4 @@
-"""Answers that carry stretches of files: sent from the page cache by `sendfile`, past the transport's buffer.
+"""Answers that carry stretches of files: sent from mapped pages of the page cache, past the transport's buffer.
 
 A fetch of megabytes is neither copied into this process nor held in it while a slow client takes it. The transport
 gives its descriptor for that time and must have nothing of its own to send; its connection handles no other request.
@@ -7,7 +7,6 @@ gives its descriptor for that time and must have nothing of its own to send; its
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections import deque
 from collections.abc import Callable
@@ -73,18 +72,13 @@ class FileSender:
         """Send of the first part as much as goes. Raises OSError."""
         part = self._parts[0]
         if isinstance(part, FileSlice):
-            sent = part.send_to(self._socket.fileno())
-            if sent == 0:
-                raise OSError(errno.EIO, "the file has become shorter than what is being sent of it")
-            is_over = not part
-        else:
-            sent = self._socket.send(part, _MORE if len(self._parts) > 1 else 0)
-            is_over = sent == len(part)
-            if not is_over:
-                self._parts[0] = memoryview(part)[sent:]
+            part = part.map()
+        sent = self._socket.send(part, _MORE if len(self._parts) > 1 else 0)
         self.unsent -= sent
-        if is_over:
+        if sent == len(part):
             self._parts.popleft()
+        else:
+            self._parts[0] = memoryview(part)[sent:]
 
     def close(self) -> None:
         """Send nothing more; `done` is not called."""

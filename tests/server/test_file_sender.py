@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import time
@@ -148,3 +149,20 @@ def test_a_segment_deleted_while_it_is_sent_still_arrives(tmp_path: Path) -> Non
         size = struct.unpack(">i", exactly(stream, 4))[0]
         broker.delete_topic("big")
         assert fetched(exactly(stream, size)) == {0: [index + 1 for index in range(12)]}
+
+
+def test_a_file_cut_while_it_is_sent_ends_that_connection_only(tmp_path: Path) -> None:
+    with Broker(data_dir=str(tmp_path), topics={"big": 2}) as broker, connect(broker) as stream:
+        for index in range(2 * BATCHES):
+            stream.sendall(produce_request(index % 2, batch_of(index)))
+            answer_from(stream)
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_WINDOW)
+        stream.sendall(fetch_request(0, 1))
+        exactly(stream, 100)
+        for path in tmp_path.rglob("big-*/*.log"):
+            os.truncate(path, 1000)
+        with pytest.raises((AssertionError, ConnectionError)):
+            exactly(stream, 2 * BATCHES * VALUE_BYTES)
+        with connect(broker) as other:
+            other.sendall(framed(18, 0, b""))
+            assert answer_from(other)[4:6] == b"\0\0", "answers ApiVersions"
