@@ -1,7 +1,5 @@
 """A segment: one `.log` file with its offset, time and transaction index."""
 
-from array import array
-from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from ..protocol.errors import KafkaError, ProtocolError
@@ -12,6 +10,7 @@ from .file_records import BatchPosition, FileRecords
 from .filesystem import File, FileSystem, Sendable
 from .log_config import LogConfig
 from .offset_index import OffsetIndex
+from .segment_tail import SegmentTail
 from .time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from .transaction_index import TransactionIndex
 
@@ -19,8 +18,6 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX = ".log", ".index", ".timeindex", ".txnindex"
 SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
-_TAIL_ENTRIES_MAX = 512
-_TAIL_ENTRIES_KEPT = 256
 _UNKNOWN = -2
 
 
@@ -49,8 +46,7 @@ class LogSegment:
         "_pinned_modified_ms",
         "_stem",
         "_suffix",
-        "_tail_offsets",
-        "_tail_positions",
+        "_tail",
         "_time_index",
         "_transaction_index",
         "base_offset",
@@ -98,8 +94,7 @@ class LogSegment:
         self._transaction_index: TransactionIndex | None = None
         self._max_timestamp = _UNKNOWN if self.records.size else NO_TIMESTAMP
         self._offset_of_max_timestamp = base_offset
-        self._tail_offsets = array("q")
-        self._tail_positions = array("q")
+        self._tail = SegmentTail()
 
     @classmethod
     def create(
@@ -242,7 +237,7 @@ class LogSegment:
         self.bytes_since_last_index_entry = since + file.size - position
         if position == 0:
             self.first_timestamp = max_timestamp
-        self._remember_tail(first_offset, position)
+        self._tail.append(first_offset, position)
 
     def append_batches(self, records: bytes | bytearray | memoryview, batches: Iterable[Batch]) -> None:
         """Append several batches, which `batches` walks through, with one write. Raises OSError as `append`."""
@@ -255,15 +250,7 @@ class LogSegment:
             if position == 0:
                 self.first_timestamp = batch.max_timestamp
             if batch.magic == 2:
-                self._remember_tail(batch.base_offset, position)
-
-    def _remember_tail(self, first_offset: int, position: int) -> None:
-        tail = self._tail_offsets
-        tail.append(first_offset)
-        self._tail_positions.append(position)
-        if len(tail) > _TAIL_ENTRIES_MAX:
-            del tail[:-_TAIL_ENTRIES_KEPT]
-            del self._tail_positions[:-_TAIL_ENTRIES_KEPT]
+                self._tail.append(batch.base_offset, position)
 
     def _make_room_in_indexes(self) -> None:
         """Write index entries that wait, before the data: once a batch is written nothing may fail any more."""
@@ -310,11 +297,10 @@ class LogSegment:
         whole batch however large with `min_one_message`. None if there is no batch before `end_position`. With `lend`
         many bytes are given as a `FileSlice`.
         """
-        tail = self._tail_offsets
-        if tail and offset >= tail[0]:
-            slot = bisect_right(tail, offset) - 1
-            position = self._tail_positions[slot]
-            if tail[slot] == offset and max_length >= HEADER_FRONT_SIZE:
+        known = self._tail.floor(offset)
+        if known is not None:
+            start, position = known
+            if start == offset and max_length >= HEADER_FRONT_SIZE:
                 available = end_position - position
                 if available <= 0:
                     return None
@@ -334,14 +320,10 @@ class LogSegment:
 
     def position_of(self, offset: int) -> int:
         """Position of the first batch that ends at or above `offset`; the segment's size if there is none."""
-        tail = self._tail_offsets
-        if tail and offset >= tail[0]:
-            slot = bisect_right(tail, offset) - 1
-            if tail[slot] == offset:
-                return self._tail_positions[slot]
-            start = self._tail_positions[slot]
-        else:
-            start = self.offset_index.lookup(offset).position
+        known = self._tail.floor(offset)
+        if known is not None and known[0] == offset:
+            return known[1]
+        start = self.offset_index.lookup(offset).position if known is None else known[1]
         for batch in self.records.batch_positions(start):
             if batch.last_offset >= offset:
                 return batch.position
@@ -432,7 +414,7 @@ class LogSegment:
                 self._fs.unlink(path)
         self._close_indexes()
         self._open_indexes()
-        self._clear_tail()
+        self._tail.clear()
         self.bytes_since_last_index_entry = 0
         self.first_timestamp = None
         self._set_max_timestamp(TimestampOffset(NO_TIMESTAMP, self.base_offset))
@@ -484,7 +466,7 @@ class LogSegment:
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.transaction_index.truncate_to(offset)
-        self._clear_tail()
+        self._tail.clear()
         size = self.records.size
         if batch is not None:
             self.records.truncate_to(batch.position)
@@ -495,10 +477,6 @@ class LogSegment:
         self.is_index_full = False
         self._set_max_timestamp(self._read_max_timestamp())
         return size - self.records.size
-
-    def _clear_tail(self) -> None:
-        del self._tail_offsets[:]
-        del self._tail_positions[:]
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -511,7 +489,7 @@ class LogSegment:
         time_index.trim_to_valid_size()
         self.transaction_index.write()
         self.records.trim()
-        self._clear_tail()
+        self._tail.clear()
 
     def unsynced_files(self, *, with_indexes: bool) -> list[File]:
         """The open files that a flush has to sync.
