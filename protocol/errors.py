@@ -199,6 +199,14 @@ class KafkaError(Exception):
         self.code = code
         self.message = message
 
+    def as_result(self) -> KafkaError:
+        """The error without the way it came, to be kept as a value.
+
+        The way leads through the frame that keeps it: a circle, which would hold all of that frame until the garbage
+        collector comes by.
+        """
+        return self.with_traceback(None)
+
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
 

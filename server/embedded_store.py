@@ -181,7 +181,11 @@ class EmbeddedStore:
         turn = asyncio.create_task(self._take_turn(operations))
         self._turns.add(turn)
         turn.add_done_callback(self._turns.discard)
-        return await asyncio.shield(turn)
+        try:
+            return await asyncio.shield(turn)
+        finally:
+            # An error of the task leads back to this frame: a circle that only the garbage collector would find.
+            del turn
 
     async def close(self) -> None:
         """Ends the session, removes its ephemeral nodes and lets the database go."""

@@ -175,7 +175,7 @@ class Controller:
                     self._check_free(wish.name, taken)
                     plan = self._rules.plan_topic(wish, self._context.live_brokers)
                 except KafkaError as error:
-                    results[wish.name] = error
+                    results[wish.name] = error.as_result()
                 else:
                     plans.append(plan)
                     taken[collision_key(plan.name)] = plan.name
@@ -250,7 +250,7 @@ class Controller:
                 try:
                     await self._extend(wish, term, validate_only=validate_only)
                 except KafkaError as error:
-                    results[wish.name] = error
+                    results[wish.name] = error.as_result()
                 except StoreUnavailableError as error:
                     logger.error("partitions of %s could not be created: %s", wish.name, error)
                     results[wish.name] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)

@@ -59,7 +59,7 @@ class PartitionStateMachine:
             try:
                 elections[partition] = self._wanted_election(partition, allow_unclean=allow_unclean)
             except KafkaError as error:
-                results[partition] = error
+                results[partition] = error.as_result()
             else:
                 results[partition] = None
         await self._conclude(elections, term)

@@ -23,7 +23,7 @@ async def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> Creat
     try:
         outcomes = await ctx.broker.controller.create_partitions(wishes, validate_only=request.validate_only)
     except KafkaError as failure:
-        outcomes = {wish.name: failure for wish in wishes}
+        outcomes = dict.fromkeys((wish.name for wish in wishes), failure.as_result())
     duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
     results = []
     for name, count in named.items():

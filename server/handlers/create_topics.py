@@ -50,7 +50,7 @@ async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTop
     try:
         results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only)
     except KafkaError as error:
-        results = {wish.name: error for wish in wishes}
+        results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
     describer = ConfigDescriber(ctx.broker, with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
     for number, name in enumerate(named, start=1):

@@ -40,7 +40,7 @@ async def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTop
     try:
         outcomes = await ctx.broker.controller.delete_topics(names)
     except KafkaError as failure:
-        outcomes = dict.fromkeys(names, failure)
+        outcomes = dict.fromkeys(names, failure.as_result())
     responses = []
     for name, topic_id, error in resolved:
         outcome = error if error is not None or name is None else outcomes[name]

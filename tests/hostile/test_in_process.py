@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import traceback
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ from tests.hostile.record_forge import honest_batch, rewrite
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
@@ -50,6 +52,24 @@ async def fuzz(folder: Path, frames: int, seed: int) -> None:
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_no_frame_makes_a_handler_fail(tmp_path: Path, seed: int) -> None:
     await fuzz(tmp_path, 4_000, seed)
+
+
+async def test_no_error_is_left_to_the_garbage_collector(tmp_path: Path) -> None:
+    """An error kept as a value holds the frames that it came through, and one of those may hold the error."""
+    gc.collect()
+    gc.disable()
+    try:
+        await fuzz(tmp_path, 4_000, 4)
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        gc.collect()
+        left = [error for error in gc.garbage if isinstance(error, KafkaError)]
+        assert not left, (
+            f"{len(left)} errors, first {left[0]!r}, raised in {traceback.format_tb(left[0].__traceback__)}"
+        )
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
 
 
 @pytest.mark.verify
