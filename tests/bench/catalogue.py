@@ -46,6 +46,19 @@ def throughput_benches() -> list[Bench]:
         )
         for size, short, words in SIZES
     ]
+    made += [
+        replay_bench(
+            f"replay-{short}",
+            f"{words} records, one partition, acks 1, no compression, in batches of 0.9 MB made beforehand",
+            size=size,
+            codec="none",
+            partitions=1,
+            batch_bytes=900_000,
+            batches=1,
+            goals=PLAIN,
+        )
+        for size, short, words in SIZES
+    ]
     for codec in ("zstd", "lz4"):
         for size, short, words in SIZES:
             made += compressed_benches(codec, size, short, words)
