@@ -1,14 +1,28 @@
 /* CRC-32C with the processor's instruction where there is one, else by tables for eight bytes at a time. */
 #include "speedups.h"
 
-static uint32_t table[8][256];
+enum { STRETCH = 256 };
+static const uint32_t polynomial = 0x82F63B78;
+static uint32_t table[8][256], past_one, past_two;
+
+static inline uint32_t times_x(uint32_t crc) { return crc >> 1 ^ (polynomial & (0 - (crc & 1))); }
+
+/* The factor that moves a CRC past so many zero bytes, but for the x³³ that multiplying and reducing bring along. */
+static uint32_t power_of_x(int bytes)
+{
+    uint32_t power = 0x80000000;
+    for (int bit = 33; bit < 8 * bytes; bit++)
+        power = times_x(power);
+    return power;
+}
 
 void crc32c_prepare(void)
 {
+    past_one = power_of_x(STRETCH), past_two = power_of_x(2 * STRETCH);
     for (uint32_t byte = 0; byte < 256; byte++) {
         uint32_t crc = byte;
         for (int bit = 0; bit < 8; bit++)
-            crc = crc >> 1 ^ (0x82F63B78 & (0 - (crc & 1)));
+            crc = times_x(crc);
         table[0][byte] = crc;
     }
     for (int slice = 1; slice < 8; slice++)
@@ -31,20 +45,43 @@ static uint32_t by_tables(const uint8_t *data, size_t size)
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <nmmintrin.h>
+#include <wmmintrin.h>
 
 #if defined(__clang__)
-#define WITH_CRC32 __attribute__((target("sse4.2,crc32")))
+#define WITH_CRC32 __attribute__((target("sse4.2,crc32,pclmul")))
 #else
-#define WITH_CRC32 __attribute__((target("sse4.2")))
+#define WITH_CRC32 __attribute__((target("sse4.2,pclmul")))
 #endif
 
+WITH_CRC32 static inline uint64_t add_word(uint64_t crc, const uint8_t *data)
+{
+    uint64_t word;
+    memcpy(&word, data, 8);
+    return _mm_crc32_u64(crc, word);
+}
+
+/* What a CRC becomes by as many zeros as `power` says, see `power_of_x`. */
+WITH_CRC32 static inline uint64_t shifted(uint64_t crc, uint32_t power)
+{
+    __m128i product = _mm_clmulepi64_si128(_mm_cvtsi64_si128((int64_t)crc), _mm_cvtsi64_si128((int64_t)power), 0);
+    return _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(product));
+}
+
+/* Three stretches at a time: the instruction's result comes after three cycles, but one can begin in each of them. */
 WITH_CRC32 static uint32_t by_instruction(const uint8_t *data, size_t size)
 {
-    uint64_t crc = 0xFFFFFFFF, word;
-    for (; size >= 8; data += 8, size -= 8) {
-        memcpy(&word, data, 8);
-        crc = _mm_crc32_u64(crc, word);
+    uint64_t crc = 0xFFFFFFFF;
+    for (; size >= 3 * STRETCH; data += 3 * STRETCH, size -= 3 * STRETCH) {
+        uint64_t second = 0, third = 0;
+        for (size_t at = 0; at < STRETCH; at += 8) {
+            crc = add_word(crc, data + at);
+            second = add_word(second, data + STRETCH + at);
+            third = add_word(third, data + 2 * STRETCH + at);
+        }
+        crc = shifted(crc, past_two) ^ shifted(second, past_one) ^ third;
     }
+    for (; size >= 8; data += 8, size -= 8)
+        crc = add_word(crc, data);
     for (; size; data++, size--)
         crc = _mm_crc32_u8((uint32_t)crc, *data);
     return ~(uint32_t)crc;
@@ -52,7 +89,8 @@ WITH_CRC32 static uint32_t by_instruction(const uint8_t *data, size_t size)
 
 uint32_t crc32c(const uint8_t *data, size_t size)
 {
-    return __builtin_cpu_supports("sse4.2") ? by_instruction(data, size) : by_tables(data, size);
+    return __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("pclmul") ? by_instruction(data, size)
+                                                                                : by_tables(data, size);
 }
 
 #elif defined(__ARM_FEATURE_CRC32)

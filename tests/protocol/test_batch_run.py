@@ -74,6 +74,20 @@ def test_columns_say_what_decoding_says(use_native: bool) -> None:
     assert row == records.count == run.first_row(len(batches))
 
 
+@compiled
+def test_the_compiled_checksum_is_the_libraries() -> None:
+    value = random.Random(3).randbytes(3000)
+    for size in (*range(300), *range(300, 3000, 37)):
+        builder = RecordBatchBuilder()
+        builder.append(b"k", value[:size])
+        batch = builder.build()
+        run = BatchRun(use_native=True)
+        run.start(batch)
+        assert run.scan(0) == (len(batch), Stop.END), size
+        run.start(batch[:-2] + bytes([batch[-2] ^ 1]) + batch[-1:])
+        assert run.scan(0) == (0, Stop.CORRUPT), size
+
+
 @pytest.mark.parametrize("use_native", ROADS)
 def test_where_a_scan_stops(use_native: bool) -> None:
     plain = RecordBatchBuilder()
