@@ -1,6 +1,7 @@
 """The offset index of a segment: where in the `.log` file an offset is to be found, one entry every few KiB."""
 
 import struct
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 from .errors import CorruptIndexError
@@ -40,6 +41,15 @@ class OffsetIndex(IndexFile):
             raise CorruptIndexError(f"{self.path}: append to a full index of {self.entries} entries")
         self._append_entry(_ENTRY.pack(offset - self.base_offset, position))
         self.last_offset, self.last_position = offset, position
+
+    def append_many(self, entries: Sequence[tuple[int, int]]) -> None:
+        """`append` (offset, position) after (offset, position), in rising order, as far as there is room."""
+        entries = entries[: max(self.max_entries - self.entries, 0)]
+        if entries:
+            self.append(*entries[0])
+            base_offset, pack = self.base_offset, _ENTRY.pack
+            self._append_entry(b"".join([pack(offset - base_offset, position) for offset, position in entries[1:]]))
+            self.last_offset, self.last_position = entries[-1]
 
     def lookup(self, target_offset: int) -> OffsetPosition:
         """The greatest entry at or below `target_offset`, or (base offset, 0): start there and scan forward."""

@@ -22,6 +22,8 @@ from .clean_job import CleanJob
 from .errors import SegmentOffsetOverflowError
 
 CLEANED_SUFFIX = ".cleaned"
+WRITEBACK_BYTES = 8 * 1024 * 1024
+"""How much is written between one word to the disk and the next."""
 
 
 class CleanedSegment:
@@ -47,7 +49,9 @@ class CleanedSegment:
         self._offset_index = OffsetIndex(self._path_of(INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
         self._time_index = TimeIndex(self._path_of(TIME_INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
         self._transaction_index = TransactionIndex(self._path_of(TXN_INDEX_SUFFIX), base_offset, fs)
+        self._indexes = (self._offset_index, self._time_index, self._transaction_index)
         self._scan = nothing_indexed(base_offset)
+        self._writeback_end = 0
 
     def _path_of(self, suffix: str) -> str:
         return f"{self._directory}/{segment_file_name(self.base_offset, suffix)}{CLEANED_SUFFIX}"
@@ -65,14 +69,23 @@ class CleanedSegment:
                 f"{self.records.path}: offset {scan.last_offset} is out of reach from {self.base_offset}"
             )
         self.records.append(data)
-        for last_offset, at, timestamp, timestamp_offset in scan.entries:
-            if not self._offset_index.is_full:
-                self._offset_index.append(last_offset, position + at)
-            if not self._time_index.is_full:
+        self._start_writeback(least=WRITEBACK_BYTES)
+        self._offset_index.append_many([(last_offset, position + at) for last_offset, at, _, _ in scan.entries])
+        youngest = self._time_index.last_entry.timestamp
+        for _, _, timestamp, timestamp_offset in scan.entries:
+            if timestamp > youngest and not self._time_index.is_full:
                 self._time_index.maybe_append(timestamp, timestamp_offset)
+                youngest = timestamp
         self._offset_index.write_if_many_wait()
         self._time_index.write_if_many_wait()
         self._scan = scan
+
+    def _start_writeback(self, *, least: int) -> None:
+        """Let the disk begin with what has been written, once that is enough to be worth it."""
+        waiting = self.records.size - self._writeback_end
+        if waiting >= least:
+            self.records.file.start_writeback(self._writeback_end, waiting)
+            self._writeback_end += waiting
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
         """Note aborted transactions whose markers the segment has."""
@@ -83,15 +96,17 @@ class CleanedSegment:
         """Complete the indexes, make everything durable, and let the file look as old as it should. Raises OSError."""
         if self._time_index.entries < self._time_index.max_entries:
             self._time_index.maybe_append(*self._scan.highest, use_reserved_slot=True)
-        self.records.file.fsync()
-        for index in (self._offset_index, self._time_index, self._transaction_index):
-            file = index.unsynced_file()
-            if file is not None:
-                file.fsync()
+        # The disk gets all of it in one go, for which the first sync waits, so that the others find little left to do.
+        self._start_writeback(least=0)
+        files = [file for index in self._indexes if (file := index.unsynced_file()) is not None]
+        for file in files:
+            file.start_writeback(0, file.size())
+        for file in (self.records.file, *files):
+            file.fsync()
         self._fs.set_modified_ms(self.records.path, modified_ms)
         self._fs.fsync_dir(self._directory)
 
     def close_handles(self) -> None:
         self.records.close_handle()
-        for index in (self._offset_index, self._time_index, self._transaction_index):
+        for index in self._indexes:
             index.close_handle()

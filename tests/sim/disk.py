@@ -426,6 +426,10 @@ class SimFile:
         """As fsync: what is needed to read the data back is made durable."""
         self._sync("fdatasync")
 
+    def start_writeback(self, position: int, length: int) -> None:
+        """Changes nothing: any unsynced write may or may not be on the disk anyway."""
+        self._check_open()
+
     def _sync(self, operation: str) -> None:
         self._check_open()
         try:

@@ -43,6 +43,7 @@ def test_a_file_holds_what_was_written_at_each_position(disk: Disk) -> None:
     assert file.pread(100, 0) == b"HE"
     file.truncate(4)
     assert file.pread(100, 0) == b"HE\0\0"
+    file.start_writeback(0, 4)
     file.fsync()
     file.fdatasync()
     file.close()
@@ -113,6 +114,7 @@ def test_a_closed_file_refuses_every_call(disk: Disk) -> None:
         file.size,
         file.fsync,
         file.fdatasync,
+        lambda: file.start_writeback(0, 1),
     ]
     for call in calls:
         with pytest.raises(OSError, match=os.strerror(errno.EBADF)):

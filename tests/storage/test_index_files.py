@@ -66,6 +66,23 @@ def test_offset_index_bytes_are_kafkas() -> None:
     assert (reopened.entries, reopened.last_offset, reopened.last_position) == (2, BASE + 9, 8400)
 
 
+@given(st.lists(st.lists(st.integers(1, 50), max_size=30), max_size=8), st.integers(0, 100))
+def test_many_entries_at_once_are_those_of_one_after_the_other(groups: list[list[int]], room: int) -> None:
+    one_by_one, at_once = offset_index(disk(), 8 * room), offset_index(disk(), 8 * room)
+    offset = BASE
+    for steps in groups:
+        entries = []
+        for step in steps:
+            offset += step
+            entries.append((offset, 3 * offset))
+        at_once.append_many(entries)
+        for entry in entries:
+            if not one_by_one.is_full:
+                one_by_one.append(*entry)
+        assert at_once._last_entries(room) == one_by_one._last_entries(room)
+        assert (at_once.last_offset, at_once.last_position) == (one_by_one.last_offset, one_by_one.last_position)
+
+
 def test_offset_index_refuses_disorder_and_overflow() -> None:
     index = offset_index(disk(), size=16)
     index.append(BASE + 5, 10)
