@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .record_columns import HeaderColumns, Ints, Slices
+from .record_columns import Buffer, HeaderColumns, Ints, Slices
 
 _INLINE = 12
 """Byte strings up to this size stand inside an Arrow view itself."""
 
 
-def binary_array(data: bytes, slices: Slices) -> Any:
+def binary_array(data: Buffer, slices: Slices) -> Any:
     """The byte strings as a `binary` array.
 
     Built as views over the buffer, which Arrow's own loop then copies together. Arrow compares views by a prefix that
@@ -58,7 +58,7 @@ def constant_array(value: Any, count: int, kind: Any) -> Any:
     return pa.repeat(pa.scalar(value, type=kind), count)
 
 
-def header_array(data: bytes, heads: HeaderColumns, kind: Any) -> Any:
+def header_array(data: Buffer, heads: HeaderColumns, kind: Any) -> Any:
     """`array<struct<key string, value binary>>`; null for a record without headers, as Spark's connector has it."""
     counts = heads.counts
     offsets: Ints = np.zeros(len(counts) + 1, np.int32)

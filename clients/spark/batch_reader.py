@@ -11,6 +11,7 @@ from pyspark.sql.types import StructType
 from ...protocol.errors import KafkaError
 from ...protocol.special_timestamps import EARLIEST
 from ...protocol.topic_partition import TopicPartition
+from . import host
 from .client import BlockingClient
 from .loss import report_loss
 from .offset_ranges import OffsetRange, average_sizes, plan_tasks
@@ -43,16 +44,19 @@ class RangeTask:
     def read(self, ranges: Iterable[OffsetRange]) -> Iterator[Any]:
         """The Arrow batches of these ranges. Raises KafkaError, DataLossError, ValueError."""
         options = self._options
-        with BlockingClient(options.client) as client:
-            reader = RangeReader(
-                client,
-                fail_on_data_loss=options.fail_on_data_loss,
-                poll_timeout_ms=options.poll_timeout_ms,
-                headers=self._layout.wants_headers,
-            )
-            for r in ranges:
-                for columns in reader.read(r):
-                    yield self._layout.batch(columns, r.partition)
+        try:
+            with BlockingClient(options.client) as client:
+                reader = RangeReader(
+                    client,
+                    fail_on_data_loss=options.fail_on_data_loss,
+                    poll_timeout_ms=options.poll_timeout_ms,
+                    headers=self._layout.wants_headers,
+                )
+                for r in ranges:
+                    for columns in reader.read(r):
+                        yield self._layout.batch(columns, r.partition)
+        finally:
+            host.forget_archives()
 
 
 class BarnabasBatchReader(DataSourceReader):

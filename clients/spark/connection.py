@@ -26,6 +26,8 @@ from .security import Security, sasl_messages
 _CLIENT_ID = "barnabas-spark"
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_RESPONSE_BYTES = 1 << 30
+_ROOM_BEHIND = 64
+"""Bytes of memory behind a response, so that records in it can be decoded where they are."""
 _RECEIVE_BUFFER_BYTES = 4 << 20
 
 
@@ -126,7 +128,7 @@ class BlockingConnection:
             raise ConnectionLostError(f"broker {self.address}: {error}") from error
 
     def _receive_exactly(self, size: int) -> memoryview:
-        view = memoryview(bytearray(size))
+        view = memoryview(bytearray(size + _ROOM_BEHIND))[:size]
         position = 0
         while position < size:
             received = self._socket.recv_into(view[position:])

@@ -9,6 +9,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from zipimport import zipimporter
+
+_SPARK_ARCHIVES = ("pyspark", "py4j")
 
 
 def now_ms() -> int:
@@ -58,3 +61,15 @@ def output_of(command: Sequence[str]) -> str | None:
 def private_folder(prefix: str) -> Path:
     """A new folder that only this user can read."""
     return Path(tempfile.mkdtemp(prefix=prefix))
+
+
+def forget_archives() -> None:
+    """Spare this worker's next task reading the directories of Spark's own archives again.
+
+    Spark has `importlib.invalidate_caches` before each task, upon which Python up to 3.12 reads the whole directory of
+    pyspark.zip once for every package that was imported out of it: half of what a small task costs. The archives do
+    not change while a worker lives, and Python looks for them anew when it has something to import.
+    """
+    for path, finder in list(sys.path_importer_cache.items()):
+        if isinstance(finder, zipimporter) and Path(finder.archive).name.startswith(_SPARK_ARCHIVES):
+            del sys.path_importer_cache[path]

@@ -23,6 +23,7 @@ from ...protocol.compression import Compression
 from ...protocol.errors import KafkaError, ProtocolError
 from ...protocol.record import Record
 from ...protocol.record_batch import Batch
+from . import host
 from .options import OptionReader
 from .range_reader import decode_batches
 from .record_columns import RecordColumns, columns_of_records
@@ -106,14 +107,20 @@ class BarnabasLogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         assert isinstance(partition, SegmentsPartition)
-        for r in partition.ranges:
-            try:
-                for batches in read_batches(r):
-                    yield from self._rows(r, batches)
-            except ProtocolError as error:
-                if not self._reports:
-                    raise
-                yield self._damage(r, None, str(error))
+        try:
+            for r in partition.ranges:
+                yield from self._range(r)
+        finally:
+            host.forget_archives()
+
+    def _range(self, r: SegmentRange) -> Iterator[Any]:
+        try:
+            for batches in read_batches(r):
+                yield from self._rows(r, batches)
+        except ProtocolError as error:
+            if not self._reports:
+                raise
+            yield self._damage(r, None, str(error))
 
     def _rows(self, r: SegmentRange, batches: Sequence[Batch]) -> Iterator[Any]:
         sound: list[Batch] = []

@@ -220,7 +220,7 @@ def decode_batches(
 
 def plain_payload(batch: RecordBatch) -> Payload:
     """The batch with its records decompressed. Raises KafkaError."""
-    records: memoryview | bytes = batch.view[HEADER_SIZE:]
-    if batch.codec != Compression.NONE:
-        records = decompress(batch.codec, records, max_size=DEFAULT_MAX_DECOMPRESSED_SIZE)
-    return Payload(batch.header, records)
+    records = batch.view[HEADER_SIZE:]
+    if batch.codec == Compression.NONE:
+        return Payload(batch.header, records, batch.view)
+    return Payload(batch.header, decompress(batch.codec, records, max_size=DEFAULT_MAX_DECOMPRESSED_SIZE))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ...protocol.varint import decode_unsigned
 
 Ints: TypeAlias = Any
 """A numpy array of int64, one number per record unless it says otherwise."""
+Buffer: TypeAlias = bytes | memoryview
 
 PAD = bytes(16)
 """Stands behind the last record, so that a fixed number of bytes can be taken from any start."""
@@ -30,10 +31,11 @@ _MAX_VARINT_BYTES = 10
 
 
 class Payload(NamedTuple):
-    """One batch: its header, and the plain bytes of its records."""
+    """One batch: its header, the plain bytes of its records, and all of it as it was found if it has them plain."""
 
     header: BatchHeader
     records: memoryview | bytes
+    found: memoryview | None = None
 
 
 @dataclass(slots=True)
@@ -57,7 +59,7 @@ class HeaderColumns:
 class RecordColumns:
     """`batch` is the index of each record's batch in what was decoded; `heads` is None unless headers were wanted."""
 
-    data: bytes
+    data: Buffer
     batch: Ints
     offsets: Ints
     timestamps: Ints
@@ -110,14 +112,8 @@ def _decode_compiled(payloads: Sequence[Payload], *, headers: bool) -> RecordCol
     run = BatchRun()
     if not run.use_native:
         return None
-    parts: list[bytes | memoryview] = []
-    for header, records in payloads:
-        plain = header._replace(
-            length=HEADER_SIZE - LOG_OVERHEAD + len(records), attributes=header.attributes & ~CODEC_MASK
-        )
-        parts += (HEADER.pack(*plain), records)
-    data = b"".join([*parts, PAD])
-    run.start(data)
+    data = _where_they_are(payloads) or _side_by_side(payloads)
+    run.start(cast(bytes, data))
     run.records.make_room(sum(payload.header.record_count for payload in payloads))
     _, stopped = run.scan(0, len(data) - len(PAD), special=0, check_crc=False)
     if stopped is not Stop.END or run.count != len(payloads):
@@ -144,11 +140,41 @@ def _decode_compiled(payloads: Sequence[Payload], *, headers: bool) -> RecordCol
     )
 
 
+def _where_they_are(payloads: Sequence[Payload]) -> Buffer | None:
+    """The batches and some bytes behind them, without a copy, if they lie one behind the other in one buffer."""
+    views = [payload.found for payload in payloads]
+    first, last = views[0], views[-1]
+    if first is None or last is None or any(view is None or view.obj is not first.obj for view in views):
+        return None
+    whole = memoryview(first.obj)
+    start = _address(first) - _address(whole)
+    end = _address(last) - _address(whole) + len(last)
+    if end - start != sum(len(view) for view in views if view is not None) or end + len(PAD) > len(whole):
+        return None
+    return whole[start : end + len(PAD)]
+
+
+def _address(view: memoryview) -> int:
+    return int(np.frombuffer(view, np.uint8).__array_interface__["data"][0])
+
+
+def _side_by_side(payloads: Sequence[Payload]) -> bytes:
+    """The batches copied together, none of them compressed."""
+    parts: list[bytes | memoryview] = []
+    for payload in payloads:
+        header, records = payload.header, payload.records
+        plain = header._replace(
+            length=HEADER_SIZE - LOG_OVERHEAD + len(records), attributes=header.attributes & ~CODEC_MASK
+        )
+        parts += (HEADER.pack(*plain), records)
+    return b"".join([*parts, PAD])
+
+
 def _record_starts(data: bytes, payloads: Sequence[Payload]) -> Ints:
     starts = array("q")
     append = starts.append
     position = 0
-    for header, records in payloads:
+    for header, records, _ in payloads:
         end = position + len(records)
         if not 0 <= header.record_count <= len(records) // MIN_RECORD_SIZE:
             raise ProtocolError(f"record batch with {header.record_count} records in {len(records)} bytes")

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from ...protocol.topic_partition import TopicPartition
 from .arrow_columns import binary_array, constant_array, header_array, int_array, time_array
-from .record_columns import RecordColumns, Slices
+from .record_columns import Buffer, RecordColumns, Slices
 from .value_formats import ValueFormat, formatted_type
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -60,6 +60,7 @@ class RowLayout:
         self, schema: StructType, formats: Mapping[str, ValueFormat], extra: Mapping[str, DataType] | None = None
     ) -> None:
         self.schema = schema
+        self._arrow_schema = arrow_schema(schema)
         self._formats = formats
         known = {f.name: f.dataType for f in ROW.fields} | {"headers": HEADERS_TYPE} | dict(extra or {})
         for field in schema.fields:
@@ -80,7 +81,7 @@ class RowLayout:
         self, columns: RecordColumns, partition: TopicPartition, extra: Callable[[str, Any], Any] | None = None
     ) -> Any:
         """One Arrow batch; `extra` makes the columns that are not a record's own, by name and type."""
-        schema = arrow_schema(self.schema)
+        schema = self._arrow_schema
         arrays = [self._array(field.name, field.type, columns, partition, extra) for field in schema]
         if not arrays:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(columns), pa.struct([])))
@@ -105,7 +106,7 @@ class RowLayout:
             return header_array(columns.data, columns.heads, kind)
         return extra(name, kind)
 
-    def _bytes(self, name: str, kind: Any, data: bytes, slices: Slices) -> Any:
+    def _bytes(self, name: str, kind: Any, data: Buffer, slices: Slices) -> Any:
         binary = binary_array(data, slices)
         decoder = self._formats.get(name)
         return binary if decoder is None else decoder.decode(binary, kind)

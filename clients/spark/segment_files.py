@@ -31,6 +31,8 @@ _snapshot_head = Struct(">hIi")
 _snapshot_entry = Struct(">qhiqiqiq")
 _entry_head = Struct(">qi")
 BLOCK_BYTES = 4 << 20
+ROOM_BEHIND = 64
+"""Bytes of memory behind a block, so that who decodes it where it is may look some bytes past its end."""
 
 
 @dataclass(frozen=True)
@@ -101,13 +103,19 @@ def plan_segments(tp: TopicPartition, folder: Path, *, split_bytes: int, committ
 def read_batches(r: SegmentRange) -> Iterator[list[Batch]]:
     """The batches of a range, a block at a time; each batch's `position` is its place in the file.
 
+    They are views over memory that the next block is read into.
+
     Raises ProtocolError for bytes that are no batch, or a batch that is cut off in a segment that is not the last.
     """
-    with Path(r.path).open("rb") as file:
+    buffer = bytearray()
+    with Path(r.path).open("rb", buffering=0) as file:
         position, wanted = r.start, BLOCK_BYTES
         while position < r.end:
+            if len(buffer) < wanted + ROOM_BEHIND:
+                buffer = bytearray(wanted + ROOM_BEHIND)
             file.seek(position)
-            block = file.read(wanted)
+            view = memoryview(buffer)
+            block = view[: file.readinto(view[:wanted])]
             if block[:MIN_ENTRY_HEADER_SIZE] == bytes(MIN_ENTRY_HEADER_SIZE):
                 return  # the file is preallocated, and this was not written yet
             batches = _first_batches(block, r, position)
@@ -123,7 +131,7 @@ def read_batches(r: SegmentRange) -> Iterator[list[Batch]]:
             wanted = needed
 
 
-def _first_batches(block: bytes, r: SegmentRange, position: int) -> list[Batch]:
+def _first_batches(block: memoryview, r: SegmentRange, position: int) -> list[Batch]:
     """The batches of a block that belong to the range, up to the first bytes that are no batch.
 
     Raises ProtocolError if that is where the block begins.
@@ -141,7 +149,7 @@ def _first_batches(block: bytes, r: SegmentRange, position: int) -> list[Batch]:
     return batches
 
 
-def _size_of_next(block: bytes) -> int | None:
+def _size_of_next(block: bytes | memoryview) -> int | None:
     """Bytes of the batch that a block begins with; None if not even its size is there."""
     if len(block) < MIN_ENTRY_HEADER_SIZE:
         return None

@@ -118,11 +118,14 @@ class TaskSink:
     def write(self, batches: Iterable[Any], place: TaskPlace | None = None) -> Written:
         """Write all rows and wait until they are acknowledged. Raises KafkaError, ValueError."""
         place = place or TaskPlace.here(self._options)
-        with BlockingClient(self._options.client) as client:
-            if self._options.exactly_once:
-                return self._write_once(client, batches, place)
-            producer = TaskProducer(client, new_identity(client))
-            return Written(self._write_all(producer, batches, _Places(client, place.task)))
+        try:
+            with BlockingClient(self._options.client) as client:
+                if self._options.exactly_once:
+                    return self._write_once(client, batches, place)
+                producer = TaskProducer(client, new_identity(client))
+                return Written(self._write_all(producer, batches, _Places(client, place.task)))
+        finally:
+            host.forget_archives()
 
     def _write_once(self, client: BlockingClient, batches: Iterable[Any], place: TaskPlace) -> Written:
         topic = self._options.topic or ""

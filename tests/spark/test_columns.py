@@ -9,11 +9,12 @@ from pyspark.sql.types import StructField, StructType
 
 from barnabas.clients.spark.arrow_columns import binary_array, header_array
 from barnabas.clients.spark.range_reader import decode_batches
-from barnabas.clients.spark.record_columns import varints
+from barnabas.clients.spark.record_columns import PAD, varints
 from barnabas.clients.spark.rows import HEADERS_TYPE, ROW, arrow_schema
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import KafkaError, ProtocolError
 from barnabas.protocol.legacy_records import build_message_set
+from barnabas.protocol.native import native
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.varint import encode_varint
@@ -45,7 +46,7 @@ def some_batches(chance: random.Random, codec: int) -> tuple[bytes, list[Record]
     return b"".join(parts), expected
 
 
-def columns_as_records(data: bytes, *, use_native: bool = True) -> list[Record]:
+def columns_as_records(data: bytes | memoryview, *, use_native: bool = True) -> list[Record]:
     found = []
     for columns, _ in decode_batches(list(iter_batches(data)), headers=True, use_native=use_native):
         assert columns.heads is not None
@@ -62,6 +63,28 @@ def columns_as_records(data: bytes, *, use_native: bool = True) -> list[Record]:
 def test_columns_are_the_records(seed: int, codec: Compression, use_native: bool) -> None:
     data, expected = some_batches(random.Random(seed), codec)
     assert columns_as_records(data, use_native=use_native) == expected
+
+
+@pytest.mark.parametrize("behind", [0, 15, 16, 64])
+@pytest.mark.parametrize("seed", range(6))
+def test_batches_are_decoded_where_they_are(seed: int, behind: int) -> None:
+    """Without a copy if there is room behind them, be it in the middle of a buffer."""
+    data, expected = some_batches(random.Random(seed), Compression.NONE)
+    buffer = bytearray(b"before" + data + b"\xff" * behind)
+    view = memoryview(buffer)[6 : 6 + len(data)]
+    assert columns_as_records(view) == expected
+    (columns, _), *others = decode_batches(list(iter_batches(view)), headers=False)
+    if native is not None and not others:
+        assert (getattr(columns.data, "obj", None) is buffer) == (behind >= len(PAD))
+
+
+def test_batches_with_something_between_them_are_put_together() -> None:
+    data, expected = some_batches(random.Random(4), Compression.NONE)
+    room = bytearray(data + bytes(100) + data + bytes(64))
+    views = [memoryview(room)[: len(data)], memoryview(room)[len(data) + 100 : -64]]
+    batches = [batch for view in views for batch in iter_batches(view)]
+    offsets = [o for columns, _ in decode_batches(batches, headers=False) for o in columns.offsets.tolist()]
+    assert offsets == 2 * [record.offset for record in expected]
 
 
 @pytest.mark.parametrize("magic", [0, 1])

@@ -3,12 +3,15 @@
 import base64
 import hashlib
 import hmac
+import importlib
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
-from barnabas.clients.spark import java, security
+from barnabas.clients.spark import host, java, security
 from barnabas.protocol.errors import KafkaError
 
 FAKE_JAVA = "#!/bin/sh\necho 'openjdk version \"{}.0.1\" 2024-01-01' >&2\n"
@@ -123,3 +126,17 @@ def test_looking_for_sources_loads_little() -> None:
     env = {"PYTHONPATH": str(CHECKOUT / ".src"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["barnabas", "barnabas-log"]
+
+
+def test_a_worker_does_not_read_sparks_archives_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archives = [tmp_path / name for name in ("pyspark.zip", "py4j-0.10-src.zip", "mine.zip")]
+    for number, archive in enumerate(archives):
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr(f"of_archive_{number}.py", f"number = {number}")
+            file.writestr(f"late_{number}.py", f"number = {number}")
+        monkeypatch.syspath_prepend(archive)
+        assert importlib.import_module(f"of_archive_{number}").number == number
+    host.forget_archives()
+    assert [str(archive) in sys.path_importer_cache for archive in archives] == [False, False, True]
+    for number in range(3):
+        assert importlib.import_module(f"late_{number}").number == number, "they are still found"
