@@ -147,6 +147,8 @@ class LogCleaner:
         topic_partition, report = one.topic_partition, None
         self._limit()
         try:
+            if self.manager.note_begun(one.grabbed):  # on disk before the first gap
+                await self._write_checkpoint(one.grabbed.log.directory)
             job = one.grabbed.job(self._settings(), self._ports.now_ms())
             report = await one.run(job, self._loop.time)
         except Exception as error:  # noqa: BLE001 - one log's failure is not another's

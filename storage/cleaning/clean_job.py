@@ -34,15 +34,15 @@ class ActiveProducer(NamedTuple):
 class CleanJob:
     """A pass over the log in `directory`; it changes nothing but files that end in `.cleaned`.
 
-    Invariant: first_dirty_offset < first_uncleanable_offset, and every segment starts below the latter.
+    Invariant: first_dirty_offset < first_uncleanable_offset, and every segment lies below the latter.
     """
 
     directory: str
     segments: tuple[SourceSegment, ...]
-    """Every segment whose base offset is below `first_uncleanable_offset`, in order, never the active one."""
+    """Every segment below `first_uncleanable_offset`, in order, never the active one."""
     first_dirty_offset: int
     first_uncleanable_offset: int
-    """Nothing at or above it is looked at, though it may lie inside the last segment: that part is copied as it is."""
+    """Where the first segment begins that stays as it is; nothing at or above it is looked at."""
     now_ms: int
     delete_retention_ms: int = 86_400_000
     segment_bytes: int = 1_073_741_824

@@ -5,10 +5,8 @@ from collections.abc import Callable, Iterator
 from ..errors import CorruptIndexError
 from ..file_records import FileRecords
 from ..filesystem import FileSystem
-from ..log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, segment_file_name
+from ..log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file_name
 from ..offset_index import OffsetIndex
-from ..transaction_index import AbortedTransaction, TransactionIndex
-from .batch_index import index_batches, nothing_indexed
 from .batch_walk import BatchWalk
 from .clean_job import CleanerStats, CleanJob, Event, GroupCleaned, PassFinished, Progress, SourceSegment
 from .cleaned_segment import CLEANED_SUFFIX, CleanedSegment
@@ -65,7 +63,6 @@ class CleaningPass:
         self._stats = CleanerStats()
         self._map = self._new_map()
         self._legacy_horizon_ms = self._oldest_legacy_tombstones()
-        self._last_end, self._last_next_offset = self._cleanable_end_of(job.segments[-1])
 
     def _new_map(self) -> SkimpyOffsetMap:
         """A map of the size that is set, or smaller where twice the offsets there are need less."""
@@ -74,18 +71,6 @@ class CleaningPass:
         enough = memory_for(2 * offsets + 2, job.hash_name)
         memory = job.dedupe_buffer_bytes if enough is None else min(job.dedupe_buffer_bytes, enough)
         return new_offset_map(memory, job.hash_name, use_native=self._use_native)
-
-    def _cleanable_end_of(self, segment: SourceSegment) -> tuple[int, int]:
-        """Where in its file the uncleanable part begins, and what comes after its last offset."""
-        bound = self._job.first_uncleanable_offset
-        end, next_offset = segment.size, bound
-        records = self._records(segment)
-        for batch in records.batch_positions(self._position_of(segment, bound)):
-            if batch.last_offset >= bound:
-                end = min(end, batch.position)
-            next_offset = max(next_offset, batch.last_offset + 1)
-        records.close_handle()
-        return end, next_offset
 
     def _position_of(self, segment: SourceSegment, offset: int) -> int:
         """A batch in front of the offset, or 0 without an index to tell."""
@@ -105,9 +90,6 @@ class CleaningPass:
 
     def _records(self, segment: SourceSegment) -> FileRecords:
         return FileRecords(self._path_of(segment, LOG_SUFFIX), self._fs, segment.size)
-
-    def _end_of(self, segment: SourceSegment) -> int:
-        return self._last_end if segment is self._job.segments[-1] else segment.size
 
     def _size_of(self, segment: SourceSegment, suffix: str) -> int:
         path = self._path_of(segment, suffix)
@@ -131,12 +113,12 @@ class CleaningPass:
             for segment, next_offset in zip(job.segments, next_offsets, strict=True)
             if next_offset > job.first_dirty_offset
         ]
-        total = sum(self._end_of(segment) for segment, _ in dirty)
+        total = sum(segment.size for segment, _ in dirty)
         done = 0
         for segment, next_offset in dirty:
             start = self._position_of(segment, job.first_dirty_offset)
             done += start
-            records = FileRecords(self._path_of(segment, LOG_SUFFIX), self._fs, self._end_of(segment))
+            records = self._records(segment)
             try:
                 for length in builder.add(self._reader(records, start)):
                     done += length
@@ -169,7 +151,6 @@ class CleaningPass:
                         yield Progress("clean", self._stats.bytes_read, total)
                 cleaned.add_aborted(transactions.kept_aborted)
                 transactions.kept_aborted.clear()
-                cleaned.add_aborted(self._uncleanable_aborted(group[-1]))
                 cleaned.finish(self._modified_ms_of(group[-1]))
             finally:
                 cleaned.close_handles()
@@ -190,7 +171,7 @@ class CleaningPass:
             sizes,
             segment_bytes=self._job.segment_bytes,
             index_bytes=self._job.segment_index_bytes,
-            end_offset=following[0].base_offset if following else self._last_next_offset,
+            end_offset=following[0].base_offset if following else self._job.first_uncleanable_offset,
         )
 
     def _modified_ms_of(self, segment: SourceSegment) -> int:
@@ -207,8 +188,7 @@ class CleaningPass:
     def _clean_into(
         self, cleaned: CleanedSegment, segment: SourceSegment, walk: BatchWalk, record_filter: RecordFilter
     ) -> Iterator[int]:
-        end = self._end_of(segment)
-        records = FileRecords(self._path_of(segment, LOG_SUFFIX), self._fs, end)
+        records = self._records(segment)
         reader = self._reader(records, 0)
         try:
             while data := reader.read():
@@ -219,28 +199,8 @@ class CleaningPass:
                 self._write(cleaned, memoryview(record_filter.output)[: record_filter.end])
                 record_filter.clear()
                 yield length
-            if end < segment.size:
-                records.size = segment.size
-                yield from self._copy_rest(cleaned, reader)
         finally:
             records.close_handle()
-
-    def _copy_rest(self, cleaned: CleanedSegment, reader: SegmentReader) -> Iterator[int]:
-        """Copy the uncleanable part of the last segment as it is."""
-        while data := reader.read():
-            length = index_batches(memoryview(data), 0, nothing_indexed(0), use_native=self._use_native).end
-            reader.advance(length)
-            self._stats.bytes_read += length
-            self._write(cleaned, memoryview(data)[:length])
-            yield length
-
-    def _uncleanable_aborted(self, segment: SourceSegment) -> list[AbortedTransaction]:
-        """What the transaction index of the last segment says of its uncleanable part."""
-        if self._end_of(segment) == segment.size:
-            return []
-        index = TransactionIndex(self._path_of(segment, TXN_INDEX_SUFFIX), segment.base_offset, self._fs)
-        bound = self._job.first_uncleanable_offset
-        return [transaction for transaction in index.entries if transaction.last_offset >= bound]
 
     def _write(self, cleaned: CleanedSegment, data: memoryview) -> None:
         if data:

@@ -82,6 +82,15 @@ class CleanerManager:
         self._in_progress[topic_partition] = found
         return found
 
+    def note_begun(self, grabbed: LogToClean) -> bool:
+        """A pass may leave gaps from now on, and a checkpoint that names the log says so; whether it has to follow.
+
+        A recovery would take them for losses if the topic were no longer compacted then.
+        """
+        is_new = grabbed.topic_partition not in self.clean_offsets
+        self.clean_offsets.setdefault(grabbed.topic_partition, grabbed.first_dirty_offset)
+        return is_new
+
     def done(self, grabbed: LogToClean, clean_offset: int | None) -> None:
         """The pass is over; the log is clean below `clean_offset` unless the pass failed (None) or was aborted."""
         topic_partition = grabbed.topic_partition

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 from tests.cleaning.history import History
 from tests.cleaning.kafka_cleaner import KafkaCleaner
@@ -44,10 +43,8 @@ def kafka_pass(kafka: KafkaCleaner) -> Cleaning:
     return run
 
 
-def our_pass(
-    *, use_native: bool, hash_name: str = "MD5", io_buffer_bytes: int = 1 << 16, bound: int | None = None
-) -> Cleaning:
-    """Passes by our own cleaner, below `bound` or what the manager thinks can be cleaned."""
+def our_pass(*, use_native: bool, hash_name: str = "MD5", io_buffer_bytes: int = 1 << 16) -> Cleaning:
+    """Passes by our own cleaner, over what the manager thinks can be cleaned."""
 
     def run(history: History, slots: int) -> Pass | None:
         settings = CleanerSettings(
@@ -57,8 +54,6 @@ def our_pass(
         )
         history.log.flush()
         chosen = choice(history)
-        if bound is not None:
-            chosen = replace(chosen, first_uncleanable_offset=bound)
         if chosen.first_dirty_offset >= chosen.first_uncleanable_offset:
             return None
         job = chosen.job(settings, history.clock.now_ms)

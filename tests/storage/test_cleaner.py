@@ -210,24 +210,6 @@ def test_the_last_batch_below_the_uncleanable_part_stays(folder: DirtyFolder, ro
     assert [(batch.base_offset, batch.last_offset, batch.size) for batch in folder.batches()][1:] == [(1, 2, 61)]
 
 
-def test_what_is_not_to_be_cleaned_is_copied_as_it_is(folder: DirtyFolder, road: dict[str, bool]) -> None:
-    above = [
-        batch_of([(4, b"a", b"4"), (5, b"a", None)], codec=Compression.SNAPPY),
-        marker(6, 9, commit=False),
-        batch_of([(7, None, b"")]),
-    ]
-    folder.add(batch_of([(0, b"a", b"0"), (1, b"b", b"1")]), batch_of([(2, b"b", b"2"), (3, b"c", None)]), *above)
-    index = TransactionIndex(f"{DIRECTORY}/{0:020d}.txnindex", 0, folder.disk)
-    index.append(AbortedTransaction(9, 4, 6, 4))
-    index.write()
-    index.close_handle()
-    events = folder.clean(4, io_buffer_bytes=100, **road)
-    assert folder.offsets() == [0, 2, 3, 4, 5, 7]
-    assert [bytes(batch.view) for batch in folder.batches()[2:]] == above
-    assert end_of(events).next_dirty_offset == 4
-    assert index.entries == TransactionIndex(index.path, 0, folder.disk).entries == [AbortedTransaction(9, 4, 6, 4)]
-
-
 def test_passes_go_as_far_as_the_map_reaches(folder: DirtyFolder, road: dict[str, bool]) -> None:
     for first in range(0, 200, 50):
         folder.add(

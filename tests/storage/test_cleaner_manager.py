@@ -221,6 +221,18 @@ def test_an_aborted_pass_counts_for_nothing(manager: Manager) -> None:
     assert manager.cleaner.grab_filthiest() is not None
 
 
+def test_a_log_is_named_in_the_checkpoint_before_its_first_pass(manager: Manager) -> None:
+    manager.log(A, 4)
+    one = manager.cleaner.grab_filthiest()
+    assert one is not None and manager.cleaner.note_begun(one)
+    manager.note()
+    assert manager.checkpoint() == ["a 0 0"]
+    manager.cleaner.done(one, 8)
+    later = manager.cleaner.describe(A, manager.logs.logs[A])
+    assert not manager.cleaner.note_begun(later), "that is known by now"
+    assert manager.cleaner.clean_offsets == {A: 8}
+
+
 def test_a_paused_log_waits_for_as_many_resumes(manager: Manager) -> None:
     manager.log(A, 4)
     manager.cleaner.pause(A)
