@@ -20,6 +20,7 @@ from .any_group import AnyGroup
 from .consumer.loading import LoadedConsumerGroups
 from .group import Group
 from .group_records import Entry, OffsetId, read_group, read_key, read_offset
+from .offsets import GroupOffsets, Place
 
 if TYPE_CHECKING:
     from ..replication.partition import Partition
@@ -29,9 +30,8 @@ logger = logging.getLogger("barnabas.groups")
 
 LOAD_BYTES = 64 * 1024
 """Read at a time while loading."""
-RECORDS_A_TURN = 100
-OFFSETS_A_TURN = 25
-"""While loading the loop serves others after so many, a quarter of a millisecond: their latency is to stay as it is."""
+RECORDS_A_TURN, OFFSETS_A_TURN = 40, 10
+"""While loading the loop serves others after so many, half a tenth of a millisecond: their latency is to stay."""
 PRODUCE_VERSION = 7
 LATEST_MS = 24 * 3600 * 1000
 """How long the outcome of an append is waited for after its caller has been told that it takes too long."""
@@ -127,67 +127,81 @@ class LoadedGroups:
     """What is left of a partition's records when each is replaced by the later ones with its key."""
 
     def __init__(self) -> None:
-        self._latest: dict[bytes, tuple[int, bytes | None]] = {}
+        self._latest: dict[bytes, bytes] = {}
         self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
-        """Offsets committed in transactions that are still open, by producer id."""
+        """Offsets committed in transactions that are still open, by producer id, with the records' own offsets."""
         self.skipped = 0
         """Records that make no sense here."""
 
-    def take(self, batch: Batch) -> None:
-        """Add a batch in log order. A transaction's offsets count from its commit, unless later ones are there."""
-        target = self._latest
+    async def take(self, batch: Batch) -> None:
+        """Add a batch in log order. A transaction's offsets count from its commit, unless later ones are there.
+
+        Lets others run in between.
+        """
         if isinstance(batch, RecordBatch):
             if batch.is_control:
                 self._end_transaction(batch)
                 return
             if batch.is_transactional:
-                target = self._pending.setdefault(batch.producer_id, {})
-        for record in batch.records():
+                pending = self._pending.setdefault(batch.producer_id, {})
+                pending.update(
+                    (bytes(one.key), (one.offset, one.value)) for one in batch.records() if one.key is not None
+                )
+                return
+        for number, record in enumerate(batch.records(), start=1):
             if record.key is not None:
-                target[bytes(record.key)] = (record.offset, record.value)
+                self._put(bytes(record.key), record.offset, record.value)
+            if number % RECORDS_A_TURN == 0:
+                await asyncio.sleep(0)
 
     def _end_transaction(self, batch: RecordBatch) -> None:
         for record in batch.records():
             pending = self._pending.pop(batch.producer_id, {})
             if parse_control_key(record.key) == ControlType.COMMIT:
                 for key, (offset, value) in pending.items():
-                    if self._latest.get(key, (-1, None))[0] < offset:
-                        self._latest[key] = (offset, value)
+                    self._put(key, offset, value)
+
+    def _put(self, key: bytes, offset: int, value: bytes | None) -> None:
+        """This counts, and what was written before it will not, even if its transaction is committed yet."""
+        for pending in self._pending.values():
+            if key in pending and pending[key][0] < offset:
+                del pending[key]
+        if value is None:
+            self._latest.pop(key, None)
+        else:
+            self._latest[key] = value
 
     async def groups(self, now_ms: int) -> dict[str, AnyGroup]:
-        """The groups with their offsets. Lets others run in between."""
+        """The groups with their offsets; the records are given up on the way. Lets others run in between."""
         groups: dict[str, AnyGroup] = {}
         consumers = LoadedConsumerGroups()
-        offsets: list[tuple[OffsetId, bytes]] = []
-        for number, (key, (_, value)) in enumerate(self._latest.items(), start=1):
-            if value is None:
-                continue
-            try:
-                if consumers.knows(key):
-                    consumers.take(key, value)
-                    continue
-                subject = read_key(key)
-                if isinstance(subject, str):
-                    groups[subject] = read_group(subject, value, now_ms)
-                elif subject is not None:
-                    offsets.append((subject, value))
-            except ProtocolError as error:
-                self.skipped += 1
-                logger.warning("a group's record is skipped: %s", error)
-            if number % OFFSETS_A_TURN == 0:
-                await asyncio.sleep(0)
+        offsets: dict[str, GroupOffsets] = {}
+        places: dict[Place, Place] = {}
+        """Groups read the same partitions: one tuple serves them all."""
+        while self._latest:
+            for _ in range(min(OFFSETS_A_TURN, len(self._latest))):
+                key, value = self._latest.popitem()
+                try:
+                    subject = read_key(key)
+                    if isinstance(subject, OffsetId):
+                        place = places.setdefault(subject.place, subject.place)
+                        offset = read_offset(value)
+                        if subject.group_id not in offsets:
+                            offsets[subject.group_id] = GroupOffsets()
+                        offsets[subject.group_id].committed[place] = offset
+                    elif subject is not None:
+                        groups[subject] = read_group(subject, value, now_ms)
+                    elif consumers.knows(key):
+                        consumers.take(key, value)
+                except ProtocolError as error:
+                    self.skipped += 1
+                    logger.warning("a group's record is skipped: %s", error)
+            await asyncio.sleep(0)
         groups.update(consumers.groups)
-        for number, (subject, value) in enumerate(offsets, start=1):
-            group = groups.get(subject.group_id)
-            if group is None:
-                group = groups[subject.group_id] = Group(subject.group_id, now_ms)
-            try:
-                group.offsets.committed[subject.place] = read_offset(value)
-            except ProtocolError as error:
-                self.skipped += 1
-                logger.warning("an offset of group %s is skipped: %s", subject.group_id, error)
-            if number % OFFSETS_A_TURN == 0:
-                await asyncio.sleep(0)
+        for group_id, committed in offsets.items():
+            if group_id not in groups:
+                groups[group_id] = Group(group_id, now_ms)
+            groups[group_id].offsets = committed
         return groups
 
 
@@ -200,7 +214,7 @@ async def load_groups(partition: Partition, now_ms: int) -> dict[str, AnyGroup]:
         data = log.read(offset, LOAD_BYTES, min_one_message=True).data
         before = turn = offset
         for batch in iter_batches(data):
-            loaded.take(batch)
+            await loaded.take(batch)
             offset = max(offset, batch.last_offset + 1)
             if offset - turn >= RECORDS_A_TURN:
                 turn = offset

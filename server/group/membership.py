@@ -35,7 +35,9 @@ logger = logging.getLogger("barnabas.groups")
 
 T = TypeVar("T")
 
-ANSWERS_A_TURN = 10
+ANSWERS_A_TURN, TURN_S = 5, 0.001
+"""Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
+its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a JoinGroup of somebody new may wait for the rebalance to end before its client is taken for gone."""
 
@@ -97,7 +99,7 @@ class Membership:
         self._on_idle = on_idle
         self._loop = loop
         self._answers: deque[Callable[[], None]] = deque()
-        """On their way: sent in the loop's next turn or, if they are many, the ones after it."""
+        """On their way: sent in the loop's next turn or, if they are many, in milliseconds after it."""
         self._changes = LimitedLog(logger, loop.time)
         self._joins = Purgatory("Rebalance", loop)
         self._syncs = Purgatory("Sync", loop)
@@ -116,7 +118,7 @@ class Membership:
         for _ in range(min(ANSWERS_A_TURN, len(self._answers))):
             self._loop.call_soon(self._answers.popleft())
         if self._answers:
-            self._loop.call_soon(self._send_answers)
+            self._loop.call_later(TURN_S, self._send_answers)
 
     # -- JoinGroup -------------------------------------------------------------------------------------------------
 

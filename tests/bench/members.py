@@ -85,8 +85,12 @@ class Member:
         self._next_beat = 0.0
 
     async def enter(self) -> None:
-        """Join and sync until there is an assignment."""
+        """Ask who coordinates the group, then `join_again`."""
         await self._caller.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._group_id))
+        await self.join_again()
+
+    async def join_again(self) -> None:
+        """Join and sync until there is an assignment."""
         while True:
             error = await self._join()
             if error == ErrorCode.NONE:
@@ -135,7 +139,7 @@ class Member:
             answer = await self._caller.ask(frame)
             self.heartbeats += 1
             if answer[12:14] != b"\0\0":
-                await self.enter()
+                await self.join_again()
             await asyncio.sleep(HEARTBEAT_S)
 
     async def leave(self) -> None:

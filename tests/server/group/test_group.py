@@ -235,15 +235,15 @@ def marker(base: int, producer_id: int, control_type: ControlType) -> RecordBatc
 async def test_the_last_record_of_a_key_counts_and_transactions_count_from_their_commit() -> None:
     loaded = LoadedGroups()
     key = [offset_key("g", ("t", partition)) for partition in range(5)]
-    loaded.take(batch(0, (key[0], offset_value(1)), (key[1], offset_value(1)), (key[2], offset_value(1))))
-    loaded.take(batch(3, (key[0], offset_value(2)), (key[1], None)))
-    loaded.take(batch(5, (key[0], offset_value(3)), (key[2], offset_value(3)), producer_id=7))
-    loaded.take(batch(7, (key[3], offset_value(4)), producer_id=8))
-    loaded.take(batch(8, (key[2], offset_value(5))))
-    loaded.take(marker(9, 7, ControlType.COMMIT))
-    loaded.take(marker(10, 8, ControlType.ABORT))
-    loaded.take(batch(11, (key[4], offset_value(6)), producer_id=9))  # never decided
-    loaded.take(batch(12, (b"\x00\x63unknown kind", b"x"), (b"\x00\x02\x00", b"broken")))
+    await loaded.take(batch(0, (key[0], offset_value(1)), (key[1], offset_value(1)), (key[2], offset_value(1))))
+    await loaded.take(batch(3, (key[0], offset_value(2)), (key[1], None)))
+    await loaded.take(batch(5, (key[0], offset_value(3)), (key[2], offset_value(3)), producer_id=7))
+    await loaded.take(batch(7, (key[3], offset_value(4)), producer_id=8))
+    await loaded.take(batch(8, (key[2], offset_value(5))))
+    await loaded.take(marker(9, 7, ControlType.COMMIT))
+    await loaded.take(marker(10, 8, ControlType.ABORT))
+    await loaded.take(batch(11, (key[4], offset_value(6)), producer_id=9))  # never decided
+    await loaded.take(batch(12, (b"\x00\x63unknown kind", b"x"), (b"\x00\x02\x00", b"broken")))
     groups = await loaded.groups(0)
     found = {place[1]: offset.offset for place, offset in groups["g"].offsets.committed.items()}
     assert found == {0: 3, 2: 5}
@@ -253,5 +253,5 @@ async def test_the_last_record_of_a_key_counts_and_transactions_count_from_their
 async def test_a_group_with_a_null_value_is_gone() -> None:
     loaded = LoadedGroups()
     entry = group_entry(make_group(make_member("a")), {})
-    loaded.take(batch(0, entry, (entry[0], None)))
+    await loaded.take(batch(0, entry, (entry[0], None)))
     assert await loaded.groups(0) == {}

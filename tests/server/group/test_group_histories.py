@@ -123,12 +123,10 @@ def answers_before_the_disk(patch: Patch) -> None:
 def deleted_offsets_that_come_back_at_load(patch: Patch) -> None:
     take = LoadedGroups.take
 
-    def take_without_tombstones(self: LoadedGroups, batch: Batch) -> None:
+    async def take_without_tombstones(self: LoadedGroups, batch: Batch) -> None:
         before = dict(self._latest)
-        take(self, batch)
-        for key, (offset, value) in before.items():
-            if value is not None and self._latest[key][1] is None:
-                self._latest[key] = (offset, value)
+        await take(self, batch)
+        self._latest = before | self._latest
 
     patch.setattr(LoadedGroups, "take", take_without_tombstones)
 
@@ -136,9 +134,9 @@ def deleted_offsets_that_come_back_at_load(patch: Patch) -> None:
 def older_records_that_win_at_load(patch: Patch) -> None:
     take = LoadedGroups.take
 
-    def take_the_first(self: LoadedGroups, batch: Batch) -> None:
+    async def take_the_first(self: LoadedGroups, batch: Batch) -> None:
         before = dict(self._latest)
-        take(self, batch)
+        await take(self, batch)
         self._latest.update(before)
 
     patch.setattr(LoadedGroups, "take", take_the_first)
