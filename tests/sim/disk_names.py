@@ -6,6 +6,7 @@ import errno
 import os
 import posixpath
 import random
+from functools import lru_cache
 
 from tests.sim.disk_nodes import DirectoryNode, FileNode, NameChange, Node, Place, surviving_name_changes
 
@@ -13,6 +14,12 @@ from tests.sim.disk_nodes import DirectoryNode, FileNode, NameChange, Node, Plac
 def os_error(number: int, path: str) -> OSError:
     """The error that the operating system would raise; Python picks the subclass by number."""
     return OSError(number, os.strerror(number), path)
+
+
+@lru_cache(maxsize=4096)
+def parts_of(path: str) -> tuple[str, ...]:
+    """The names from the root down to what a path means."""
+    return tuple(part for part in posixpath.normpath(path).split("/") if part not in ("", "."))
 
 
 class DiskNames:
@@ -24,10 +31,11 @@ class DiskNames:
 
     def find(self, path: str) -> Node | None:
         """What has this path, if anything has."""
+        return self._below_root(parts_of(path))
+
+    def _below_root(self, parts: tuple[str, ...]) -> Node | None:
         node: Node = self.root
-        for part in posixpath.normpath(path).split("/"):
-            if part in ("", "."):
-                continue
+        for part in parts:
             if not isinstance(node, DirectoryNode):
                 return None
             below = node.entries.get(part)
@@ -59,8 +67,11 @@ class DiskNames:
 
     def place(self, path: str) -> Place:
         """The directory that holds a path, which must exist, and the name in it, which need not."""
-        parent, name = posixpath.split(posixpath.normpath(path))
-        return self.directory(parent or "/"), name
+        parts = parts_of(path)
+        parent = self._below_root(parts[:-1])
+        if not isinstance(parent, DirectoryNode):
+            raise os_error(errno.ENOENT if parent is None else errno.ENOTDIR, path)
+        return parent, parts[-1] if parts else ""
 
     def change(self, change: NameChange, now_ms: int) -> None:
         """Performs a change that is not yet durable."""
