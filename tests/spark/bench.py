@@ -1,11 +1,13 @@
 """Rows a second through Spark's own Kafka connector, this source and the segment reader, side by side in one session.
 
-    python -m tests.spark.bench [--rows 2000000] [--rounds 3] [--size 100]
+    python -m tests.spark.bench [--rounds 3] [--rows 100:4000000 1000:1000000]
 
-Run it under PySpark 4.0, which the connector's jars are for; `--with-4.0` fetches that and starts itself
-again. One topic with one
-partition, a broker in a process of its own, `local[2]`. Prints a table in Markdown: the median of the rounds after one
-that warms up, and the ratio to the connector round by round.
+Run it under PySpark 4.0, which the connector's jars are for; `--with-4.0` fetches that and starts itself again. Each
+size of values has a topic with one partition; a broker in a process of its own, `local[2]`. Prints a table in Markdown:
+the median of the rounds after one that warms up, and the ratios to the connector round by round, smallest and largest.
+
+Beside them stands what bounds every Python source, a prepared Arrow batch over and over (`prepared_source.py`), and the
+connector where `minPartitions` cuts the partition into as many tasks as a segment reader has.
 """
 
 from __future__ import annotations
@@ -18,23 +20,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tests.barnabas_server import BarnabasServer
 from tests.spark.jvm import connector_jars, run_with_pyspark_4_0
 
-KINDS = ("kafka", "barnabas", "barnabas-log")
+KINDS = ("kafka", "kafka cut", "barnabas", "barnabas-log", "prepared")
 SINKS = ("noop", "parquet")
+TASKS = 4
+SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+Rates = dict[str, dict[str, list[float]]]
+"""Rows a second by sink and kind, one for each round."""
 
 
-def fill(bootstrap: str, rows: int, size: int) -> None:
-    """Write the topic with librdkafka."""
+def fill(bootstrap: str, topic: str, rows: int, size: int) -> None:
+    """Write a topic with librdkafka."""
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic("t", 1, 1)]).values():
+    for future in admin.create_topics([NewTopic(topic, 1, 1)]).values():
         future.result(30)
     settings = {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 500_000}
     producer = Producer(settings)
@@ -42,18 +49,20 @@ def fill(bootstrap: str, rows: int, size: int) -> None:
     for i in range(rows):
         while True:
             try:
-                producer.produce("t", key=b"%010d" % i, value=value[:size])
+                producer.produce(topic, key=b"%010d" % i, value=value[:size])
                 break
             except BufferError:
                 producer.poll(0.05)
     assert producer.flush(120) == 0
 
 
-def frame_of(spark: Any, kind: str, bootstrap: str, logs: str) -> Any:
-    if kind == "barnabas-log":
-        names = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-        return spark.read.format(kind).option("topics", "t").schema(f"{names}, timestampType int").load(logs)
-    return spark.read.format(kind).option("kafka.bootstrap.servers", bootstrap).option("subscribe", "t").load()
+def frame_of(spark: Any, kind: str, bootstrap: str, logs: str, topic: str, rows: int) -> Any:
+    """The same rows whatever reads them."""
+    if kind in ("barnabas-log", "prepared"):
+        return spark.read.format(kind).options(topics=topic, rows=rows).schema(SCHEMA).load(logs)
+    name, _, cut = kind.partition(" ")
+    reader = spark.read.format(name).option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    return (reader.option("minPartitions", TASKS) if cut else reader).load()
 
 
 def timed(work: Callable[[], None]) -> float:
@@ -62,58 +71,67 @@ def timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def measure(spark: Any, bootstrap: str, folder: Path, rounds: int, rows: int) -> dict[str, dict[str, list[float]]]:
-    """Rows a second by sink and source, one for each round."""
-    found: dict[str, dict[str, list[float]]] = {sink: {kind: [] for kind in KINDS} for sink in SINKS}
+def measure(spark: Any, frame: Callable[[str], Any], folder: Path, rounds: int, rows: int) -> Rates:
+    """Every kind into every sink, once to warm up and then `rounds` times."""
+    found: Rates = {sink: {kind: [] for kind in KINDS} for sink in SINKS}
+    target = folder / "out"
     for number in range(rounds + 1):
         for sink in SINKS:
             for kind in KINDS:
-                target = folder / "out"
-
-                def run(kind: str = kind, sink: str = sink, target: Path = target) -> None:
-                    writer = frame_of(spark, kind, bootstrap, str(folder / "data")).write.format(sink)
-                    writer.mode("overwrite").save(*([str(target)] if sink == "parquet" else []))
-
-                took = timed(run)
+                writer = frame(kind).write.format(sink).mode("overwrite")
+                took = timed(partial(writer.save, *([str(target)] if sink == "parquet" else [])))
                 shutil.rmtree(target, ignore_errors=True)
                 if number:
                     found[sink][kind].append(rows / took)
     return found
 
 
-def table(found: dict[str, dict[str, list[float]]], size: int) -> str:
+def cell(rates: list[float], base: list[float]) -> str:
+    """A median in million rows a second, and how many times the connector's."""
+    ratios = [ours / theirs for ours, theirs in zip(rates, base, strict=True)]
+    times = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})"
+    return f"{statistics.median(rates) / 1e6:.2f} M | {times}"
+
+
+def table(found: dict[int, Rates]) -> str:
+    """Rows a second, by size of the values and sink."""
     lines = [
-        f"| {size} B values, `local[2]`, one partition | Spark's connector | `barnabas` | × | `barnabas-log` | × |",
-        "|---|--:|--:|--:|--:|--:|",
+        "| values, sink | Spark's connector | … cut into 4 | × | `barnabas` | × | `barnabas-log` | × "
+        "| the most a Python source can | × |",
+        "|---|--:|" + "--:|--:|" * (len(KINDS) - 1),
     ]
-    for sink, by_kind in found.items():
-        base = by_kind["kafka"]
-        cells = [f"{statistics.median(base) / 1e6:.2f} M rows/s"]
-        for kind in KINDS[1:]:
-            ratios = [ours / theirs for ours, theirs in zip(by_kind[kind], base, strict=True)]
-            cells.append(f"{statistics.median(by_kind[kind]) / 1e6:.2f} M rows/s")
-            cells.append(f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})")
-        lines.append(f"| into {sink} | " + " | ".join(cells) + " |")
+    for size, by_sink in found.items():
+        for sink, by_kind in by_sink.items():
+            base = by_kind["kafka"]
+            cells = [f"{size} B, {sink}", f"{statistics.median(base) / 1e6:.2f} M"]
+            lines.append("| " + " | ".join([*cells, *(cell(by_kind[kind], base) for kind in KINDS[1:])]) + " |")
     return "\n".join(lines)
 
 
-def run(rows: int, size: int, rounds: int) -> None:
+def run(sizes: dict[int, int], rounds: int) -> None:
+    """Fill a topic for each size, measure, print. `sizes` says how many rows of each size."""
+    from tests.spark.prepared_source import PreparedSource
+
     from barnabas.clients.spark.session import session
 
     folder = Path(tempfile.mkdtemp(prefix="barnabas-spark-bench-"))
-    server = BarnabasServer(folder / "server")
+    found: dict[int, Rates] = {}
     try:
-        with server:
-            fill(server.bootstrap, rows, size)
-            (folder / "data").symlink_to(server.log_dir)
+        with BarnabasServer(folder / "server") as server:
             jars = ",".join(map(str, connector_jars()))
             config = {"spark.jars": jars, "spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
-            config["spark.driver.memory"] = "2g"
-            spark = session("local[2]", config=config)
+            spark = session("local[2]", config={**config, "spark.driver.memory": "2g"})
             spark.sparkContext.setLogLevel("ERROR")
-            found = measure(spark, server.bootstrap, folder, rounds, rows)
+            spark.dataSource.register(PreparedSource)
+            for size, rows in sizes.items():
+                topic = f"of-{size}"
+                fill(server.bootstrap, topic, rows, size)
+                frame = partial(
+                    frame_of, spark, bootstrap=server.bootstrap, logs=str(server.log_dir), topic=topic, rows=rows
+                )
+                found[size] = measure(spark, frame, folder, rounds, rows)
             spark.stop()
-        print(table(found, size))
+        print(table(found))
         print(json.dumps(found), file=sys.stderr)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -121,16 +139,15 @@ def run(rows: int, size: int, rounds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=2_000_000)
-    parser.add_argument("--size", type=int, default=100)
+    parser.add_argument("--rows", nargs="+", default=["100:4000000", "1000:1000000"], metavar="SIZE:ROWS")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--with-4.0", dest="with_4_0", action="store_true")
     chosen = parser.parse_args()
     if chosen.with_4_0:
-        arguments = ["--rows", str(chosen.rows), "--size", str(chosen.size), "--rounds", str(chosen.rounds)]
+        arguments = ["--rows", *chosen.rows, "--rounds", str(chosen.rounds)]
         print(run_with_pyspark_4_0("tests.spark.bench", arguments, timeout_s=3600), end="")
         return
-    run(chosen.rows, chosen.size, chosen.rounds)
+    run({int(size): int(rows) for size, rows in (text.split(":") for text in chosen.rows)}, chosen.rounds)
 
 
 if __name__ == "__main__":
