@@ -13,6 +13,7 @@ import heapq
 import random
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from tests.sim.node import NODE, Node
@@ -127,6 +128,10 @@ class SimLoop(asyncio.BaseEventLoop):
         raise AssertionError("blocking work goes through the Work port")
 
 
+FORMER: list[SimLoop] = []
+"""The world that ended last. What came out of it is still being looked at."""
+MOST_AWAITS = 20
+"""In the `finally` blocks of one task."""
 WORLD = Node("world")
 """Whatever belongs to no machine: the test itself, the network, the nemesis."""
 
@@ -139,6 +144,8 @@ def handle_incarnation(handle: asyncio.Handle) -> int:
 
 def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = 5_000_000) -> Any:
     """Run `await main(loop)` to its end under virtual time."""
+    while FORMER:
+        bury(FORMER.pop())
     loop = SimLoop(random.Random(seed), most_steps=most_steps)
     context = contextvars.copy_context()
     try:
@@ -158,6 +165,18 @@ def leave(loop: SimLoop) -> None:
         loop.keep(task)
     loop._ready.clear()
     loop._scheduled.clear()
+    loop.close()
+    FORMER.append(loop)
+
+
+def bury(loop: SimLoop) -> None:
+    """Let go of a world. The `finally` blocks in it run now, to no effect: else they would in the middle of another."""
     # The world's machine outlives every world, and what is open on it would keep each of them.
     WORLD.on_kill.clear()
-    loop.close()
+    for task in asyncio.all_tasks(loop):
+        work: Any = task.get_coro()
+        for _ in range(MOST_AWAITS):
+            # Raises if it awaits something once more.
+            with suppress(BaseException):
+                work.close()
+                break
