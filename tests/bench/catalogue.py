@@ -234,7 +234,7 @@ def group_benches() -> list[Bench]:
     return [
         Bench(
             "group-rebalance",
-            "rebalances of a group of 1000 members, which hear of each by a heartbeat every three seconds",
+            "rebalances of a group of 1000 members that beat every three seconds; they run at idle priority",
             {"rebalance_s": "lower", "cpu_s_per_rebalance": "lower", **MEANWHILE},
             measure_rebalance,
             prepare_groups,
@@ -243,7 +243,7 @@ def group_benches() -> list[Bench]:
         ),
         Bench(
             "group-heartbeats",
-            "heartbeats of 5000 members in 1000 groups, one every three seconds each",
+            "heartbeats of 5000 members in 1000 groups, one every three seconds each; the members run at idle priority",
             {
                 "entered_s": "lower",
                 "heartbeats_per_s": "higher",
