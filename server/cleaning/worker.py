@@ -24,12 +24,18 @@ SHORTEST_SLEEP = 0.02
 
 
 class Throttle:
-    """Holds reads and writes down to a rate, which may change at any time; Kafka's Throttler."""
+    """Holds reads and writes down to a rate, which may change at any time; Kafka's Throttler. Each is a place to yield.
 
-    def __init__(self, monotonic: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    So whoever waits for this processor, a broker with a request say, waits for one buffer of work at most.
+    """
+
+    def __init__(
+        self, monotonic: Callable[[], float], sleep: Callable[[float], None], yield_processor: Callable[[], None]
+    ) -> None:
         self.bytes_per_second = float("inf")
         self._monotonic = monotonic
         self._sleep = sleep
+        self._yield_processor = yield_processor
         self._due = 0.0
 
     def __call__(self, size: int) -> None:
@@ -38,21 +44,31 @@ class Throttle:
         self._due = max(self._due, now) + size / self.bytes_per_second
         if self._due - now >= SHORTEST_SLEEP:
             self._sleep(self._due - now)
+        else:
+            self._yield_processor()
 
 
 def main() -> None:
     """Work until the input ends."""
-    with suppress(OSError):
-        os.nice(NICENESS)
+    _give_way()
     output = sys.stdout
     sys.stdout = sys.stderr  # whatever prints must not be taken for an event
     jobs: queue.SimpleQueue[str] = queue.SimpleQueue()
-    throttle = Throttle(time.monotonic, time.sleep)
+    throttle = Throttle(time.monotonic, time.sleep, getattr(os, "sched_yield", lambda: None))
     threading.Thread(target=_listen, args=(jobs, throttle), daemon=True).start()
     while True:
         for line in _lines_of(jobs.get(), throttle):
             output.write(line + "\n")
             output.flush()
+
+
+def _give_way() -> None:
+    """Let others have the processor first, as far as the system knows how to."""
+    with suppress(OSError):
+        os.nice(NICENESS)
+    if hasattr(os, "SCHED_BATCH"):
+        with suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from tests.storage.compacted import TP, fill
 from tests.storage.logs import NOW_MS, open_log
 
+from barnabas.server.cleaning.worker import NICENESS
 from barnabas.server.cleaning.worker_pool import _spawn
 from barnabas.storage.cleaning.clean_job import CleanJob, GroupCleaned, PassFinished, event_from_json
 from barnabas.storage.cleaning.log_to_clean import CleanerSettings, log_to_clean
@@ -60,6 +62,15 @@ def test_jobs_are_done_one_after_another(worker: subprocess.Popen[str], job: Cle
         assert isinstance(events[-1], PassFinished)
         groups = [event for event in events if isinstance(event, GroupCleaned)]
         assert [base for group in groups for base in group.replaced] == [s.base_offset for s in job.segments]
+
+
+def test_it_gives_way(worker: subprocess.Popen[str], job: CleanJob) -> None:
+    send(worker, job.to_json())
+    lines_until(worker, "PassFinished")
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, worker.pid) == min(own + NICENESS, 19)
+    if hasattr(os, "SCHED_BATCH"):
+        assert os.sched_getscheduler(worker.pid) == os.SCHED_BATCH
 
 
 def test_a_failure_is_told_and_the_next_job_is_done(worker: subprocess.Popen[str], job: CleanJob) -> None:
