@@ -20,12 +20,15 @@ def content_of(lines: Sequence[str]) -> bytes:
 
 
 def read_lines(fs: FileSystem, path: str) -> list[str]:
-    """The entries of the checkpoint at `path`; none if there is no such file.
+    """The entries of the checkpoint at `path`; none if there is no such file, or an empty one, as Kafka makes them.
 
     Raises `CorruptCheckpointError` if the version is unknown or the count is not that of the lines.
     """
     try:
-        lines = fs.read_bytes(path).decode().split("\n")
+        content = fs.read_bytes(path)
+        if not content:
+            return []
+        lines = content.decode().split("\n")
         version, count = int(lines[0]), int(lines[1])
     except FileNotFoundError:
         return []

@@ -34,10 +34,13 @@ def test_no_file_is_no_entry() -> None:
     assert read_lines(SimDisk(), PATH) == []
 
 
+def test_an_empty_file_is_no_entry_as_kafka_begins_with_one() -> None:
+    assert OffsetCheckpointFile(PATH, disk_with(b"")).read() == {}
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"0\n",
         b"x\n0\n",
         b"1\n0\n",
