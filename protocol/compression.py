@@ -1,7 +1,7 @@
 """The codecs of record batches: gzip, snappy, LZ4 and zstd, never giving back more than the caller allows.
 
-Decompression is bounded while it runs: a small batch that would expand to gigabytes costs about `max_size` bytes of
-output, once in pieces and once joined, and the time to produce them.
+Decompression is bounded while it runs: a small batch that would expand to gigabytes costs `max_size` bytes of output
+and some megabytes, and the time to produce them. Only what is within bounds is held twice, in pieces and joined.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ _LZ4_FAST_LEVEL = 9  # Kafka's default level, at which it takes the fast compres
 _LZ4_MAX_LEVEL = 12
 # RFC 1952 and RFC 8878 allow several members or frames. Nobody sends more than a few; each costs a copy of the rest.
 _MAX_FRAMES = 16
+_STEP = 4 * 1024 * 1024
+"""Output at a time: the decompressors hold what they give back twice for a moment."""
 
 
 def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
@@ -105,14 +107,18 @@ def _decompress_frames(new_decompressor: Callable[[], Any], data: memoryview, ma
     rest: bytes | memoryview = data
     for _ in range(_MAX_FRAMES):
         decompressor = new_decompressor()
-        # One byte more than allowed tells "exactly full" from "there is more".
-        part = decompressor.decompress(rest, max_size + 1)
-        if len(part) > max_size:
-            return None
-        if not decompressor.eof:
-            raise ProtocolError("compressed data ends too early")
-        parts.append(part)
-        max_size -= len(part)
+        while not decompressor.eof:
+            # One byte more than allowed tells "exactly full" from "there is more".
+            wanted = min(max_size + 1, _STEP)
+            part = decompressor.decompress(rest, wanted)
+            if len(part) > max_size:
+                return None
+            if len(part) < wanted and not decompressor.eof:
+                raise ProtocolError("compressed data ends too early")
+            parts.append(part)
+            max_size -= len(part)
+            # zlib hands back what it has not looked at; zstd keeps it.
+            rest = getattr(decompressor, "unconsumed_tail", b"")
         rest = decompressor.unused_data
         if not rest:
             return parts[0] if len(parts) == 1 else b"".join(parts)

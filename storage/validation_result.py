@@ -14,7 +14,7 @@ from .log_config import LogConfig
 Origin: TypeAlias = Literal["client", "coordinator", "replication"]
 NO_OFFSET = -1
 _MAX_DECOMPRESSED = 64 * 1024 * 1024
-_MAX_EXPANSION = 64
+_MAX_EXPANSION = 24
 _MIN_RECORD_LIMIT = 100_000
 # A refused batch may hold millions of records; naming the first of them is enough for whoever has to find the fault.
 MAX_RECORD_ERRORS = 1000
@@ -34,7 +34,11 @@ class AppendRequest(NamedTuple):
 
     @property
     def max_decompressed_size(self) -> int:
-        """How far compressed records of one batch may expand: a bound on memory, far above what honest data needs."""
+        """How far compressed records of one batch may expand: a bound on memory, which they may need twice over.
+
+        Few honest batches expand so far: librdkafka's are below `message.max.bytes` before they are compressed, and
+        Java's producer splits a batch that is too large and sends it again.
+        """
         limit = self.config.max_message_bytes
         return max(limit, min(_MAX_DECOMPRESSED, _MAX_EXPANSION * limit))
 
