@@ -35,9 +35,11 @@ logger = logging.getLogger("barnabas.groups")
 
 T = TypeVar("T")
 
-ANSWERS_A_TURN, TURN_S = 5, 0.001
+ANSWERS_A_TURN, TURN_S = 3, 0.001
 """Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
 its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
+MANY_ANSWERS = 1000
+"""For each so many that wait a turn sends one more: all groups at once shall not have to wait for seconds."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a JoinGroup of somebody new may wait for the rebalance to end before its client is taken for gone."""
 
@@ -115,7 +117,8 @@ class Membership:
 
     def _send_answers(self) -> None:
         """Some at a time, so that others are served while a thousand members of a group are answered."""
-        for _ in range(min(ANSWERS_A_TURN, len(self._answers))):
+        waiting = len(self._answers)
+        for _ in range(min(ANSWERS_A_TURN + waiting // MANY_ANSWERS, waiting)):
             self._loop.call_soon(self._answers.popleft())
         if self._answers:
             self._loop.call_later(TURN_S, self._send_answers)
