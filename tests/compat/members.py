@@ -17,7 +17,7 @@ from tests.server_process import wait_until
 
 PARTITIONS = 6
 PATIENCE_S = 60
-SESSION_MS = 4000
+SESSION_MS = 6000
 
 Place = tuple[int, int]
 
@@ -116,6 +116,24 @@ class Traffic:
         """The offsets that a group has committed."""
         asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
         return {each.partition: each.offset for each in asked.result(30).topic_partitions}
+
+
+def crash(member: MemberProcess, traffic: Traffic, group: str) -> None:
+    """Kill a member. What it had committed without having said so counts, once no commit is under way any more."""
+    member.kill()
+    its_own = {partition for partition, _ in member.uncommitted}
+    committed: dict[int, int] = {}
+    since = time.monotonic()
+
+    def is_settled() -> bool:
+        nonlocal committed, since
+        found = {place: offset for place, offset in traffic.committed(group).items() if place in its_own}
+        if found != committed:
+            committed, since = found, time.monotonic()
+        return time.monotonic() - since > 0.5
+
+    wait_until(is_settled, timeout_s=SESSION_MS / 1000, what="its last commit has come through")
+    member.consumed += [place for place in member.uncommitted if place[1] < committed.get(place[0], 0)]
 
 
 def wait_shared(*members: MemberProcess) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
-from tests.compat.members import PATIENCE_S, SESSION_MS, MemberProcess, Traffic, check_each_once, wait_shared
+from tests.compat.members import PATIENCE_S, SESSION_MS, MemberProcess, Traffic, check_each_once, crash, wait_shared
 from tests.compat.test_java import program
 from tests.java import java_command
 from tests.server_process import wait_until
@@ -72,10 +72,8 @@ class Scene:
         )
 
     def crash(self, member: MemberProcess) -> None:
-        """End a member without a word; what it had committed without having said so counts."""
-        member.kill()
-        committed = self.traffic.committed(self.group)
-        member.consumed += [place for place in member.uncommitted if place[1] < committed.get(place[0], 0)]
+        """End a member without a word."""
+        crash(member, self.traffic, self.group)
 
     def kind(self) -> tuple[str, str]:
         """Type and state of the group as its members' tools show it."""

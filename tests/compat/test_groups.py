@@ -4,7 +4,6 @@ Every record is consumed once: what a member got and committed, nobody gets agai
 """
 
 import sys
-import time
 import uuid
 from contextlib import closing
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.compat.members import (
     MemberProcess,
     Traffic,
     check_each_once,
+    crash,
     wait_shared,
 )
 from tests.compat.test_java import program
@@ -80,23 +80,6 @@ class Crew:
         self.members.append(MemberProcess(self._command, self._folder / f"member-{len(self.members)}.log"))
         return self.members[-1]
 
-    def crash(self, member: MemberProcess) -> None:
-        """Kill a member. What it had committed without having said so counts, once no commit is under way any more."""
-        member.kill()
-        its_own = {partition for partition, _ in member.uncommitted}
-        committed: dict[int, int] = {}
-        since = time.monotonic()
-
-        def is_settled() -> bool:
-            nonlocal committed, since
-            found = {place: offset for place, offset in self.traffic.committed(self.group).items() if place in its_own}
-            if found != committed:
-                committed, since = found, time.monotonic()
-            return time.monotonic() - since > 0.5
-
-        wait_until(is_settled, timeout_s=SESSION_MS / 1000, what="its last commit has come through")
-        member.consumed += [place for place in member.uncommitted if place[1] < committed.get(place[0], 0)]
-
     def wait_consuming(self, *members: MemberProcess) -> None:
         """Each of them consumes something more."""
         before = [len(each.consumed) for each in members]
@@ -133,7 +116,7 @@ def test_members_come_and_go(group_broker: str, client: str, version: str, strat
         crew.wait_consuming(first, second)
         if client not in ("kafkajs", "aiokafka"):
             check_revoked(first, is_cooperative="ooperative" in strategy)
-        crew.crash(second)
+        crash(second, crew.traffic, crew.group)
         wait_shared(first)
         third = crew.join()
         wait_shared(first, third)
