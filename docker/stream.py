@@ -6,7 +6,7 @@ import signal
 import time
 
 from barnabas.clients.admin import Admin, NewTopic
-from barnabas.clients.spark.pipeline import AIRCRAFT, PipelineSettings, keep_parquet, keep_state
+from barnabas.clients.spark.pipeline import AIRCRAFT, PipelineSettings, keep_parquet, keep_state, stop_between_batches
 from barnabas.clients.spark.progress import ProgressListener
 from barnabas.clients.spark.session import session
 
@@ -37,7 +37,7 @@ def main() -> None:
         time.sleep(0.5)
     failed = [query.name for query in queries if query.exception() is not None]
     for query in queries:
-        query.stop()
+        stop_between_batches(query, patience_s=10)
     rows = spark.read.parquet(f"{settings.folder}/flights").count()
     spark.stop()
     say(f"stopped with {rows:,} flights in Parquet")

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming import StreamingQuery
 
+from . import host
 from .jobs import table, topic_records
 
 FLIGHTS, AIRCRAFT = "flights", "aircraft"
 _COLUMNS = {"year": 0, "month": 1, "day": 2, "dep_delay": 5, "carrier": 9, "origin": 12, "dest": 13, "distance": 15}
 _NUMBERS = ("year", "month", "day", "dep_delay", "distance")
+_LOOK_AGAIN_S = 0.02
 _STATE = "flights bigint, miles bigint, worst_delay bigint, last_seen string"
 
 
@@ -77,6 +79,14 @@ def keep_parquet(spark: SparkSession, settings: PipelineSettings) -> StreamingQu
     writer = writer.option("path", f"{settings.folder}/flights")
     writer = writer.option("checkpointLocation", f"{settings.folder}/checkpoints/flights")
     return writer.trigger(processingTime=settings.pace).start()
+
+
+def stop_between_batches(query: StreamingQuery, *, patience_s: float) -> None:
+    """Let a batch that runs come to its end, so that Spark has nothing to tell of; after `patience_s` stop it anyhow."""
+    deadline = host.monotonic() + patience_s
+    while query.isActive and query.status["isTriggerActive"] and host.monotonic() < deadline:
+        host.pause(_LOOK_AGAIN_S)
+    query.stop()
 
 
 def state_table(spark: SparkSession, settings: PipelineSettings) -> DataFrame:
