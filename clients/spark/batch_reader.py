@@ -56,7 +56,7 @@ class RangeTask:
                     for columns in reader.read(r):
                         yield self._layout.batch(columns, r.partition)
         finally:
-            host.forget_archives()
+            host.spare_next_task()
 
 
 class BarnabasBatchReader(DataSourceReader):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from zipimport import zipimporter
 
-_SPARK_ARCHIVES = ("pyspark", "py4j")
+from pyspark import TaskContext
+
+_SPARK_ARCHIVES = ("pyspark", "py4j", "spark-")
 
 
 def now_ms() -> int:
@@ -63,13 +66,16 @@ def private_folder(prefix: str) -> Path:
     return Path(tempfile.mkdtemp(prefix=prefix))
 
 
-def forget_archives() -> None:
-    """Spare this worker's next task reading the directories of Spark's own archives again.
+def spare_next_task() -> None:
+    """See to it that a worker does not begin and end its next task with work that is not the task's.
 
-    Spark has `importlib.invalidate_caches` before each task, upon which Python up to 3.12 reads the whole directory of
-    pyspark.zip once for every package that was imported out of it: half of what a small task costs. The archives do
-    not change while a worker lives, and Python looks for them anew when it has something to import.
+    Before each task Spark has `importlib.invalidate_caches`, upon which Python up to 3.12 reads the whole directory of
+    Spark's archives, once for every package that was imported out of them; after it `gc.collect`, which goes through
+    all that was ever imported. That is most of what a small task costs. The archives do not change while a worker
+    lives, and Python looks for them anew when it has something to import; what is alive after a task stays alive.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter) and Path(finder.archive).name.startswith(_SPARK_ARCHIVES):
             del sys.path_importer_cache[path]
+    if TaskContext.get() is not None and gc.get_freeze_count() == 0:
+        gc.freeze()

@@ -111,7 +111,7 @@ class BarnabasLogReader(DataSourceReader):
             for r in partition.ranges:
                 yield from self._range(r)
         finally:
-            host.forget_archives()
+            host.spare_next_task()
 
     def _range(self, r: SegmentRange) -> Iterator[Any]:
         try:

@@ -82,7 +82,7 @@ def keep_parquet(spark: SparkSession, settings: PipelineSettings) -> StreamingQu
 
 
 def stop_between_batches(query: StreamingQuery, *, patience_s: float) -> None:
-    """Let a batch that runs come to its end, so that Spark has nothing to tell of; after `patience_s` stop it anyhow."""
+    """Let a batch that runs come to its end, so that Spark has nothing to tell; after `patience_s` stop it anyhow."""
     deadline = host.monotonic() + patience_s
     while query.isActive and query.status["isTriggerActive"] and host.monotonic() < deadline:
         host.pause(_LOOK_AGAIN_S)

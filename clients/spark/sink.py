@@ -125,7 +125,7 @@ class TaskSink:
                 producer = TaskProducer(client, new_identity(client))
                 return Written(self._write_all(producer, batches, _Places(client, place.task)))
         finally:
-            host.forget_archives()
+            host.spare_next_task()
 
     def _write_once(self, client: BlockingClient, batches: Iterable[Any], place: TaskPlace) -> Written:
         topic = self._options.topic or ""
