@@ -38,6 +38,8 @@ SEGMENT_BYTES = 128 << 20
 BUFFER_BYTES = 128 << 20
 MEBIBYTE = 1 << 20
 PASS_S = 120.0
+MOST_LOGS_A_SECOND = 1.3
+"""How many logs of a gigabyte nobody's cleaner gets through, so that there is work for as long as a load takes."""
 PYTHON_BYTES = 8_000_000
 """How much of a log the twin in Python cleans."""
 CLEANER = {
@@ -247,7 +249,7 @@ def beginning_of(job: CleanJob) -> CleanJob:
 
 def measure_disturbance(run: Run) -> Figures:
     """1000 single-record produce requests a second, without and with compaction of logs of a gigabyte beside them."""
-    big = [f"big-{number}" for number in range(4)]
+    big = [f"big-{number}" for number in range(2 + int(MOST_LOGS_A_SECOND * run.seconds))]
     broker = _broker(run)
     try:
         broker.start(["warm", *big], dirty_folder("1k-10"))
