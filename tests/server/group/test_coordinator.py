@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
-from tests.server.group.members import GROUP, Cluster, Member, enter_together, play, rebalance
+from tests.server.group.members import GROUP, Cluster, Member, enter_together, play, rebalance, subscription
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest
+from barnabas.server.group.member import JoinResult
+from barnabas.server.group.membership import ANSWERS_A_TURN, TURN_S, Joining
 from barnabas.server.group.states import GroupState
 
 VERSIONS = [
@@ -297,6 +300,26 @@ def test_a_group_is_full() -> None:
         assert await members[0].heartbeat() is ErrorCode.NONE
 
     play(talk, settings={"group.max.size": "2"})
+
+
+def test_many_answers_are_sent_at_a_pace() -> None:
+    async def talk(cluster: Cluster) -> None:
+        groups = cluster.state.groups
+        await groups.find_coordinator(GROUP)
+        group, answered = groups.find_or_create(GROUP), Counter[float]()
+
+        def answer(result: JoinResult) -> None:
+            assert result.error is ErrorCode.NONE and result.generation == 1
+            answered[cluster.loop.time()] += 1
+
+        for _ in range(60):
+            protocols = (("range", subscription("t")),)
+            groups.join(group, Joining("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, answer))
+        await cluster.until(lambda: answered.total() == 60, seconds=1)
+        assert max(answered.values()) == ANSWERS_A_TURN
+        assert max(answered) - min(answered) < 60 / ANSWERS_A_TURN * TURN_S * 1.1
+
+    play(talk)
 
 
 def test_the_protocol_is_voted_for() -> None:
