@@ -76,8 +76,8 @@ class Run:
         places = [Place(self, number) for number in range(self.people)]
         tasks = [asyncio.ensure_future(place.live()) for place in places]
         tasks += [asyncio.ensure_future(self._look_on()), asyncio.ensure_future(self._keep_ledger())]
-        for act in (self._nemesis(), self._find_peace()):
-            acting = asyncio.ensure_future(act)
+        for act in (self._nemesis, self._find_peace):
+            acting = asyncio.ensure_future(act())
             done, _ = await asyncio.wait({acting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
