@@ -541,9 +541,14 @@ class LogSegment:
         return [(path, path.removesuffix(self._suffix) + new_suffix) for path in self.existing_paths()]
 
     def pin(self) -> None:
-        """Open and load all that readers may want, so that nobody needs the names of the files until `unpin`."""
+        """Open and load all that readers may want, so that nobody needs the names of the files until `unpin`.
+
+        Only for a segment that is complete: its time index ends with the largest timestamp, if that found room.
+        """
         self.unsynced_files(with_indexes=True)
         self.load_first_timestamp()
+        if not self.time_index.is_full:
+            self._set_max_timestamp(self.time_index.last_entry)
         self._pinned_modified_ms = self.modified_ms
         assert self.max_timestamp and self.transaction_index.entries is not None
 

@@ -248,3 +248,12 @@ def test_retention_by_time_keeps_to_the_newest_source(disk: SimDisk) -> None:
     clock.advance(1000)
     assert log.delete_old_segments()
     assert state(log) == {}
+
+
+def test_new_segments_know_their_largest_timestamps(disk: SimDisk) -> None:
+    log = filled(disk)
+    compact(log, disk)
+    cleaned = list(log.segments)[:-1]
+    assert cleaned
+    for segment in cleaned:
+        assert segment.max_timestamp.timestamp == max(one.max_timestamp for one in segment.records.batch_positions(0))
