@@ -15,12 +15,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ...storage.cleaning.clean_job import CleanJob, event_to_json
+from ...storage.cleaning.clean_job import CleanJob, Progress, event_to_json
 from ...storage.cleaning.cleaner import clean
 from ...storage.filesystem import OsFileSystem
 
 NICENESS = 10
 SHORTEST_SLEEP = 0.02
+PROGRESS_INTERVAL = 0.1
+"""Seconds. Whoever hears of progress is the broker, which has requests to answer."""
 
 
 class Throttle:
@@ -33,6 +35,8 @@ class Throttle:
         self, monotonic: Callable[[], float], sleep: Callable[[float], None], yield_processor: Callable[[], None]
     ) -> None:
         self.bytes_per_second = float("inf")
+        self.pause = 0.0
+        """Seconds to sleep each time, for who must give way more than by yielding."""
         self._monotonic = monotonic
         self._sleep = sleep
         self._yield_processor = yield_processor
@@ -44,6 +48,8 @@ class Throttle:
         self._due = max(self._due, now) + size / self.bytes_per_second
         if self._due - now >= SHORTEST_SLEEP:
             self._sleep(self._due - now)
+        elif self.pause:
+            self._sleep(self.pause)
         else:
             self._yield_processor()
 
@@ -76,7 +82,7 @@ def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:
     for line in sys.stdin:
         message: dict[str, Any] = json.loads(line)
         if "bytes_per_second" in message:
-            throttle.bytes_per_second = message["bytes_per_second"]
+            throttle.bytes_per_second, throttle.pause = message["bytes_per_second"], message.get("pause", 0.0)
         else:
             jobs.put(line)
     os._exit(0)
@@ -84,8 +90,13 @@ def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:
 
 def _lines_of(job: str, throttle: Throttle) -> Any:
     """Do a job; a line for each event, at last one of a failure if it failed."""
+    due = 0.0
     try:
         for event in clean(CleanJob.from_json(job), OsFileSystem(), throttle):
+            if isinstance(event, Progress):
+                if time.monotonic() < due:
+                    continue
+                due = time.monotonic() + PROGRESS_INTERVAL
             yield event_to_json(event)
     except Exception as error:  # noqa: BLE001 - told to the broker, which decides what it means
         number = error.errno if isinstance(error, OSError) else None

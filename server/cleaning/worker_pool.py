@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -21,6 +22,10 @@ logger = logging.getLogger("barnabas.cleaner")
 
 IDLE_SECONDS = 30.0
 """How long a process waits for its next job before it is ended and its memory goes back."""
+WATCH_SECONDS, BUSY_SHARE = 0.2, 0.05
+"""This process counts as busy, so that its workers give way, if of so long it used more of a processor than this."""
+PAUSE_SECONDS = 0.0001
+"""Between two buffers of a worker that gives way: the shortest sleep there is, in which others get the processor."""
 _WORKER = f"{__name__.rpartition('.')[0]}.worker"
 
 
@@ -32,12 +37,16 @@ class WorkerPool:
         self._idle: list[_Worker] = []
         self._busy: list[_Worker] = []
         self._bytes_per_second = float("inf")
+        self._is_watching = False
+        self._gives_way = False
 
     async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
         """As `CleaningWork.run`."""
         worker = self._idle.pop() if self._idle else await _Worker.start(self._loop)
         self._busy.append(worker)
         self._share_rate()
+        if not self._is_watching:
+            self._watch(time.process_time())
         try:
             await worker.run(job, told)
         except BaseException:
@@ -56,8 +65,20 @@ class WorkerPool:
         self._share_rate()
 
     def _share_rate(self) -> None:
+        pause = PAUSE_SECONDS if self._gives_way else 0.0
         for worker in self._busy:
-            worker.limit(self._bytes_per_second / len(self._busy))
+            worker.limit(self._bytes_per_second / len(self._busy), pause)
+
+    def _watch(self, used_before: float) -> None:
+        """While there is work, see whether this process has some of its own, requests say, that must not wait."""
+        used = time.process_time()
+        gives_way = used - used_before > WATCH_SECONDS * BUSY_SHARE
+        if gives_way != self._gives_way:
+            self._gives_way = gives_way
+            self._share_rate()
+        self._is_watching = bool(self._busy)
+        if self._is_watching:
+            self._loop.call_later(WATCH_SECONDS, self._watch, used)
 
     def _expire(self, worker: _Worker) -> None:
         if worker in self._idle:
@@ -93,9 +114,9 @@ class _Worker:
             self.expiry.cancel()
         await self._loop.run_in_executor(self._thread, self._follow, job.to_json(), told)
 
-    def limit(self, bytes_per_second: float) -> None:
-        """Hold the process down to a rate."""
-        self._send(json.dumps({"bytes_per_second": bytes_per_second}))
+    def limit(self, bytes_per_second: float, pause: float) -> None:
+        """Hold the process down to a rate, and have it sleep for `pause` seconds after each buffer."""
+        self._send(json.dumps({"bytes_per_second": bytes_per_second, "pause": pause}))
 
     def _follow(self, job: str, told: Callable[[Event], None]) -> None:
         """On the worker's own thread."""

@@ -22,7 +22,7 @@ from .clean_job import CleanJob
 from .errors import SegmentOffsetOverflowError
 
 CLEANED_SUFFIX = ".cleaned"
-WRITEBACK_BYTES = 8 * 1024 * 1024
+WRITEBACK_BYTES = 1 << 20
 """How much is written between one word to the disk and the next."""
 
 

@@ -92,6 +92,10 @@ def test_the_throttle_keeps_to_its_rate_on_average() -> None:
     throttle = Throttle(lambda: now, sleep, lambda: yields.append(now))
     throttle(1 << 40)
     assert (slept, yields) == (0.0, [0.0]), "no limit, but others come first"
+    throttle.pause = 0.25
+    throttle(1)
+    assert (now, slept, yields) == (0.25, 0.25, [0.0]), "others come first and get their time"
+    now = slept = throttle.pause = 0.0
     throttle.bytes_per_second = 1000.0
     for _ in range(500):
         throttle(10)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from tests.storage.compacted import TP, fill
 from tests.storage.logs import NOW_MS, open_log
 
 from barnabas.server.cleaning.worker import NICENESS
-from barnabas.server.cleaning.worker_pool import _spawn
+from barnabas.server.cleaning.worker_pool import WorkerPool, _spawn, _Worker
 from barnabas.storage.cleaning.clean_job import CleanJob, GroupCleaned, PassFinished, event_from_json
 from barnabas.storage.cleaning.log_to_clean import CleanerSettings, log_to_clean
 
@@ -89,3 +91,29 @@ def test_it_ends_with_its_input_in_the_middle_of_a_job(worker: subprocess.Popen[
     assert worker.poll() is None
     worker.stdin.close()
     assert worker.wait(DEADLINE) == 0
+
+
+async def test_it_is_told_to_pause_while_the_broker_is_busy(job: CleanJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+    send_line = _Worker._send
+
+    def send_and_note(worker: _Worker, line: str) -> None:
+        told.append(json.loads(line).get("pause", -1.0))
+        send_line(worker, line)
+
+    monkeypatch.setattr(_Worker, "_send", send_and_note)
+    pool = WorkerPool(asyncio.get_running_loop())
+    pool.limit(100.0)
+    running = asyncio.create_task(pool.run(job, lambda event: None))
+    deadline = time.monotonic() + DEADLINE
+    while max(told, default=0.0) <= 0.0:
+        spun = time.process_time() + 0.05
+        while time.process_time() < spun:
+            assert time.monotonic() < deadline
+        await asyncio.sleep(0)
+    while told[-1] > 0.0:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    await pool.close()
