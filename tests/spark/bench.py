@@ -27,7 +27,13 @@ from typing import Any
 from tests.barnabas_server import BarnabasServer
 from tests.spark.jvm import connector_jars, run_with_pyspark_4_0
 
-KINDS = ("kafka", "kafka cut", "barnabas", "barnabas-log", "prepared")
+KINDS = {
+    "kafka": "Spark's connector",
+    "kafka cut": "… cut into 4",
+    "barnabas": "`barnabas`",
+    "barnabas-log": "`barnabas-log`",
+    "prepared": "the most a Python source can",
+}
 SINKS = ("noop", "parquet")
 TASKS = 4
 SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
@@ -71,13 +77,15 @@ def timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def measure(spark: Any, frame: Callable[[str], Any], folder: Path, rounds: int, rows: int) -> Rates:
+def measure(kinds: list[str], frame: Callable[[str], Any], folder: Path, rounds: int, rows: int) -> Rates:
     """Every kind into every sink, once to warm up and then `rounds` times."""
-    found: Rates = {sink: {kind: [] for kind in KINDS} for sink in SINKS}
+    found: Rates = {sink: {kind: [] for kind in kinds} for sink in SINKS}
     target = folder / "out"
+    for kind in kinds:
+        assert abs(frame(kind).count() - rows) < TASKS, f"{kind} has other rows"
     for number in range(rounds + 1):
         for sink in SINKS:
-            for kind in KINDS:
+            for kind in kinds:
                 writer = frame(kind).write.format(sink).mode("overwrite")
                 took = timed(partial(writer.save, *([str(target)] if sink == "parquet" else [])))
                 shutil.rmtree(target, ignore_errors=True)
@@ -93,22 +101,19 @@ def cell(rates: list[float], base: list[float]) -> str:
     return f"{statistics.median(rates) / 1e6:.2f} M | {times}"
 
 
-def table(found: dict[int, Rates]) -> str:
-    """Rows a second, by size of the values and sink."""
-    lines = [
-        "| values, sink | Spark's connector | … cut into 4 | × | `barnabas` | × | `barnabas-log` | × "
-        "| the most a Python source can | × |",
-        "|---|--:|" + "--:|--:|" * (len(KINDS) - 1),
-    ]
+def table(found: dict[int, Rates], kinds: list[str]) -> str:
+    """Rows a second, by size of the values and sink; × is to the first kind."""
+    titles = " | × | ".join(KINDS[kind] for kind in kinds[1:])
+    lines = [f"| values, sink | {KINDS[kinds[0]]} | {titles} | × |", "|---|--:|" + "--:|--:|" * (len(kinds) - 1)]
     for size, by_sink in found.items():
         for sink, by_kind in by_sink.items():
-            base = by_kind["kafka"]
+            base = by_kind[kinds[0]]
             cells = [f"{size} B, {sink}", f"{statistics.median(base) / 1e6:.2f} M"]
-            lines.append("| " + " | ".join([*cells, *(cell(by_kind[kind], base) for kind in KINDS[1:])]) + " |")
+            lines.append("| " + " | ".join([*cells, *(cell(by_kind[kind], base) for kind in kinds[1:])]) + " |")
     return "\n".join(lines)
 
 
-def run(sizes: dict[int, int], rounds: int) -> None:
+def run(sizes: dict[int, int], rounds: int, kinds: list[str]) -> None:
     """Fill a topic for each size, measure, print. `sizes` says how many rows of each size."""
     from tests.spark.prepared_source import PreparedSource
 
@@ -129,9 +134,9 @@ def run(sizes: dict[int, int], rounds: int) -> None:
                 frame = partial(
                     frame_of, spark, bootstrap=server.bootstrap, logs=str(server.log_dir), topic=topic, rows=rows
                 )
-                found[size] = measure(spark, frame, folder, rounds, rows)
+                found[size] = measure(kinds, frame, folder, rounds, rows)
             spark.stop()
-        print(table(found))
+        print(table(found, kinds))
         print(json.dumps(found), file=sys.stderr)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -141,13 +146,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", default=["100:4000000", "1000:1000000"], metavar="SIZE:ROWS")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="× is to the first")
     parser.add_argument("--with-4.0", dest="with_4_0", action="store_true")
     chosen = parser.parse_args()
     if chosen.with_4_0:
-        arguments = ["--rows", *chosen.rows, "--rounds", str(chosen.rounds)]
+        arguments = ["--rows", *chosen.rows, "--rounds", str(chosen.rounds), "--kinds", *chosen.kinds]
         print(run_with_pyspark_4_0("tests.spark.bench", arguments, timeout_s=3600), end="")
         return
-    run({int(size): int(rows) for size, rows in (text.split(":") for text in chosen.rows)}, chosen.rounds)
+    run({int(size): int(rows) for size, rows in (text.split(":") for text in chosen.rows)}, chosen.rounds, chosen.kinds)
 
 
 if __name__ == "__main__":

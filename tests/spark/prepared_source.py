@@ -25,19 +25,28 @@ class PreparedSource(BarnabasLogSource):
         return PreparedReader(dict(self.options), schema)
 
 
+class PreparedPartition(InputPartition):
+    """A part of the segments, and how many rows to make of its first batch."""
+
+    def __init__(self, part: InputPartition, rows: int) -> None:
+        super().__init__(rows)
+        self.part = part
+        self.rows = rows
+
+
 class PreparedReader(BarnabasLogReader):
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
-        self._rows_a_task = int(options["rows"])
+        self._in_all = int(options["rows"])
 
     def partitions(self) -> list[InputPartition]:
         parts = super().partitions()
-        self._rows_a_task //= len(parts)
-        return parts
+        # Said with each part, as the reader that plans is not the one that reads.
+        return [PreparedPartition(part, self._in_all // len(parts)) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        batch = next(iter(super().read(partition)))
-        left = self._rows_a_task
+        batch = next(iter(super().read(partition.part)))
+        left = partition.rows
         while left > 0:
             yield batch.slice(0, min(left, batch.num_rows))
             left -= batch.num_rows
