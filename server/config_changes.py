@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..protocol.config_resources import ConfigOperation, ConfigResourceType
 from ..protocol.errors import ErrorCode, KafkaError
 from .broker_loggers import ROOT, check_level, set_level
 from .broker_names import check_broker_name
-from .configs.catalogue import BROKER_KEYS, GROUP_KEYS, TOPIC_KEYS
+from .configs.catalogue import BROKER_KEYS, TOPIC_KEYS
 from .configs.definition import ConfigKey, ConfigType
+from .named_configs import NAMED_KINDS
 from .topic_names import check_name
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ class Resource(Protocol):
 
 
 R = TypeVar("R", bound=Resource)
+
+_NO_LISTS: Mapping[str, ConfigKey] = MappingProxyType({})
+"""Kafka extends and cuts the lists of topics and brokers only, though the settings of client metrics are lists too."""
 
 
 async def alter_each(
@@ -72,12 +77,12 @@ class ConfigChanger:
         settings = {config.name: config.value for config in configs if config.value is not None}
         async with self._broker.dynamic_config.changing:
             match ConfigResourceType(resource.resource_type):
+                case kind if kind in NAMED_KINDS:
+                    await self._set_named(kind, resource.resource_name, settings)
                 case ConfigResourceType.TOPIC:
                     await self._set_topic(resource.resource_name, settings)
                 case ConfigResourceType.BROKER:
                     await self._set_broker(self._broker_id(resource.resource_name), settings)
-                case ConfigResourceType.GROUP:
-                    await self._set_group(resource.resource_name, settings)
                 case _:
                     raise _unknown_type(resource)
 
@@ -91,15 +96,16 @@ class ConfigChanger:
         _check_keys(operations, missing)
         async with self._broker.dynamic_config.changing:
             match ConfigResourceType(resource.resource_type):
+                case kind if kind in NAMED_KINDS:
+                    name, entity_type = resource.resource_name, NAMED_KINDS[kind].entity_type
+                    present = await self._broker.topic_store.named_config(entity_type, name)
+                    await self._set_named(kind, name, _edited(present, operations, _NO_LISTS))
                 case ConfigResourceType.TOPIC:
                     await self._edit_topic(resource.resource_name, operations)
                 case ConfigResourceType.BROKER:
                     broker_id = self._broker_id(resource.resource_name)
                     current = await self._broker.topic_store.broker_config(broker_id)
                     await self._set_broker(broker_id, _edited(current, operations, BROKER_KEYS))
-                case ConfigResourceType.GROUP:
-                    present = await self._broker.topic_store.group_config(resource.resource_name)
-                    await self._set_group(resource.resource_name, _edited(present, operations, GROUP_KEYS))
                 case ConfigResourceType.BROKER_LOGGER:
                     self._edit_loggers(resource.resource_name, operations)
                 case _:
@@ -124,13 +130,14 @@ class ConfigChanger:
         if topic not in self._broker.metadata:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
 
-    async def _set_group(self, group: str, settings: Mapping[str, str]) -> None:
-        if not group:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-        self._broker.dynamic_config.check_group_config(settings)
+    async def _set_named(self, resource_type: ConfigResourceType, name: str, settings: Mapping[str, str]) -> None:
+        kind = NAMED_KINDS[resource_type]
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, kind.alter_without_name)
+        kind.check(self._broker.config, settings)
         if not self._validate_only:
-            await self._broker.topic_store.set_group_config(group, settings)
-            self._broker.dynamic_config.group_config_changed(group, settings)
+            await self._broker.topic_store.set_named_config(kind.entity_type, name, settings)
+            self._broker.dynamic_config.named_config_changed(resource_type, name, settings)
 
     def _broker_id(self, name: str) -> int | None:
         if not name:

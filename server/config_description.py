@@ -15,12 +15,12 @@ from ..protocol.messages.describe_configs import (
 from .broker_loggers import logger_levels
 from .broker_names import parse_broker_id
 from .config import BrokerConfig
-from .configs.catalogue import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
+from .configs.catalogue import BROKER_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .configs.definition import ConfigKey, ConfigValue
 from .configs.sentences import BROKER_SENTENCES, NO_EFFECT, TOPIC_SENTENCES
 from .configs.validators import ConfigError
 from .dynamic_config import broker_key
-from .group_config import group_default
+from .named_configs import NAMED_KINDS
 from .topic_names import check_name
 
 if TYPE_CHECKING:
@@ -61,9 +61,7 @@ class ConfigDescriber:
         if resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
             broker_id = parse_broker_id(name)
             same = name if broker_id is None else broker_id
-        elif resource_type is ConfigResourceType.CLIENT_METRICS or (
-            resource_type is ConfigResourceType.GROUP and not self._broker.dynamic_config.group_config(name)
-        ):
+        elif resource_type in NAMED_KINDS and not self._broker.dynamic_config.named_config(resource_type, name):
             same = bool(name)
         entries = self._known.get((resource_type, same))
         if entries is None:
@@ -79,10 +77,8 @@ class ConfigDescriber:
             return self._this_broker(name) if name else self._all_brokers()
         if resource_type is ConfigResourceType.BROKER_LOGGER:
             return self._loggers(name)
-        if resource_type is ConfigResourceType.CLIENT_METRICS:
-            return self._client_metrics(name)
-        if resource_type is ConfigResourceType.GROUP:
-            return self._group(name)
+        if resource_type in NAMED_KINDS:
+            return self._named(resource_type, name)
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {number}")
 
     def _topic(self, topic: str) -> Iterator[DescribeConfigsResourceResult]:
@@ -145,25 +141,20 @@ class ConfigDescriber:
             reason = f"Unexpected broker id, expected {expected}but received {name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
-    def _client_metrics(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
+    def _named(self, resource_type: ConfigResourceType, name: str) -> Iterator[DescribeConfigsResourceResult]:
+        kind = NAMED_KINDS[resource_type]
         if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-        for key_name, key in CLIENT_METRICS_KEYS.items():
-            yield self._entry(key_name, key, key.format(key.default), [], NO_EFFECT)
-
-    def _group(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
-        if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        own = self._broker.dynamic_config.group_config(name)
-        for key_name, key in GROUP_KEYS.items():
-            default = key.format(group_default(self._broker.config, key_name))
-            chain = [DescribeConfigsSynonym(name=key_name, value=default, source=ConfigSource.DEFAULT)]
+            raise KafkaError(ErrorCode.INVALID_REQUEST, kind.describe_without_name)
+        own = self._broker.dynamic_config.named_config(resource_type, name)
+        for key_name, key in kind.keys.items():
+            value = key.format(kind.default(self._broker.config, key_name))
+            chain: _Synonyms = []
+            if kind.has_default_synonym:
+                chain.append(DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.DEFAULT))
             if key_name in own:
                 value = key.format(key.parse(own[key_name]))
-                chain.insert(0, DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.GROUP))
-            yield self._entry(
-                key_name, key, chain[0].value, chain, BROKER_SENTENCES.get(f"group.{key_name}", NO_EFFECT)
-            )
+                chain.insert(0, DescribeConfigsSynonym(name=key_name, value=value, source=kind.source))
+            yield self._entry(key_name, key, value, chain, BROKER_SENTENCES.get(f"group.{key_name}", NO_EFFECT))
 
     def _broker_entry(
         self, name: str, key: ConfigKey, value: ConfigValue, chain: _Synonyms

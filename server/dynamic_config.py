@@ -1,4 +1,4 @@
-"""Settings that change while the broker runs: of topics, of this broker, of all brokers (KIP-226)."""
+"""Settings that change while the broker runs: of topics, groups and the like, this broker, all brokers (KIP-226)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Protocol
 
+from ..protocol.config_resources import ConfigResourceType
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.log_config import NEVER, LogConfig
 from .config import BrokerConfig
-from .configs.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, GROUP_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
+from .configs.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .configs.definition import ConfigKey, UpdateMode
 from .configs.validators import ConfigError
-from .group_config import check_group_config
+from .named_configs import NAMED_KINDS
 
 logger = logging.getLogger("barnabas.config")
 
@@ -36,7 +37,7 @@ class ConfigSource(Protocol):
 
     async def topic_configs(self) -> dict[str, dict[str, str]]: ...
 
-    async def group_configs(self) -> dict[str, dict[str, str]]: ...
+    async def named_configs(self, entity_type: str) -> dict[str, dict[str, str]]: ...
 
 
 def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SETTINGS) -> LogConfig:
@@ -87,7 +88,7 @@ class DynamicConfig:
         self.config = config
         self.changing = asyncio.Lock()
         self._topics: dict[str, Mapping[str, str]] = {}
-        self._groups: dict[str, Mapping[str, str]] = {}
+        self._named: dict[ConfigResourceType, dict[str, Mapping[str, str]]] = {kind: {} for kind in NAMED_KINDS}
         self._default_log_config = topic_log_config(config)
         self._topic_callbacks: list[Callable[[str | None], None]] = []
         self._broker_callbacks: list[Callable[[], None]] = []
@@ -102,8 +103,9 @@ class DynamicConfig:
             logger.error("The stored dynamic configuration of broker %d cannot be applied: %s", broker_id, error)
         for topic, settings in (await store.topic_configs()).items():
             self.topic_config_changed(topic, _legal(settings, TOPIC_KEYS))
-        for group, settings in (await store.group_configs()).items():
-            self.group_config_changed(group, _legal(settings, GROUP_KEYS))
+        for resource_type, kind in NAMED_KINDS.items():
+            for name, settings in (await store.named_configs(kind.entity_type)).items():
+                self.named_config_changed(resource_type, name, _legal(settings, kind.keys))
 
     # Brokers
 
@@ -153,31 +155,26 @@ class DynamicConfig:
         for callback in self._broker_callbacks:
             callback()
 
-    # Groups
+    # Groups and client metrics subscriptions
 
-    @property
-    def configured_groups(self) -> Iterable[str]:
-        """The names of all groups that have settings of their own."""
-        return self._groups.keys()
+    def configured(self, resource_type: ConfigResourceType) -> Iterable[str]:
+        """The names of all resources of one of the `NAMED_KINDS` that have settings of their own."""
+        return self._named[resource_type].keys()
 
-    def group_config(self, group: str) -> Mapping[str, str]:
-        """A group's own settings as they were given; empty if it has none."""
-        return self._groups.get(group, _NO_SETTINGS)
+    def named_config(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
+        """The own settings of such a resource as they were given; empty if it has none."""
+        return self._named[resource_type].get(name, _NO_SETTINGS)
+
+    def named_config_changed(self, resource_type: ConfigResourceType, name: str, settings: Mapping[str, str]) -> None:
+        """Such a resource has these settings of its own from now on."""
+        self._named[resource_type].pop(name, None)
+        if settings:
+            self._named[resource_type][name] = MappingProxyType(dict(settings))
 
     def group_value(self, group: str, name: str) -> int | None:
         """A number that a group has as a setting of its own; None if it has none."""
-        raw = self._groups.get(group, _NO_SETTINGS).get(name)
+        raw = self.named_config(ConfigResourceType.GROUP, group).get(name)
         return None if raw is None else int(raw)
-
-    def check_group_config(self, settings: Mapping[str, str]) -> None:
-        """Raises KafkaError INVALID_CONFIG unless a group may have these settings."""
-        check_group_config(self.config, settings)
-
-    def group_config_changed(self, group: str, settings: Mapping[str, str]) -> None:
-        """A group has these settings of its own from now on."""
-        self._groups.pop(group, None)
-        if settings:
-            self._groups[group] = MappingProxyType(dict(settings))
 
     # Topics
 

@@ -263,27 +263,34 @@ class TopicStore:
         """Replaces all of a topic's settings and notifies the brokers."""
         await self._set_config("topics", topic, config)
 
-    async def group_config(self, group: str) -> dict[str, str]:
-        """Returns a group's own settings; empty if it has none."""
-        return await self._config("groups", quote(group, safe=""))
+    async def named_config(self, entity_type: str, name: str) -> dict[str, str]:
+        """Returns the own settings of one of the `groups` or `client-metrics` subscriptions; empty if it has none."""
+        return await self._config(entity_type, _node_name(name))
 
-    async def group_configs(self) -> dict[str, dict[str, str]]:
-        """Returns the settings of all groups that have any."""
+    async def named_configs(self, entity_type: str) -> dict[str, dict[str, str]]:
+        """Returns the settings of all `groups`, or of all `client-metrics` subscriptions."""
         try:
-            names = await self._store.children(znodes.GROUP_CONFIGS)
+            names = await self._store.children(znodes.configs_path(entity_type))
         except NoNodeError:
             return {}
         configs = {}
         for name in names:
-            if config := await self._config("groups", name):
+            if config := await self._config(entity_type, name):
                 configs[unquote(name)] = config
         return configs
 
-    async def set_group_config(self, group: str, config: Mapping[str, str]) -> None:
-        """Replaces all of a group's settings and notifies the brokers."""
-        if await self._store.exists(znodes.GROUP_CONFIGS) is None:
-            await self._store.create(znodes.GROUP_CONFIGS)
-        await self._set_config("groups", quote(group, safe=""), config)
+    async def set_named_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
+        """Replaces all settings of a group or a client metrics subscription and notifies the brokers.
+
+        With its last setting it is gone.
+        """
+        parent, node = znodes.configs_path(entity_type), _node_name(name)
+        if config:
+            if await self._store.exists(parent) is None:
+                await self._store.create(parent)
+            await self._set_config(entity_type, node, config)
+        elif await self._store.exists(path := znodes.config_path(entity_type, node)) is not None:
+            await self._write_config(Delete(path), entity_type, node)
 
     async def broker_config(self, broker_id: int | None) -> dict[str, str]:
         """Returns a broker's dynamic settings; None means the cluster-wide ones."""
@@ -301,8 +308,10 @@ class TopicStore:
         return znodes.decode_config(data)
 
     async def _set_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
+        await self._write_config(await self._config_write(entity_type, name, config), entity_type, name)
+
+    async def _write_config(self, write: Operation, entity_type: str, name: str) -> None:
         notice = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_type, name), sequential=True)
-        write = await self._config_write(entity_type, name, config)
         await self._store.multi([write, notice, *await self._old_notices()])
 
     async def _config_write(self, entity_type: str, name: str, config: Mapping[str, str]) -> Operation:
@@ -332,6 +341,12 @@ class TopicStore:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker has become controller.") from error
             raise
         return results[1:]
+
+
+def _node_name(name: str) -> str:
+    """Any name as that of a node, which cannot have slashes nor be dots alone."""
+    quoted = quote(name, safe="")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
 
 
 def _broker_entity(broker_id: int | None) -> str:

@@ -20,8 +20,6 @@ BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
-GROUP_CONFIGS = "/config/groups"
-"""Kafka has settings of groups since it has no ZooKeeper: this is where it would have them."""
 DELETE_TOPICS = "/admin/delete_topics"
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DEFAULT_ENTITY = "<default>"
@@ -131,9 +129,17 @@ def state_path(topic: str, partition: int) -> str:
     return f"{TOPICS}/{topic}/partitions/{partition}/state"
 
 
+def configs_path(entity_type: str) -> str:
+    """Parent of the dynamic configurations of one type of entity: topics, brokers, clients, users or ips.
+
+    Kafka has settings of groups since it has no ZooKeeper; groups and client-metrics are made by the first who has any.
+    """
+    return f"/config/{entity_type}"
+
+
 def config_path(entity_type: str, name: str) -> str:
-    """Node of one entity's dynamic configuration; `entity_type` is topics, brokers, clients, users or ips."""
-    return f"/config/{entity_type}/{name}"
+    """Node of one entity's dynamic configuration."""
+    return f"{configs_path(entity_type)}/{name}"
 
 
 def deletion_path(topic: str) -> str:

@@ -1,6 +1,6 @@
 """ListConfigResources (key 74, KIP-1142): names of what can be configured.
 
-Version 0 was ListClientMetricsResources (KIP-714) and lists client metrics subscriptions only, of which there are none.
+Version 0 was ListClientMetricsResources (KIP-714) and lists client metrics subscriptions only.
 """
 
 from __future__ import annotations
@@ -46,5 +46,5 @@ def _names(broker: BrokerState, kind: ConfigResourceType) -> Iterator[str]:
         yield from broker.metadata.topic_names
     elif kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         yield from map(str, broker.metadata.brokers)
-    elif kind is ConfigResourceType.GROUP:
-        yield from broker.dynamic_config.configured_groups
+    else:
+        yield from broker.dynamic_config.configured(kind)

@@ -28,7 +28,7 @@ class Kept:
     async def topic_configs(self) -> dict[str, dict[str, str]]:
         return self.topics
 
-    async def group_configs(self) -> dict[str, dict[str, str]]:
+    async def named_configs(self, entity_type: str) -> dict[str, dict[str, str]]:
         return {}
 
 

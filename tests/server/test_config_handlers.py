@@ -38,6 +38,7 @@ from barnabas.server.topic_store import TopicStore
 from barnabas.server.znodes import BrokerRegistration
 
 TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER
+METRICS = ConfigResourceType.CLIENT_METRICS
 BROKER_ID = 3
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
@@ -267,13 +268,60 @@ async def test_a_group_has_settings_of_its_own_until_they_are_deleted(broker: An
     ]
     assert entry(describe(broker, kind, "another"), "consumer.session.timeout.ms").value == "45000"
     assert listed(broker, [kind]) == [(name, kind)]
-    assert await broker.topic_store.group_configs() == {name: {"consumer.session.timeout.ms": "50000"}}
+    assert await broker.topic_store.named_configs("groups") == {name: {"consumer.session.timeout.ms": "50000"}}
     again = DynamicConfig(broker.config)
     await again.load(broker.topic_store, 3)
-    assert again.group_config(name) == {"consumer.session.timeout.ms": "50000"}
+    assert again.named_config(kind, name) == {"consumer.session.timeout.ms": "50000"}
     assert await edit(broker, kind, name, ("consumer.session.timeout.ms", DELETE, None)) == (ErrorCode.NONE, None)
     assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") is None
     assert listed(broker, [kind]) == []
+
+
+async def test_a_client_metrics_subscription_lasts_until_its_last_setting_is_deleted(broker: Any) -> None:
+    kind, names = METRICS, ["..", "all/of them", "x.y"]
+    settings = {"interval.ms": "5000", "match": "client_id=foo, client_source_port = 1[0-9]+", "metrics": "a.,b."}
+    for name in names:
+        assert await edit(broker, kind, name, *((key, SET, value) for key, value in settings.items())) == (0, None)
+    result = describe(broker, kind, names[0], synonyms=True, documentation=True)
+    values = {config.name: (config.value, config.config_source, config.config_type) for config in result.configs}
+    assert values == {
+        "interval.ms": ("5000", ConfigSource.CLIENT_METRICS, ConfigType.INT),
+        "match": ("client_id=foo,client_source_port = 1[0-9]+", ConfigSource.CLIENT_METRICS, ConfigType.LIST),
+        "metrics": ("a.,b.", ConfigSource.CLIENT_METRICS, ConfigType.LIST),
+    }
+    assert chain(entry(result, "interval.ms")) == [("interval.ms", "5000", ConfigSource.CLIENT_METRICS)]
+    assert listed(broker, [kind]) == listed(broker, [], version=0) == [(name, kind) for name in names]
+    again = DynamicConfig(broker.config)
+    await again.load(broker.topic_store, BROKER_ID)
+    assert {name: again.named_config(kind, name) for name in again.configured(kind)} == dict.fromkeys(names, settings)
+    await edit(broker, kind, names[0], ("interval.ms", DELETE, None))
+    interval = entry(describe(broker, kind, names[0], synonyms=True), "interval.ms")
+    assert (interval.value, interval.config_source, chain(interval)) == ("300000", ConfigSource.DEFAULT, [])
+    await edit(broker, kind, names[0], ("match", DELETE, None), ("metrics", DELETE, None))
+    assert await replace(broker, kind, names[1], {}) == (0, None)
+    assert await replace(broker, kind, "nobody", {}) == (0, None)
+    assert listed(broker, [kind]) == [(names[2], kind)]
+    assert await broker.topic_store.named_configs("client-metrics") == {names[2]: settings}
+
+
+async def test_a_client_metrics_subscription_is_replaced_and_checked_by_the_older_request(broker: Any) -> None:
+    await edit(broker, METRICS, "x", ("metrics", SET, "a"))
+    assert await replace(broker, METRICS, "x", {"interval.ms": "99"}) == (
+        ErrorCode.INVALID_REQUEST,
+        "Invalid value 99 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+    )
+    assert await replace(broker, METRICS, "x", {"match": ""}, validate_only=True) == (ErrorCode.NONE, None)
+    assert broker.dynamic_config.named_config(METRICS, "x") == {"metrics": "a"}
+    assert await replace(broker, METRICS, "x", {"interval.ms": "100"}) == (ErrorCode.NONE, None)
+    assert broker.dynamic_config.named_config(METRICS, "x") == {"interval.ms": "100"}
+
+
+async def test_clients_are_matched_by_regular_expressions_of_java(broker: Any) -> None:
+    for regex in (r"\Qa[\E.*", r"a(?i)b", r"(?<n>a)\k<n>", r"[\p{L}&&[^a]]", r"(?<!ab|c)d", r"\p{Alpha}\z", r"\2{2}"):
+        assert await edit(broker, METRICS, "x", ("match", SET, f"client_id={regex}")) == (ErrorCode.NONE, None)
+    for regex in (r"(?P<n>a)", r"a{x}", r"[[a]", r"a**", r"\x{4", r"(" * 9999, r"a{9999999999}", r"(?#a)"):
+        refusal = (ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: client_id={regex}")
+        assert await edit(broker, METRICS, "x", ("match", SET, f"client_id={regex}")) == refusal
 
 
 # -- alter -------------------------------------------------------------------------------------------------------------
@@ -372,6 +420,26 @@ async def test_broker_settings_are_stored_per_broker_or_for_all(broker: Any) -> 
         ),
         (ConfigResourceType.GROUP, "g", ("nonsense", SET, "5"), 40, "Unknown group config name: nonsense"),
         (ConfigResourceType.GROUP, "", ("a", SET, "5"), 42, "Default group resources are not allowed."),
+        (METRICS, "x", ("nonsense", SET, "5"), 42, "Unknown client metrics configuration: nonsense"),
+        (METRICS, "", ("metrics", SET, "a"), 42, "Subscription name can't be empty"),
+        (
+            METRICS,
+            "x",
+            ("interval.ms", SET, "3600001"),
+            42,
+            "Invalid value 3600001 for interval.ms, interval must be between 100 and 3600000 (1 hour)",
+        ),
+        (
+            METRICS,
+            "x",
+            ("interval.ms", SET, "soon"),
+            40,
+            "Invalid value soon for configuration interval.ms: Not a number of type INT",
+        ),
+        (METRICS, "x", ("match", SET, "a=b"), 40, "Illegal client matching pattern: a=b"),
+        (METRICS, "x", ("match", SET, "client_id=a, client_id"), 40, "Illegal client matching pattern: client_id"),
+        (METRICS, "x", ("match", SET, "client_id=[a"), 40, "Illegal client matching pattern: client_id=[a"),
+        (METRICS, "x", ("metrics", APPEND, "a"), 40, "Can't APPEND to key metrics because its type is not LIST."),
         (77, "g", ("a", SET, "5"), 42, "Unknown resource type 77"),
     ],
 )

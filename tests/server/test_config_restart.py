@@ -52,6 +52,7 @@ def test_changes_outlive_the_broker(tmp_path: Path) -> None:
         assert client.edit(ConfigResourceType.TOPIC, "flights", ("segment.bytes", SET, "2048")) == NONE
         assert client.edit(ConfigResourceType.BROKER, "", ("log.retention.ms", SET, "60000")) == NONE
         assert client.edit(ConfigResourceType.BROKER, "1", ("log.retention.ms", SET, "90000")) == NONE
+        assert client.edit(ConfigResourceType.CLIENT_METRICS, "x", ("interval.ms", SET, "5000")) == NONE
         assert retention(client) == ("90000", ConfigSource.DYNAMIC_BROKER)
     with Broker(data_dir=tmp_path) as broker, closing(ConfigClient(broker.bootstrap)) as client:
         assert retention(client) == ("90000", ConfigSource.DYNAMIC_BROKER)
@@ -59,4 +60,6 @@ def test_changes_outlive_the_broker(tmp_path: Path) -> None:
         assert retention(client) == ("60000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
         (entry,) = client.describe(ConfigResourceType.TOPIC, "flights", ["segment.bytes"]).configs
         assert (entry.value, entry.config_source) == ("2048", ConfigSource.TOPIC)
+        (entry,) = client.describe(ConfigResourceType.CLIENT_METRICS, "x", ["interval.ms"]).configs
+        assert (entry.value, entry.config_source) == ("5000", ConfigSource.CLIENT_METRICS)
         assert broker.server.config.log_retention_ms == 60_000

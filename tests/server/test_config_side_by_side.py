@@ -19,7 +19,7 @@ from barnabas.server.embedded import EMBEDDED_DEFAULTS, Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.verify]
 
-TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+TOPIC, BROKER, METRICS = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 WHERE = {"listeners", "advertised.listeners", "log.dirs", "log.dir", "controller.quorum.voters"}
@@ -93,6 +93,9 @@ CHANGES: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = 
     (TOPIC, "flights", (("max.message.bytes", SET, " 99999 "), ("compression.type", SET, "zstd"))),
     (BROKER, "1", (("message.max.bytes", DELETE, ""), ("log.cleanup.policy", APPEND, "compact"))),
     (BROKER, "", (("log.retention.ms", DELETE, ""), ("compression.type", SET, "gzip"))),
+    (METRICS, "x", (("metrics", SET, " a , b"), ("interval.ms", SET, "100"))),
+    (METRICS, "x", (("metrics", SET, ""), ("match", SET, "client_id = a=,client_source_port=\\p{Digit}+"))),
+    (METRICS, "x", (("metrics", DELETE, None), ("match", DELETE, None), ("interval.ms", DELETE, None))),
 )
 
 
@@ -102,7 +105,7 @@ def test_changes_have_the_same_effect(both: tuple[ConfigClient, ConfigClient]) -
         assert theirs.edit(kind, name, *changes) == ours.edit(kind, name, *changes) == (0, None)
         changed = [key for key, _, _ in changes]
         # What the controller of Apache Kafka has agreed to reaches its broker a moment later.
-        for kind_2, name_2 in ((TOPIC, "flights"), (BROKER, "1"), (BROKER, "")):
+        for kind_2, name_2 in ((TOPIC, "flights"), (BROKER, "1"), (BROKER, ""), (METRICS, "x")):
             wait_until_alike(theirs, ours, kind_2, name_2, changed)
 
 
@@ -139,6 +142,13 @@ REFUSED: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = 
     (BROKER, "2", (("message.max.bytes", SET, "5"),)),
     (BROKER, "x", (("message.max.bytes", SET, "5"),)),
     (ConfigResourceType.BROKER_LOGGER, "1", (("no.such.logger", SET, "INFO"),)),
+    (METRICS, "", (("metrics", SET, "a"),)),
+    (METRICS, "x", (("no.such.key", SET, "a"),)),
+    (METRICS, "x", (("metrics", APPEND, "a"),)),
+    (METRICS, "x", (("metrics", SET, None),)),
+    *((METRICS, "x", (("interval.ms", SET, interval),)) for interval in ("soon", "99", "3600001", "")),
+    *((METRICS, "x", (("match", SET, match),)) for match in ("a=b", "client_id", "client_id=", "client_id==a", "=a")),
+    *((METRICS, "x", (("match", SET, match),)) for match in ("client_id=a,,", "client_id=[a", "client_id=a{2,3}")),
     (77, "x", (("a", SET, "b"),)),
 )
 
@@ -150,6 +160,26 @@ def test_changes_are_refused_alike(both: tuple[ConfigClient, ConfigClient], kind
     assert answer[0] != 0
     # A set of Scala says which kind of set it is.
     assert ours.edit(kind, name, *changes) == (answer[0], answer[1] and answer[1].replace("HashSet(", "Set("))
+
+
+REGEXES_OF_JAVA = r"""
+    a.*b   ^a|$   |   a|*   a|{2}   \d+\.\d+   10\.0\.[0-9]+\..*   \bfoo-[0-9]+\b   é   \
+    (   )   ()   (?   (?a)   (?i   (?>a)   (?!a)   (?<!ab|c)d   (?<!a+b)   (?#a)   (?i)a   a(?i)b   (?i:a)b   (?x-s:a)
+    (?<n>a)\k<n>   (?<1a>b)   (?P<n>a)   (?P=n)   \k<n>   (a)\1   \2   (?:a|b){3}+
+    \p{Alpha}+   \pL   \P{Lu}   \Qa[\E   \Qa[   \x{41}   \x{4   \z   \Z   \h   \y   \cA
+    a{2}   a{2   {2}   a{x}   a{9999999999}   a}   *   a**   a*+   a++b   a?+
+    ]   []   []a]   [^]a]   [b-a]   [a[b]]   [[a]   [a]]   [{]   [\w.-]+   [a-\d]   [\p{L}&&[^a]]
+"""
+"""Written as most people do, as few do, and as nobody should."""
+
+
+def test_regular_expressions_are_taken_and_refused_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
+    different = {}
+    for regex in REGEXES_OF_JAVA.split():
+        theirs, ours = (client.edit(METRICS, "y", ("match", SET, f"client_id={regex}")) for client in both)
+        if theirs != ours:
+            different[regex] = theirs, ours
+    assert different == {}
 
 
 @pytest.mark.parametrize(
