@@ -267,6 +267,38 @@ def test_settings_from_a_file(broker: str, tools: ToolSession, tmp_path: Path) -
     assert "retention.ms" not in described and "cleanup.policy=delete" in described, described
 
 
+def test_client_metrics(broker: str, tools: ToolSession) -> None:
+    at = ("kafka-client-metrics", "--bootstrap-server", broker)
+    name = f"subscription/{uuid.uuid4().hex[:8]}"
+    alter, describe = (*at, "--alter", "--name", name), (*at, "--describe", "--name", name)
+    assert "doesn't exist" in tools.output(*describe)
+    wishes = ("--metrics", "a,b", "--interval", "5000", "--match", "client_id=foo,client_software_version=4\\..*")
+    assert tools.output(*alter, *wishes) == f"Altered client metrics config for {name}."
+    heading = f"Client metrics configs for {name} are:"
+    configured = [heading, "interval.ms=5000", "match=client_id=foo,client_software_version=4\\..*", "metrics=a,b"]
+    assert settings_of(tools.output(*describe)) == configured
+    assert settings_of(tools.output(*at, "--describe")) == configured
+    assert tools.output(*at, "--list") == name
+    for option, value, reason in (
+        ("--interval", "99", "interval must be between 100 and 3600000"),
+        ("--match", "client_id=[a", "Illegal client matching pattern: client_id=[a"),
+        ("--match", "nobody=a", "Illegal client matching pattern: nobody=a"),
+    ):
+        status, text = tools.run(*alter, option, value)
+        assert status == 1 and reason in text, text
+    tools.output(*alter, "--metrics", "")
+    assert settings_of(tools.output(*describe)) == [*configured[:3], "metrics="]
+    assert tools.output(*at, "--delete", "--name", name) == f"Deleted client metrics config for {name}."
+    assert tools.output(*at, "--list") == ""
+    assert "doesn't exist" in tools.output(*describe)
+
+
+def settings_of(described: str) -> list[str]:
+    """The heading, and what is below it by name: the tool says it in the order in which it was told."""
+    heading, *settings = (line.strip() for line in described.splitlines())
+    return [heading, *sorted(settings)]
+
+
 def test_cluster_tools(broker: str, tools: ToolSession) -> None:
     at = ("--bootstrap-server", broker)
     assert re.fullmatch(r"Cluster ID: \S{22}", tools.output("kafka-cluster", "cluster-id", *at))
