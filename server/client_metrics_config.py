@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _LEAST_INTERVAL_MS = 100
 _MOST_INTERVAL_MS = 3_600_000
+_LONGEST_VALUE = 2**15 - 1
+"""In characters: Java's clients and brokers put no more into a string, and longer ones would hold others up."""
 _SELECTORS = frozenset(
     {
         "client_id",
@@ -29,9 +31,12 @@ _SELECTORS = frozenset(
 
 def check_client_metrics_config(_: BrokerConfig, settings: Mapping[str, str]) -> None:
     """Raises KafkaError INVALID_REQUEST or INVALID_CONFIG unless a subscription may have these settings."""
-    for name in settings:
+    for name, raw in settings.items():
         if name not in CLIENT_METRICS_KEYS:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown client metrics configuration: {name}")
+        if len(raw) > _LONGEST_VALUE:
+            reason = f"The value of {name} has {len(raw)} characters, {_LONGEST_VALUE} at most are allowed"
+            raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
     try:
         values = {name: CLIENT_METRICS_KEYS[name].parse(raw) for name, raw in settings.items()}
     except ConfigError as error:

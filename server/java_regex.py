@@ -10,14 +10,16 @@ import re
 import warnings
 
 _ANY = r"\w"
-_ESCAPE = re.compile(r"\\(?:[pP](?:\{\^?[\w=.]+\}|[A-Z])|x\{[0-9A-Fa-f]+\}|c.|[zGhHvVRXe]|(?P<other>.))", re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\(?:[pP](?:\{[\w=]{1,64}\}|[A-Z])|x\{[0-9A-Fa-f]{1,8}\}|c.|[zGhHvVRXe]|(?P<other>.))", re.DOTALL
+)
 _PART = re.compile(
     r"""
       (?P<quoted>\\Q.*?(?:\\E|\Z))
     | \\k<(?P<backward>[A-Za-z][A-Za-z0-9]*)>
     | (?P<number>\\[1-9])
-    | (?P<escape>\\[pP]\{[^}]*\}|\\[pPc].|\\x\{[^}]*\}|\\.)
-    | (?P<characters>\[\^?\]?(?:\\.|\[[^\]]*\]|[^\]\\\[])*\])
+    | (?P<escape>\\[pP]\{[\w=]{1,64}\}|\\[pPc].|\\x\{[0-9A-Fa-f]{1,8}\}|\\.)
+    | (?P<characters>\[\^?+\]?+(?:\\.|\[[^\]]*+\]|[^\]\\\[])*+\])
     | \(\?<(?P<named>[A-Za-z][A-Za-z0-9]*)>
     | \(\?<(?P<behind>[=!])
     | \(\?[idmsuxU]*(?:-[idmsuxU]*)?(?P<flags>[:)])

@@ -319,9 +319,27 @@ async def test_a_client_metrics_subscription_is_replaced_and_checked_by_the_olde
 async def test_clients_are_matched_by_regular_expressions_of_java(broker: Any) -> None:
     for regex in (r"\Qa[\E.*", r"a(?i)b", r"(?<n>a)\k<n>", r"[\p{L}&&[^a]]", r"(?<!ab|c)d", r"\p{Alpha}\z", r"\2{2}"):
         assert await edit(broker, METRICS, "x", ("match", SET, f"client_id={regex}")) == (ErrorCode.NONE, None)
-    for regex in (r"(?P<n>a)", r"a{x}", r"[[a]", r"a**", r"\x{4", r"(" * 9999, r"a{9999999999}", r"(?#a)"):
+    for regex in (
+        r"(?P<n>a)",
+        r"a{x}",
+        r"[[a]",
+        r"a**",
+        r"\x{4",
+        r"(" * 9999,
+        r"a{9999999999}",
+        r"(?#a)",
+        "[^]a" * 5000,
+    ):
         refusal = (ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: client_id={regex}")
         assert await edit(broker, METRICS, "x", ("match", SET, f"client_id={regex}")) == refusal
+
+
+async def test_what_holds_for_a_client_is_no_longer_than_strings_of_java(broker: Any) -> None:
+    assert await edit(broker, METRICS, "x", ("metrics", SET, "a" * 32767)) == (ErrorCode.NONE, None)
+    assert await edit(broker, METRICS, "x", ("metrics", SET, "a" * 32768)) == (
+        ErrorCode.INVALID_CONFIG,
+        "The value of metrics has 32768 characters, 32767 at most are allowed",
+    )
 
 
 # -- alter -------------------------------------------------------------------------------------------------------------
