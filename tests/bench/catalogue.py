@@ -104,13 +104,33 @@ def compressed_benches(codec: str, size: int, short: str, words: str) -> list[Be
 
 def java_benches() -> list[Bench]:
     """Kafka's own tools as load."""
-    return [
+    plain = [
         produce_bench(
-            "java-produce-1k",
-            "kafka-producer-perf-test: 1 KB records, one partition, acks 1",
-            size=1000,
+            f"java-produce-{short}",
+            f"kafka-producer-perf-test: {words} records, one partition, acks 1",
+            size=size,
             driver="java-produce",
-        ),
+            goals=PLAIN,
+        )
+        for size, short, words in SIZES
+    ]
+    compressed = [
+        produce_bench(
+            f"java-produce-{short}-32-{codec}",
+            f"kafka-producer-perf-test: {words} records, 32 partitions, {codec}, acks 1",
+            size=size,
+            driver="java-produce",
+            partitions=32,
+            options={"codec": codec},
+            targets=BROKERS,
+            goals=WIDE,
+        )
+        for codec in ("zstd", "lz4")
+        for size, short, words in SIZES
+    ]
+    return [
+        *plain,
+        *compressed,
         Bench(
             "java-fetch-1k",
             "kafka-console-consumer without output: 1 KB records, one partition",

@@ -24,9 +24,9 @@ def run_tool(main: str, arguments: list[str]) -> str:
     return result.stdout
 
 
-def produce(bootstrap: str, topic: str, *, size: int, records: int) -> dict[str, float]:
+def produce(bootstrap: str, topic: str, *, size: int, records: int, codec: str = "none") -> dict[str, float]:
     """kafka-producer-perf-test with the producer's defaults but acks 1 (which excludes idempotence)."""
-    properties = [f"bootstrap.servers={bootstrap}", "acks=1", "enable.idempotence=false"]
+    properties = [f"bootstrap.servers={bootstrap}", "acks=1", "enable.idempotence=false", f"compression.type={codec}"]
     load = ["--num-records", str(records), "--record-size", str(size), "--throughput", "-1"]
     printed = run_tool(
         TOOL_CLASSES["kafka-producer-perf-test"], ["--topic", topic, *load, "--producer-props", *properties]
