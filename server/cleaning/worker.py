@@ -82,7 +82,7 @@ def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:
     for line in sys.stdin:
         message: dict[str, Any] = json.loads(line)
         if "bytes_per_second" in message:
-            throttle.bytes_per_second, throttle.pause = message["bytes_per_second"], message.get("pause", 0.0)
+            throttle.bytes_per_second, throttle.pause = message["bytes_per_second"], message["pause"]
         else:
             jobs.put(line)
     os._exit(0)

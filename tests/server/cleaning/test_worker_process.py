@@ -85,7 +85,7 @@ def test_a_failure_is_told_and_the_next_job_is_done(worker: subprocess.Popen[str
 
 
 def test_it_ends_with_its_input_in_the_middle_of_a_job(worker: subprocess.Popen[str], job: CleanJob) -> None:
-    send(worker, json.dumps({"bytes_per_second": 1.0}))
+    send(worker, json.dumps({"bytes_per_second": 1.0, "pause": 0.0}))
     send(worker, job.to_json())
     assert worker.stdin is not None
     assert worker.poll() is None
