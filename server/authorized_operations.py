@@ -50,4 +50,11 @@ ALL_CLUSTER_OPERATIONS = bit_set(
     AclOperation.IDEMPOTENT_WRITE,
 )
 
-ALL_GROUP_OPERATIONS = bit_set(AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE)
+ALL_GROUP_OPERATIONS = bit_set(
+    AclOperation.READ,
+    AclOperation.DELETE,
+    AclOperation.DESCRIBE,
+    AclOperation.DESCRIBE_CONFIGS,
+    AclOperation.ALTER_CONFIGS,
+)
+"""Groups have settings since KIP-848."""

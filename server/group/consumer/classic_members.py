@@ -178,14 +178,15 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, reply: Callable[[ErrorCode], None]
     ) -> None:
-        """A classic member goes, named by its id, its instance id or both."""
+        """A member goes, named by its id, its instance id or both.
+
+        It may be one of either protocol: this is how an operator removes members.
+        """
         try:
             static = group.static_member(instance_id)
             if not member_id and static is not None:
                 member_id = static.member_id
             member = group.known_member(member_id, instance_id)
-            if member.classic is None:
-                raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "The member does not use the classic protocol.")
         except KafkaError as error:
             reply(error.code)
             return

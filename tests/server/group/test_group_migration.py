@@ -243,13 +243,32 @@ def test_what_a_classic_member_hears_in_a_group_of_the_other_kind() -> None:
         assert await old.commit(1) is ErrorCode.NONE
         member_id, old.member_id = old.member_id, "n"
         assert await old.heartbeat() is ErrorCode.UNKNOWN_MEMBER_ID  # it speaks the other protocol
-        assert await old.leave() is ErrorCode.UNKNOWN_MEMBER_ID
         old.member_id = member_id
         stranger = await classic(cluster, protocols=("own",))
         assert await stranger.join() is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         assert await old.leave() is ErrorCode.NONE
         await settle(new)
         assert new.owned == partitions("t-0", "t-1")
+
+    play(talk)
+
+
+@pytest.mark.parametrize("instance_id", [None, "i"])
+def test_an_operator_removes_a_member_of_the_consumer_protocol(instance_id: str | None) -> None:
+    """With LeaveGroup, as AdminClient's removeMembersFromConsumerGroup does: by its id, or its instance id alone."""
+
+    async def talk(cluster: Cluster) -> None:
+        (stays,) = await consumers(cluster, "s")
+        goes = await Consumer(cluster, name="g", instance_id=instance_id).connect()
+        await settle(stays, goes)
+        operator = await classic(cluster)
+        operator.member_id, operator.instance_id = ("", instance_id) if instance_id else ("g", None)
+        assert await operator.leave() is ErrorCode.NONE
+        assert set(group_of(cluster).members) == {"s"}
+        assert await operator.leave() is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await goes.beat() is ErrorCode.UNKNOWN_MEMBER_ID
+        await settle(stays)
+        assert stays.owned == partitions("t-0", "t-1")
 
     play(talk)
 
