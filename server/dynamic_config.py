@@ -26,6 +26,7 @@ _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(?P<key>.*)")
 _LISTENER_KEYS_ONLY = frozenset(
     name for name in BROKER_KEYS if name.startswith(("ssl.keystore.", "ssl.key.", "ssl.truststore."))
 )
+_THREADS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
 _BROKER_KEYS_OF_TOPICS = frozenset(name for key in TOPIC_SYNONYMS.values() for name in synonyms(key))
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
@@ -132,9 +133,16 @@ class DynamicConfig:
                 if key is not None:
                     key.parse(value)
             self.config.check_overrides(cluster, broker)
-            check_cleaner_threads(self.config, self.config.effective_properties(cluster, broker))
+            self._check_threads(self.config.effective_properties(cluster, broker))
         except ConfigError as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+    def _check_threads(self, properties: Mapping[str, str]) -> None:
+        check_cleaner_threads(self.config, properties)
+        before = self.config.effective_properties(self.config.cluster_overrides, self.config.broker_overrides)
+        for name in _THREADS:
+            default = str(BROKER_KEYS[name].default)
+            check_threads(name, int(before.get(name, default)), int(properties.get(name, default)))
 
     def on_broker_change(self, callback: Callable[[], None]) -> None:
         """Call `callback` when settings of the broker may be others."""
@@ -234,6 +242,17 @@ def check_cleaner_threads(config: BrokerConfig, properties: Mapping[str, str]) -
     if wanted > now * 2:
         reason = f"Log cleaner threads cannot be increased to more than double the current value {now}"
         raise ConfigError(name, wanted, reason)
+
+
+def check_threads(name: str, now: int, wanted: int) -> None:
+    """Kafka's pools of threads, too, grow and shrink by a factor of two at most. Raises ConfigError."""
+    reason = f"Dynamic thread count update validation failed for {name}={wanted}, value should"
+    if wanted < 1:
+        raise ConfigError(name, wanted, f"{reason} be at least 1")
+    if wanted < now // 2:
+        raise ConfigError(name, wanted, f"{reason} be at least half the current value {now}")
+    if wanted > now * 2:
+        raise ConfigError(name, wanted, f"{reason} not be greater than double the current value {now}")
 
 
 def _update_mode(name: str) -> UpdateMode | None:

@@ -2,7 +2,8 @@
 
 Version 1 adds the kind of key, 4 asks for several keys at once (KIP-699), 6 knows share groups (KIP-932). The first
 question about a group creates `__consumer_offsets`; Kafka answers that one with COORDINATOR_NOT_AVAILABLE, here the
-client waits for the topic instead. Transactions and share groups have no coordinators yet.
+client waits for the topic instead. Whoever asks for a transactional id is sent to this broker, where InitProducerId
+refuses it for good: told to try again, a client would until its time is over. Share groups have no coordinators yet.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordina
     try:
         if key_type not in kinds:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known")
-        if key_type != GROUP:
+        if key_type == SHARE:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker has no such coordinators")
-        node_id = await ctx.broker.groups.find_coordinator(key)
+        node_id = ctx.broker.broker_id if key_type == TRANSACTION else await ctx.broker.groups.find_coordinator(key)
         endpoint = ctx.broker.metadata.endpoint(node_id, ctx.listener.name)
         if endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached this way")

@@ -1,12 +1,13 @@
 """ListTransactions (key 66, KIP-664): the transactional ids that this broker coordinates.
 
-Version 1 filters by how long a transaction has been open (KIP-994). This broker coordinates none: InitProducerId
-refuses transactional ids.
+Version 1 filters by how long a transaction has been open (KIP-994), 2 by a regular expression (KIP-1152). This broker
+coordinates none: InitProducerId refuses transactional ids.
 """
 
 from __future__ import annotations
 
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ..group.consumer.topic_pattern import TopicPattern
 from ..request_context import RequestContext
 
 STATES = frozenset(
@@ -24,7 +25,9 @@ STATES = frozenset(
 
 
 def handle(ctx: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """Names the states in the filter that there are not."""
+    """Names the states in the filter that there are not. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    if request.transactional_id_pattern:
+        TopicPattern(request.transactional_id_pattern)
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in request.state_filters if name not in STATES]
     )

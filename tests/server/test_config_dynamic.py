@@ -39,6 +39,20 @@ def refusal(dynamic: DynamicConfig, settings: dict[str, str], *, per_broker: boo
     return error.value.message
 
 
+@pytest.mark.parametrize(
+    ("wanted", "reason"),
+    [("7", None), ("28", None), ("6", "at least half the current value 14"), ("29", "greater than double"), ("0", "1")],
+)
+def test_pools_of_threads_change_by_a_factor_of_two_at_most(wanted: str, reason: str | None) -> None:
+    dynamic = DynamicConfig(BrokerConfig({"num.replica.fetchers": "14"}))
+    settings = {"num.replica.fetchers": wanted}
+    for per_broker in (True, False):
+        if reason is None:
+            dynamic.check_broker_config(settings, per_broker=per_broker)
+        else:
+            assert reason in refusal(dynamic, settings, per_broker=per_broker)
+
+
 def test_a_topic_without_settings_behaves_as_the_broker_says() -> None:
     assert topic_log_config(BrokerConfig()) == LogConfig()
     config = BrokerConfig(

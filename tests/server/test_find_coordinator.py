@@ -1,4 +1,4 @@
-"""FindCoordinator answers in every version: groups have a coordinator here, transactions and share groups do not."""
+"""FindCoordinator answers in every version: groups have a coordinator here, share groups do not."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ async def test_this_broker_coordinates_a_group_and_creates_its_topic(broker: Bro
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_nobody_coordinates_a_transaction(broker: Broker, version: int) -> None:
-    assert await ask(broker, version, TRANSACTION, "x") == [("x", ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
+async def test_a_transaction_is_sent_here_to_be_refused(broker: Broker, version: int) -> None:
+    here = (broker.server.state.broker_id, "127.0.0.1", broker.port)
+    assert await ask(broker, version, TRANSACTION, "x") == [("x", ErrorCode.NONE, here)]
+    assert broker.server.state.metadata.topic(GROUP_METADATA_TOPIC) is None
 
 
 async def test_each_key_gets_its_own_answer(broker: Broker) -> None:

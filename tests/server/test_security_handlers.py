@@ -14,6 +14,7 @@ from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsReques
 from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
 from barnabas.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.server.embedded_store import EmbeddedStore
@@ -22,6 +23,7 @@ from barnabas.server.handlers import (
     delete_acls,
     describe_acls,
     describe_client_quotas,
+    describe_transactions,
     describe_user_scram_credentials,
     list_transactions,
 )
@@ -171,9 +173,26 @@ def test_without_an_authorizer_security_is_disabled(version: int) -> None:
     assert [result.error_code for result in answer.filter_results] == [ErrorCode.SECURITY_DISABLED]
 
 
-@pytest.mark.parametrize("version", [0, 1])
+@pytest.mark.parametrize("version", [0, 1, 2])
 def test_there_are_no_transactions(version: int) -> None:
     request = ListTransactionsRequest(state_filters=["Ongoing", "Sleeping"])
     answer = passed(ApiKey.LIST_TRANSACTIONS, version, list_transactions.handle(context(version), request))
     assert (answer.error_code, answer.transaction_states) == (ErrorCode.NONE, [])
     assert answer.unknown_state_filters == ["Sleeping"]
+
+
+def test_a_pattern_of_transactional_ids_is_checked() -> None:
+    request = ListTransactionsRequest(transactional_id_pattern="app-.*")
+    assert list_transactions.handle(context(2), request).transaction_states == []
+    with pytest.raises(KafkaError, match="app-") as caught:
+        list_transactions.handle(context(2), ListTransactionsRequest(transactional_id_pattern="app-["))
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_no_transactional_id_is_known() -> None:
+    request = DescribeTransactionsRequest(transactional_ids=["app", ""])
+    answer = passed(ApiKey.DESCRIBE_TRANSACTIONS, 0, describe_transactions.handle(context(0), request))
+    assert [(state.transactional_id, state.error_code) for state in answer.transaction_states] == [
+        ("app", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
+        ("", ErrorCode.INVALID_REQUEST),
+    ]

@@ -58,6 +58,7 @@ import org.apache.kafka.common.errors.DelegationTokenDisabledException;
 import org.apache.kafka.common.errors.ElectionNotNeededException;
 import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.SecurityDisabledException;
+import org.apache.kafka.common.errors.TransactionalIdNotFoundException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
@@ -344,6 +345,9 @@ public final class Screens {
         check("quotas", admin.describeClientQuotas(ClientQuotaFilter.all()).entities(), served);
         check("tokens", admin.describeDelegationToken().delegationTokens(), served);
         System.out.println("# served: " + served);
+        Set<String> nobody = Collections.singleton("no-such-transaction");
+        refused(TransactionalIdNotFoundException.class, admin.describeTransactions(nobody).all());
+        refused(UnsupportedVersionException.class, admin.fenceProducers(nobody).all());
     }
 
     private static void check(String name, KafkaFuture<?> future, List<String> served) throws Exception {
