@@ -32,7 +32,7 @@ class Group:
         "group_id",
         "leader_id",
         "members",
-        "new_member_added",
+        "newest_member_at",
         "offsets",
         "pending_members",
         "pending_syncs",
@@ -56,8 +56,8 @@ class Group:
         """Ids given out that have not joined under them yet (KIP-394)."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not asked for their assignment yet."""
-        self.new_member_added = False
-        """Somebody came during the initial delay."""
+        self.newest_member_at = 0.0
+        """Loop time at which somebody last came during the initial delay."""
         self.subscribed_topics: frozenset[str] | None = frozenset()
         """What its consumers read; None if that cannot be known."""
         self.offsets = GroupOffsets()
@@ -236,7 +236,7 @@ class Group:
         """The protocol with most votes among those that all members support; on a tie the one voted for first."""
         everybody = len(self.members)
         candidates = {name for name, count in self._supported.items() if count == everybody}
-        votes = Counter(member.vote(candidates) for member in self.members.values())
+        votes = Counter([member.vote(candidates) for member in self.members.values()])
         return votes.most_common(1)[0][0]
 
     def elect_joined_leader(self) -> bool:

@@ -79,7 +79,10 @@ class Member:
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """What it says about itself under a protocol; empty if it does not know it."""
-        return next((metadata for name, metadata in self.protocols if name == protocol_name), b"")
+        for name, metadata in self.protocols:
+            if name == protocol_name:
+                return metadata
+        return b""
 
     def vote(self, candidates: Container[str]) -> str:
         """The protocol it likes best among `candidates`, of which it supports at least one."""

@@ -1,8 +1,9 @@
 """Members coming, going and staying: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on one group.
 
 Kafka's classic rebalance protocol with its static members (KIP-345) and given-out member ids (KIP-394). Everything runs
-on the loop's thread and to its end; answers are sent in the loop's next turn, so that a client's next request never
-finds a group in the middle of a change.
+on the loop's thread and to its end; answers are sent later, so that a client's next request never finds a group in the
+middle of a change, and one in each turn of the loop: whoever gets one asks for more at once, and a thousand members in
+step would else keep everybody else waiting.
 """
 
 from __future__ import annotations
@@ -35,11 +36,6 @@ logger = logging.getLogger("barnabas.groups")
 
 T = TypeVar("T")
 
-ANSWERS_A_TURN, TURN_S = 3, 0.001
-"""Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
-its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
-MANY_ANSWERS = 1000
-"""For each so many that wait a turn sends one more: all groups at once shall not have to wait for seconds."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a JoinGroup of somebody new may wait for the rebalance to end before its client is taken for gone."""
 
@@ -101,33 +97,32 @@ class Membership:
         self._on_idle = on_idle
         self._loop = loop
         self._answers: deque[Callable[[], None]] = deque()
-        """On their way: sent in the loop's next turn or, if they are many, in milliseconds after it."""
+        """On their way, the oldest first."""
         self._changes = LimitedLog(logger, loop.time)
         self._joins = Purgatory("Rebalance", loop)
         self._syncs = Purgatory("Sync", loop)
         self.sessions: Sessions[Group] = Sessions(loop, self._session_expired)
 
-    def _in_next_turn(self, reply: Callable[[T], None]) -> Callable[[T], None]:
+    def _in_turn(self, reply: Callable[[T], None]) -> Callable[[T], None]:
         def later(result: T) -> None:
             if not self._answers:
-                self._loop.call_soon(self._send_answers)
+                self._loop.call_soon(self._send_answer)
             self._answers.append(partial(reply, result))
 
         return later
 
-    def _send_answers(self) -> None:
-        """Some at a time, so that others are served while a thousand members of a group are answered."""
-        waiting = len(self._answers)
-        for _ in range(min(ANSWERS_A_TURN + waiting // MANY_ANSWERS, waiting)):
-            self._loop.call_soon(self._answers.popleft())
+    def _send_answer(self) -> None:
+        """The next one. Between this turn of the loop and the one after it others are served."""
+        answer = self._answers.popleft()
         if self._answers:
-            self._loop.call_later(TURN_S, self._send_answers)
+            self._loop.call_soon(self._send_answer)
+        answer()
 
     # -- JoinGroup -------------------------------------------------------------------------------------------------
 
     def join(self, group: Group, joining: Joining) -> None:
         """Let somebody in, or in again; `joining.reply` is called soon or when the rebalance is over."""
-        joining = replace(joining, reply=self._in_next_turn(joining.reply))
+        joining = replace(joining, reply=self._in_turn(joining.reply))
         if group.state is GroupState.DEAD:
             joining.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -203,9 +198,8 @@ class Membership:
             is_new=True,
         )
         if group.state is GroupState.PREPARING_REBALANCE and group.generation == 0:
-            group.new_member_added = True
+            group.newest_member_at = self._loop.time()
         group.add(member, joining.reply)
-        self.sessions.end(group, member_id)
         self.sessions.restart(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._maybe_rebalance(group, f"{member_id} joins")
 
@@ -285,10 +279,10 @@ class Membership:
         was_empty = group.state is GroupState.EMPTY
         group.transition_to(GroupState.PREPARING_REBALANCE, self._now_ms())
         if was_empty:
-            group.new_member_added = False
-            delay_ms = self._config.group_initial_rebalance_delay_ms
-            rest_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
-            self._joins.watch(InitialDelayedJoin(self, group, rest_ms), (group,), delay_ms)
+            now, delay_ms = self._loop.time(), self._config.group_initial_rebalance_delay_ms
+            group.newest_member_at = now
+            latest = now + max(group.rebalance_timeout_ms, delay_ms) / 1000
+            self._joins.watch(InitialDelayedJoin(self, group, latest), (group,), delay_ms)
         else:
             self._wait_for_joins(group)
 
@@ -297,11 +291,18 @@ class Membership:
         if not waiting.try_complete():
             self._joins.watch(waiting, (group,), group.rebalance_timeout_ms)
 
-    def wait_for_newcomers(self, group: Group, remaining_ms: int) -> None:
-        """Prolong the initial delay by its own length, or what is left of the rebalance timeout."""
-        delay_ms = min(self._config.group_initial_rebalance_delay_ms, remaining_ms)
-        rest_ms = remaining_ms - delay_ms if delay_ms else 0
-        self._joins.watch(InitialDelayedJoin(self, group, rest_ms), (group,), delay_ms)
+    def prolong_initial_wait(self, group: Group, latest: float) -> bool:
+        """Wait for the delay's length after the newest member, until `latest` by the loop; False if that is over.
+
+        Kafka looks only when a delay ends, and then adds a whole one if anybody came during it: members who all come
+        at once wait for two there.
+        """
+        until = min(group.newest_member_at + self._config.group_initial_rebalance_delay_ms / 1000, latest)
+        wait_ms = (until - self._loop.time()) * 1000
+        if wait_ms < 1:
+            return False
+        self._joins.watch(InitialDelayedJoin(self, group, latest), (group,), wait_ms)
+        return True
 
     def complete_join(self, group: Group) -> None:
         """The wait is over: who has not joined is out, static members aside, and a new generation begins."""
@@ -351,7 +352,7 @@ class Membership:
 
     def sync(self, group: Group, syncing: Syncing) -> None:
         """Give a member its assignment, once the leader has brought it and it is durable."""
-        syncing = replace(syncing, reply=self._in_next_turn(syncing.reply))
+        syncing = replace(syncing, reply=self._in_turn(syncing.reply))
         error = self._check_sync(group, syncing) or SYNC_ANSWERS[group.state]
         if error:
             syncing.reply(SyncResult(error))

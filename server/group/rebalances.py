@@ -29,23 +29,20 @@ class DelayedJoin(DelayedOperation):
 
 
 class InitialDelayedJoin(DelayedJoin):
-    """The first members of an empty group wait for more to come, and again while more come, up to a limit."""
+    """The first members of an empty group wait for more to come, and on after each that does, up to a limit."""
 
-    __slots__ = ("_remaining_ms",)
+    __slots__ = ("_latest",)
 
-    def __init__(self, membership: Membership, group: Group, remaining_ms: int) -> None:
+    def __init__(self, membership: Membership, group: Group, latest: float) -> None:
         super().__init__(membership, group)
-        self._remaining_ms = remaining_ms
+        self._latest = latest
+        """Loop time at which nobody more is waited for."""
 
     def try_complete(self) -> bool:
         return False
 
     def on_complete(self) -> None:
-        group = self._group
-        if group.new_member_added and self._remaining_ms > 0:
-            group.new_member_added = False
-            self._membership.wait_for_newcomers(group, self._remaining_ms)
-        else:
+        if not self._membership.prolong_initial_wait(self._group, self._latest):
             super().on_complete()
 
 

@@ -33,8 +33,17 @@ class CrowdProcess:
         self._process.join()
 
     def add(self, group_ids: Sequence[str]) -> float:
-        """A member of each of these groups; returns after how many seconds all had assignments."""
-        spent: float = self._ask("add", group_ids)
+        """`connect` and `join`."""
+        self.connect(group_ids)
+        return self.join()
+
+    def connect(self, group_ids: Sequence[str]) -> None:
+        """Somebody for each of these groups, who has asked for its coordinator and waits for `join`."""
+        self._ask("connect", group_ids)
+
+    def join(self) -> float:
+        """All who are connected join at once; returns how many seconds later the last had its assignment."""
+        spent: float = self._ask("join")
         return spent
 
     def heartbeats(self) -> int:
@@ -87,9 +96,12 @@ class _Puppets:
             except Exception as error:
                 pipe.send(error)
 
-    async def add(self, group_ids: Sequence[str]) -> float:
+    async def connect(self, group_ids: Sequence[str]) -> None:
+        await self._crowd.connect(group_ids)
+
+    async def join(self, _: object) -> float:
         begin = time.perf_counter()
-        await self._crowd.add(group_ids)
+        await self._crowd.join()
         return await self._crowd.settled(1) - begin
 
     async def heartbeats(self, _: object) -> int:

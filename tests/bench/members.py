@@ -20,7 +20,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupReq
 HEARTBEAT_S = 3.0
 """heartbeat.interval.ms of every client by default."""
 SESSION_MS, REBALANCE_MS = 45_000, 300_000
-JOINED_AT_ONCE = 100
+CONNECTED_AT_ONCE = 100
 METADATA = bytes.fromhex("000000000001000474657374ffffffff")
 """A subscription of version 0 to the topic `test`."""
 ASSIGNMENT = bytes.fromhex("0000000000010004746573740000000100000000ffffffff")
@@ -84,9 +84,13 @@ class Member:
         self.heartbeats = 0
         self._next_beat = 0.0
 
-    async def enter(self) -> None:
-        """Ask who coordinates the group, then `join_again`."""
+    async def find(self) -> None:
+        """Ask who coordinates the group."""
         await self._caller.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._group_id))
+
+    async def enter(self) -> None:
+        """`find`, then `join_again`."""
+        await self.find()
         await self.join_again()
 
     async def join_again(self) -> None:
@@ -154,6 +158,7 @@ class Crowd:
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
         self._callers: list[Caller] = []
+        self._newcomers: list[Member] = []
         self._beating: dict[Member, asyncio.Task[None]] = {}
 
     @property
@@ -165,15 +170,20 @@ class Crowd:
         """How many there have been."""
         return sum(member.heartbeats for member in self._beating)
 
-    async def add(self, group_ids: Sequence[str]) -> None:
-        """A member of each of these groups; returns when all have assignments."""
-        made: list[Member] = []
-        for start in range(0, len(group_ids), JOINED_AT_ONCE):
-            names = group_ids[start : start + JOINED_AT_ONCE]
+    async def connect(self, group_ids: Sequence[str]) -> None:
+        """Somebody for each of these groups, who has asked for its coordinator and will `join` with the others."""
+        for start in range(0, len(group_ids), CONNECTED_AT_ONCE):
+            names = group_ids[start : start + CONNECTED_AT_ONCE]
             callers = await asyncio.gather(*(Caller.open(self._bootstrap) for _ in names))
             self._callers += callers
-            made += [Member(caller, name) for caller, name in zip(callers, names, strict=True)]
-        await asyncio.gather(*(member.enter() for member in made))
+            newcomers = [Member(caller, name) for caller, name in zip(callers, names, strict=True)]
+            await asyncio.gather(*(member.find() for member in newcomers))
+            self._newcomers += newcomers
+
+    async def join(self) -> None:
+        """All who are connected join at once; returns when all have assignments."""
+        made, self._newcomers = self._newcomers, []
+        await asyncio.gather(*(member.join_again() for member in made))
         for index, member in enumerate(made):
             self._beating[member] = asyncio.ensure_future(member.beat(HEARTBEAT_S * index / len(made)))
 

@@ -76,15 +76,19 @@ class Run:
         places = [Place(self, number) for number in range(self.people)]
         tasks = [asyncio.ensure_future(place.live()) for place in places]
         tasks += [asyncio.ensure_future(self._look_on()), asyncio.ensure_future(self._keep_ledger())]
-        for act in (self._nemesis, self._find_peace):
-            acting = asyncio.ensure_future(act())
-            done, _ = await asyncio.wait({acting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+        acting = asyncio.ensure_future(self._act())
+        done, _ = await asyncio.wait({acting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
         self.is_over = True
         await asyncio.gather(*tasks)
         await self.world.broker.stop()
         return self.history
+
+    async def _act(self) -> None:
+        """One trouble after the other, and then none."""
+        await self._nemesis()
+        await self._find_peace()
 
     async def _find_peace(self) -> None:
         self.is_calm = True
