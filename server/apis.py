@@ -61,6 +61,7 @@ SERVED: dict[ApiKey, tuple[str, int, int]] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ("list_partition_reassignments", 0, 0),
     ApiKey.OFFSET_DELETE: ("offset_delete", 0, 0),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: ("describe_client_quotas", 0, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: ("alter_client_quotas", 0, 1),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("describe_user_scram_credentials", 0, 0),
     ApiKey.DESCRIBE_CLUSTER: ("describe_cluster", 0, 2),
     ApiKey.DESCRIBE_PRODUCERS: ("describe_producers", 0, 0),
@@ -91,6 +92,7 @@ class KafkaApis:
 
     def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
         self._broker = broker
+        self._quotas = broker.quotas
         self._loop = loop
         self._routes: dict[tuple[int, int], Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -105,6 +107,8 @@ class KafkaApis:
         header, position = decode_request_header(buffer, start, end)
         route = self._routes.get(header[:2]) or self._route(header.api_key, header.api_version)
         context = RequestContext(header, self._broker, connection, route.respond)
+        if self._quotas.enforced:
+            context.charge = self._quotas.charge(header.client_id, end - start)
         request = route.decode(buffer, position, end)
         try:
             answer = route.handle(context, request)
@@ -113,10 +117,14 @@ class KafkaApis:
         except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, None)
         else:
+            charge = context.charge
+            if charge is not None and (answer is None or isinstance(answer, CoroutineType)):
+                charge.pause()
             if answer is None:
                 return
             if isinstance(answer, CoroutineType):
-                task = self._loop.create_task(self._finish(context, answer))
+                work = self._finish(context, answer)
+                task = self._loop.create_task(work if charge is None else charge.timed(work))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
@@ -164,6 +172,8 @@ class KafkaApis:
 
         def respond(context: RequestContext, response: Any) -> None:
             connection: Any = context.channel
+            if context.charge is not None:
+                context.charge.settle(context.api_key, response, connection)
             if response is None:
                 connection.skip()
                 return

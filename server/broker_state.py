@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .metadata_store import MetadataStore
     from .ports import Ports
     from .producer_ids import ProducerIds
+    from .quotas.client_quotas import ClientQuotas
     from .replication.fetch_session import FetchSessions
     from .replication.log_dir_mover import LogDirMover
     from .replication.replica_manager import ReplicaManager
@@ -43,3 +44,4 @@ class BrokerState:
     mover: LogDirMover
     fetch_sessions: FetchSessions
     groups: GroupCoordinator
+    quotas: ClientQuotas

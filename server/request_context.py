@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from ..protocol.headers import RequestHeader
     from .broker_state import BrokerState
     from .listeners import ListenerConfig
+    from .quotas.charge import Charge
 
 
 class Channel(Protocol):
@@ -23,11 +24,14 @@ class Channel(Protocol):
     def close(self) -> None:
         """Close without an answer."""
 
+    def mute(self, seconds: float) -> None:
+        """Look at no further request for that long once the one in hand is answered."""
+
 
 class RequestContext:
     """One request on one connection, answered exactly once: by the handler's return value or by `respond` later."""
 
-    __slots__ = ("_respond", "api_key", "api_version", "broker", "channel", "client_id", "correlation_id")
+    __slots__ = ("_respond", "api_key", "api_version", "broker", "channel", "charge", "client_id", "correlation_id")
 
     def __init__(
         self,
@@ -42,6 +46,8 @@ class RequestContext:
         self.client_id = header.client_id
         self.broker = broker
         self.channel = channel
+        self.charge: Charge | None = None
+        """What it owes to the client's quotas; None as long as nobody has any."""
         self._respond = respond
 
     @property

@@ -292,6 +292,24 @@ class TopicStore:
         elif await self._store.exists(path := znodes.config_path(entity_type, node)) is not None:
             await self._write_config(Delete(path), entity_type, node)
 
+    async def client_config(self, entity_type: str, name: str) -> dict[str, str]:
+        """Returns the settings of one of the `users`, `clients` or `ips`: its quotas, and a user's credentials.
+
+        `name` is the path of its node below the entity type.
+        """
+        return await self._config(entity_type, name)
+
+    async def set_client_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
+        """Replaces all settings of one of the `users`, `clients` or `ips` and notifies the brokers."""
+        parent, _, rest = name.partition("/")
+        while rest:
+            path = znodes.config_path(entity_type, parent)
+            if await self._store.exists(path) is None:
+                await self._store.create(path)
+            further, _, rest = rest.partition("/")
+            parent = f"{parent}/{further}"
+        await self._set_config(entity_type, name, config)
+
     async def broker_config(self, broker_id: int | None) -> dict[str, str]:
         """Returns a broker's dynamic settings; None means the cluster-wide ones."""
         return await self._config("brokers", _broker_entity(broker_id))
@@ -305,7 +323,8 @@ class TopicStore:
             data, _ = await self._store.get(znodes.config_path(entity_type, name))
         except NoNodeError:
             return {}
-        return znodes.decode_config(data)
+        # A node that was made for what is below it is empty.
+        return znodes.decode_config(data) if data else {}
 
     async def _set_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
         await self._write_config(await self._config_write(entity_type, name, config), entity_type, name)

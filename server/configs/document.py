@@ -49,6 +49,27 @@ and survive a restart. Loggers can be set to other levels until the process ends
 """
 
 
+QUOTAS = """\
+## Client quotas
+
+Set with `kafka-configs --alter --entity-type users|clients|ips` or AlterClientQuotas, they hold from the next request
+on and survive a restart. Of a client's quotas the closest counts, in Kafka's order: user and client id, user and
+default client, user, default user and client id, both defaults, default user, client id, default client. Whoever does
+not say who they are is the user `ANONYMOUS`.
+
+| quota | for | bounds |
+|--|--|--|
+| `producer_byte_rate` | users, clients | bytes per second of Produce requests |
+| `consumer_byte_rate` | users, clients | bytes per second of records in Fetch answers |
+| `request_percentage` | users, clients | percent of one thread's time; here one does everything, so 100 is all of it |
+| `controller_mutation_rate` | users, clients | partitions created and deleted per second |
+| `connection_creation_rate` | ips | new connections per second from one address |
+
+A client over its quota is answered at once, a fetch without records, and told in the answer how long to wait; its next
+request is not looked at before. A change of topics over its quota is refused with THROTTLING_QUOTA_EXCEEDED where the
+request's version knows that. A connection over its quota is closed after a while.
+"""
+
 _TIMES: tuple[tuple[int, str], ...] = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
 _SIZES: tuple[tuple[int, str], ...] = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -69,7 +90,8 @@ def _lines() -> Iterator[str]:
     yield from _table(honoured, BROKER_SENTENCES)
     yield "\n## Topic keys that have an effect\n"
     yield from _topic_table()
-    yield "\n## Where a key is not what Apache Kafka has\n"
+    yield f"\n{QUOTAS}"
+    yield "## Where a key is not what Apache Kafka has\n"
     yield from _deviations()
     yield "\n## Keys that are accepted without effect\n"
     yield from _without_effect()

@@ -30,6 +30,10 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         ),
         "compression.zstd.level": "Level for batches that the broker compresses with zstd.",
         "connections.max.idle.ms": "A connection without traffic for this long is closed.",
+        "controller.quota.window.num": (
+            "For so many windows of `controller.quota.window.size.seconds` a quota of topic changes may be saved up."
+        ),
+        "controller.quota.window.size.seconds": "Seconds in one of `controller.quota.window.num`.",
         "default.replication.factor": "Replicas of a topic that is created without a number of its own.",
         "delete.topic.enable": "Whether topics can be deleted.",
         "fetch.max.bytes": "Upper bound for the records in one fetch answer, whatever the client asks for.",
@@ -144,6 +148,10 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "offsets.topic.segment.bytes": "Segment size of `__consumer_offsets` when it is created.",
         "producer.id.expiration.check.interval.ms": "How often producer ids are looked through for expired ones.",
         "producer.id.expiration.ms": "How long a producer id is remembered after its last record.",
+        "quota.window.num": (
+            "Over so many windows of `quota.window.size.seconds` the use of clients that have a quota is measured."
+        ),
+        "quota.window.size.seconds": "Seconds in one of `quota.window.num`.",
         "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
         "socket.listen.backlog.size": "Connections that wait to be accepted.",
         "socket.request.max.bytes": "Largest request that is read; a larger one closes the connection.",

@@ -20,6 +20,8 @@ class Settings:
     compression_type: str
     compression_zstd_level: int
     connections_max_idle_ms: int
+    controller_quota_window_num: int
+    controller_quota_window_size_seconds: int
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
@@ -86,6 +88,8 @@ class Settings:
     offsets_topic_segment_bytes: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
+    quota_window_num: int
+    quota_window_size_seconds: int
     replica_high_watermark_checkpoint_interval_ms: int
     socket_listen_backlog_size: int
     socket_request_max_bytes: int

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -30,6 +30,14 @@ from .replica_channel import ReplicaChannel
 from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicPlan, TopicRules
 
 logger = logging.getLogger("barnabas.controller")
+
+Pay = Callable[[int], None]
+"""Called with a number of partitions before they are created or deleted. Raises KafkaError if that may not be."""
+
+
+def _for_nothing(_: int) -> None:
+    """The price of changes that no client asked for, or one without a quota."""
+
 
 STORE_FAILED = "The metadata store could not be written."
 WISHES_PER_TURN = 50
@@ -157,9 +165,9 @@ class Controller:
     # Topics
 
     async def create_topics(
-        self, wishes: Sequence[TopicCreation], *, validate_only: bool = False
+        self, wishes: Sequence[TopicCreation], *, validate_only: bool = False, pay: Pay = _for_nothing
     ) -> dict[str, CreatedTopic | KafkaError]:
-        """Creates the topics that may be created, each led and ready when this returns.
+        """Creates the topics that may be created and are paid for, each led and ready when this returns.
 
         Raises KafkaError NOT_CONTROLLER, or POLICY_VIOLATION if all are too many partitions together; what concerns
         one topic is its result.
@@ -174,6 +182,8 @@ class Controller:
                 try:
                     self._check_free(wish.name, taken)
                     plan = self._rules.plan_topic(wish, self._context.live_brokers)
+                    if not validate_only:
+                        pay(len(plan.assignment))
                 except KafkaError as error:
                     results[wish.name] = error.as_result()
                 else:
@@ -230,14 +240,14 @@ class Controller:
         await self._partitions.announce(partitions, term, is_new=True)
         return None
 
-    async def auto_create(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+    async def auto_create(self, names: Iterable[str], *, pay: Pay = _for_nothing) -> dict[str, KafkaError | None]:
         """Creates topics because somebody asked for them, with the broker's defaults; None where that went well."""
         wishes = [self._rules.auto_creation(name) for name in names]
-        results = await self.create_topics(wishes)
+        results = await self.create_topics(wishes, pay=pay)
         return {name: result if isinstance(result, KafkaError) else None for name, result in results.items()}
 
     async def create_partitions(
-        self, wishes: Sequence[PartitionsCreation], *, validate_only: bool = False
+        self, wishes: Sequence[PartitionsCreation], *, validate_only: bool = False, pay: Pay = _for_nothing
     ) -> dict[str, KafkaError | None]:
         """Gives topics more partitions, each led and ready when this returns; None where that went well.
 
@@ -248,7 +258,7 @@ class Controller:
             results: dict[str, KafkaError | None] = {}
             for wish in wishes:
                 try:
-                    await self._extend(wish, term, validate_only=validate_only)
+                    await self._extend(wish, term, None if validate_only else pay)
                 except KafkaError as error:
                     results[wish.name] = error.as_result()
                 except StoreUnavailableError as error:
@@ -258,13 +268,15 @@ class Controller:
                     results[wish.name] = None
             return results
 
-    async def _extend(self, wish: PartitionsCreation, term: ControllerTerm, *, validate_only: bool) -> None:
+    async def _extend(self, wish: PartitionsCreation, term: ControllerTerm, pay: Pay | None) -> None:
+        """Without `pay` only looks whether it could be done."""
         topic = self._context.topic(wish.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.name}' does not exist.")
         added = self._rules.plan_partitions(wish, topic, self._context.live_brokers)
-        if validate_only:
+        if pay is None:
             return
+        pay(len(added))
         topic = replace(topic, assignment={**topic.assignment, **added})
         states = {index: PartitionState(replicas[0], 0, replicas, term.epoch) for index, replicas in added.items()}
         await self._store.add_partitions(topic, states, term)
@@ -276,7 +288,7 @@ class Controller:
 
     # Deletion
 
-    async def delete_topics(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
+    async def delete_topics(self, names: Iterable[str], *, pay: Pay = _for_nothing) -> dict[str, KafkaError | None]:
         """Deletes topics: nothing serves them, their folders are renamed away and the store is clean on return.
 
         Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result, None where that went well.
@@ -290,7 +302,11 @@ class Controller:
                     text = "This server does not host this topic-partition."
                     results[name] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
                 else:
-                    present.append(name)
+                    try:
+                        pay(len(self._context.partitions_of(name)))
+                        present.append(name)
+                    except KafkaError as error:
+                        results[name] = error.as_result()
             try:
                 await self._store.mark_for_deletion(present, term)
                 results.update(await self._delete(present))

@@ -1,8 +1,9 @@
 """CreateTopics (key 19).
 
 v1 can validate only. v4 takes -1 for the broker's defaults (KIP-464; taken from older versions, too, as Kafka does).
-v5 answers with the resulting configuration (KIP-525), v7 with the topic id. A timeout of 0 or less asks not to wait:
-the topic is made and the answer says REQUEST_TIMED_OUT.
+v5 answers with the resulting configuration (KIP-525), v7 with the topic id. From v6 on, who is over the quota of
+changes is refused with THROTTLING_QUOTA_EXCEEDED; before, the answer only says to wait (KIP-599). A timeout of 0 or
+less asks not to wait: the topic is made and the answer says REQUEST_TIMED_OUT.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from ...protocol.schema import ZERO_UUID
 from ..config_description import ConfigDescriber
 from ..controller.controller import CreatedTopic
 from ..controller.topic_rules import TopicCreation
+from ..quotas.charge import price_of_changes
 from ..request_context import RequestContext
 from ..topic_names import CLUSTER_METADATA_TOPIC
 
 TOPICS_PER_TURN = 50
 """So many topics are described before other clients get their turn."""
 CONFIGS_VERSION = 5
+STRICT_QUOTA_VERSION = 6
 
 
 async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -48,7 +51,8 @@ async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTop
             wishes.append(_wish(topic))
     results: Mapping[str, CreatedTopic | KafkaError]
     try:
-        results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only)
+        pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
+        results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only, pay=pay)
     except KafkaError as error:
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
     describer = ConfigDescriber(ctx.broker, with_synonyms=False, with_documentation=False)

@@ -1,6 +1,7 @@
 """DeleteTopics (key 20): when the answer leaves, the topics are gone from the metadata and from the log directories.
 
-v3 knows TOPIC_DELETION_DISABLED, v5 has messages, v6 names topics by name or by id.
+v3 knows TOPIC_DELETION_DISABLED, v5 has messages and refuses who is over the quota of changes (KIP-599), v6 names
+topics by name or by id.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from ...protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ...protocol.schema import ZERO_UUID
+from ..quotas.charge import price_of_changes
 from ..request_context import RequestContext
 
 DELETION_DISABLED_VERSION = 3
+STRICT_QUOTA_VERSION = 5
 TOPIC_STATES_VERSION = 6
 
 
@@ -38,7 +41,8 @@ async def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTop
     names = [name for name, _, error in resolved if error is None and name is not None]
     outcomes: dict[str, KafkaError | None]
     try:
-        outcomes = await ctx.broker.controller.delete_topics(names)
+        pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
+        outcomes = await ctx.broker.controller.delete_topics(names, pay=pay)
     except KafkaError as failure:
         outcomes = dict.fromkeys(names, failure.as_result())
     responses = []

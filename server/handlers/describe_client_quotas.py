@@ -1,6 +1,6 @@
 """DescribeClientQuotas (key 48, KIP-546): the quotas of users, client ids and addresses that a filter means.
 
-Version 1 is the same in flexible form. Nothing can be stored here yet, so that only a tree of Kafka's own has any.
+Version 1 is the same in flexible form.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from ...protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from ..client_quotas import QuotaFilter, stored_quotas
+from ..quotas.filters import QuotaFilter
+from ..quotas.stored_quotas import stored_quotas
 from ..request_context import RequestContext
 
 

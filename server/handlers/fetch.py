@@ -70,6 +70,7 @@ class _Fetch:
 
     __slots__ = (
         "_by_id",
+        "_bytes",
         "_ctx",
         "_hints",
         "_items",
@@ -90,9 +91,13 @@ class _Fetch:
         # Before version 3 a request has no limit of its own, but the broker has. More than may be answered is not
         # worth waiting for.
         self._max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        if ctx.charge is not None:
+            self._max_bytes = min(self._max_bytes, ctx.charge.most_fetch_bytes())
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._hints: LeaderHints | None = None
         self._session: FetchSession | None = None
+        self._bytes = 0
+        """Of the records that were read."""
         self._items: dict[PartitionKey, FetchItem] = {}
         self._reads: list[AwaitedRead] = []
         self._results: list[tuple[PartitionKey, FetchItem, PartitionData]] = []
@@ -135,12 +140,15 @@ class _Fetch:
                 budget = max(0, budget - size)
                 whole_batch_due = False
             self._results.append((key, item, data))
+        self._bytes = total
         return decided or total >= self._min_bytes
 
     def answer(self) -> FetchResponse:
         """What was read, as a response; in a session only what changed since the last one."""
         session = self._session
         incremental = session is not None and self._request.session_epoch > INITIAL_EPOCH
+        if self._ctx.charge is not None and self._ctx.charge.fetched(self._bytes):
+            return self._put_off(session, incremental=incremental)
         topics: dict[str | UUID, FetchableTopicResponse] = {}
         hints = self._hints
         for key, item, data in self._results:
@@ -155,6 +163,13 @@ class _Fetch:
             responses=list(topics.values()),
             node_endpoints=hints.endpoints(NodeEndpoint) if hints is not None else [],
         )
+
+    def _put_off(self, session: FetchSession | None, *, incremental: bool) -> FetchResponse:
+        """Nothing, as the client has had its share; it asks again later. A session whose begin it misses is none."""
+        if session is not None and not incremental:
+            self._ctx.broker.fetch_sessions.close(session.id)
+            session = None
+        return FetchResponse(session_id=session.id if session is not None else 0)
 
     def park(self) -> None:
         """Wait for more bytes; the answer is then read afresh."""
@@ -172,6 +187,8 @@ class _Fetch:
             self._ctx.on_disconnect(waiting.cancel)
 
     def _respond(self) -> None:
+        if self._ctx.charge is not None:
+            self._ctx.charge.resume()
         self.read()
         self._ctx.respond(self.answer())
 

@@ -18,6 +18,7 @@ from ...protocol.messages.metadata import (
 )
 from ...protocol.schema import ZERO_UUID
 from ..authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_REQUESTED
+from ..quotas.charge import price_of_changes
 from ..request_context import RequestContext
 from ..topic_names import is_internal, is_legal
 
@@ -66,7 +67,7 @@ async def _create_and_respond(
     creatable: list[str],
 ) -> MetadataResponse:
     try:
-        results = await ctx.broker.controller.auto_create(creatable)
+        results = await ctx.broker.controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
     except KafkaError as error:
         results = dict.fromkeys(creatable, error)
     for name in missing:

@@ -42,7 +42,9 @@ class Connection(asyncio.BufferedProtocol):
         "_closing",
         "_frozen",
         "_handle",
+        "_held",
         "_loop",
+        "_muted",
         "_out",
         "_out_bytes",
         "_processing",
@@ -76,6 +78,9 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._busy = False
         self._frozen = False
+        self._muted: asyncio.TimerHandle | None = None
+        self._held = False
+        """Whether no further request is looked at, being frozen or muted."""
         self._processing = False
         self._reading_paused = False
         self._writing_paused = False
@@ -105,6 +110,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reader.close()
         self._out.clear()
         self._server.forget(self)
+        if self._muted is not None:
+            self._muted.cancel()
         if self.on_close is not None:
             self.on_close()
             self.on_close = None
@@ -147,14 +154,19 @@ class Connection(asyncio.BufferedProtocol):
 
     def skip(self) -> None:
         """The request in hand wants no answer; go on with the next."""
-        self._busy = self._frozen
+        self._busy = self._held
         self.on_close = None
         if not self._processing and self._transport is not None:
             self._process()
 
     def freeze(self) -> None:
         """Answer the request in hand, if there is one, and look at no further one: the broker is about to stop."""
-        self._frozen = self._busy = True
+        self._frozen = self._held = self._busy = True
+
+    def mute(self, seconds: float) -> None:
+        """Look at no further request for that long once the one in hand is answered (KIP-219)."""
+        self._held = True
+        self._muted = self._loop.call_later(seconds, self._unmute)
 
     def close(self) -> None:
         """Send what is ready, then close."""
@@ -268,6 +280,13 @@ class Connection(asyncio.BufferedProtocol):
             if not isinstance(error, ConnectionError):
                 logger.warning("closed the connection from %s in the middle of an answer: %s", self.client_host, error)
             self.abort()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._held = self._frozen
+        # An answer that is still being sent goes on with the next request itself.
+        if self._sender is None:
+            self.skip()
 
     def _stop_sending(self) -> None:
         if self._sender is not None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ...protocol.errors import ProtocolError
     from ..config import BrokerConfig
     from ..listeners import ListenerConfig
+    from ..quotas.managers import ConnectionQuota
 
 logger = logging.getLogger("barnabas.network")
 
@@ -44,8 +45,12 @@ class SocketServer:
         machine_name: str,
         *,
         open_files: Callable[[], int | None] = lambda: None,
+        connection_quota: ConnectionQuota | None = None,
     ) -> None:
-        """`open_files` says how many files and sockets the process may have open; None: nobody knows."""
+        """`open_files` says how many files and sockets the process may have open; None: nobody knows.
+
+        `connection_quota` says whose new connections have to wait.
+        """
         self.loop = loop
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with the ports they really have."""
@@ -61,6 +66,7 @@ class SocketServer:
         self._sweeper: asyncio.TimerHandle | None = None
         self._closing = False
         self._open_files = open_files
+        self._connection_quota = connection_quota
         self._refusals = LimitedLog(logger, loop.time)
         self._errors = LimitedLog(logger, loop.time)
 
@@ -116,7 +122,7 @@ class SocketServer:
     # -- what connections call -------------------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> bool:
-        """Count a new connection in, or refuse it by the limits of the configuration."""
+        """Count a new connection in, or refuse it by the limits of the configuration or the quota of its address."""
         host = connection.client_host
         config = self._config
         if self._closing or len(self._connections) >= config.max_connections:
@@ -142,6 +148,12 @@ class SocketServer:
             # The lowest free number is given to a new socket, so that its number tells how many are in use.
             self._refusals.write(logging.WARNING, "refused a connection from %s: too many open files", host)
             return False
+        wait = self._connection_quota.wait(host, self.loop.time()) if self._connection_quota is not None else 0.0
+        if wait > 0:
+            # Closed at once it would be back at once (KIP-612).
+            connection.freeze()
+            self.loop.call_later(wait, connection.abort)
+            return True
         self._connections[connection] = None
         self._by_host[host] += 1
         self._by_listener[name] += 1

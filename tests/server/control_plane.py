@@ -124,4 +124,4 @@ class ControlPlane:
             producer_ids=ProducerIds(self.store, BROKER_ID),
             **parts,
         )
-        return SimpleNamespace(broker=broker, api_version=version, listener=SimpleNamespace(name=LISTENER))
+        return SimpleNamespace(broker=broker, api_version=version, charge=None, listener=SimpleNamespace(name=LISTENER))

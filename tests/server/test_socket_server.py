@@ -228,3 +228,50 @@ def test_a_request_nobody_waits_for_is_told_so() -> None:
         await until(world.loop, lambda: gone)
 
     play(talk)
+
+
+def test_a_muted_connection_is_answered_and_then_not_heard_for_that_time() -> None:
+    async def talk(world: World) -> None:
+        world.answer_at_once = False
+        muted, other = await world.connect(), await world.connect()
+        muted[1].write(frame(b"first") + frame(b"second"))
+        await until(world.loop, lambda: world.waiting)
+        connection, first = world.waiting.pop()
+        began = world.loop.time()
+        connection.mute(5.0)
+        world.answer(connection, first)
+        assert await read_frame(muted[0]) == b"first"
+        assert world.loop.time() < began + 1
+        other[1].write(frame(b"other"))
+        await until(world.loop, lambda: world.seen[-1] == b"other")
+        assert world.loop.time() < began + 1
+        await until(world.loop, lambda: b"second" in world.seen)
+        assert began + 5.0 <= world.loop.time() < began + 5.1
+        world.answer(*world.waiting.pop())
+        assert await read_frame(muted[0]) == b"second"
+        muted[1].close()
+        other[1].close()
+
+    play(talk)
+
+
+def test_a_muted_connection_that_the_broker_freezes_is_not_heard_again_and_one_that_is_closed_is_forgotten() -> None:
+    async def talk(world: World) -> None:
+        world.answer_at_once = False
+        frozen, closed = await world.connect(), await world.connect()
+        for _, writer in (frozen, closed):
+            writer.write(frame(b"first") + frame(b"second"))
+        await until(world.loop, lambda: len(world.waiting) == 2)
+        for connection, first in world.waiting:
+            connection.mute(5.0)
+            world.answer(connection, first)
+        closed[1].close()
+        await until(world.loop, lambda: world.server.connection_count == 1)
+        world.waiting[0][0].freeze()
+        world.waiting[1][0].freeze()
+        began = world.loop.time()
+        await asyncio.sleep(10)
+        assert world.loop.time() >= began + 10 and world.seen == [b"first", b"first"]
+        frozen[1].close()
+
+    play(talk)

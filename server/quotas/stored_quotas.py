@@ -1,0 +1,93 @@
+"""Quotas in the metadata tree, where Kafka up to 3.9 has them (KIP-546).
+
+They are under /config/users, /config/users/U/clients, /config/clients and /config/ips, names percent-encoded.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Mapping
+from urllib.parse import quote, unquote
+
+from ..metadata_store import MetadataStore, NoNodeError
+from ..topic_store import TopicStore
+from ..znodes import DEFAULT_ENTITY, decode_config
+from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
+
+logger = logging.getLogger("barnabas.config")
+
+
+async def stored_quotas(store: MetadataStore) -> AsyncIterator[tuple[Entity, dict[str, float]]]:
+    """Every entity that has quotas, with them."""
+    for user in await _children(store, "/config/users"):
+        yield {USER: _name(user)}, await _quotas(store, f"/config/users/{user}")
+        for client in await _children(store, f"/config/users/{user}/clients"):
+            path = f"/config/users/{user}/clients/{client}"
+            yield {USER: _name(user), CLIENT_ID: _name(client)}, await _quotas(store, path)
+    for entity_type, parent in ((CLIENT_ID, "/config/clients"), (IP, "/config/ips")):
+        for name in await _children(store, parent):
+            yield {entity_type: _name(name)}, await _quotas(store, f"{parent}/{name}")
+
+
+async def alter_stored_quotas(
+    topic_store: TopicStore, entity: Entity, changes: Mapping[str, float | None]
+) -> dict[str, float]:
+    """Set these checked quotas of an entity, remove those that are None, and return all that it has then.
+
+    Whatever else its node holds stays. Raises StoreUnavailableError.
+    """
+    entity_type, name = _place(entity)
+    before = await topic_store.client_config(entity_type, name)
+    after = dict(before)
+    for key, value in changes.items():
+        if value is None:
+            after.pop(key, None)
+        else:
+            after[key] = quota_text(entity, key, value)
+    if after != before:
+        await topic_store.set_client_config(entity_type, name, after)
+    return _only_quotas(name, after)
+
+
+async def _children(store: MetadataStore, path: str) -> list[str]:
+    try:
+        return await store.children(path)
+    except NoNodeError:
+        return []
+
+
+async def _quotas(store: MetadataStore, path: str) -> dict[str, float]:
+    data, _ = await store.get(path)
+    return _only_quotas(path, decode_config(data) if data else {})
+
+
+def _only_quotas(where: str, config: Mapping[str, str]) -> dict[str, float]:
+    quotas = {}
+    for key in config.keys() & QUOTAS:
+        try:
+            quotas[key] = float(config[key])
+        except ValueError:
+            logger.error("The stored quota %s of %s is no number: %s", key, where, config[key])
+    return quotas
+
+
+def _place(entity: Entity) -> tuple[str, str]:
+    """The kind of an entity's node, and its path below that."""
+    if IP in entity:
+        return "ips", _node(entity[IP])
+    if USER not in entity:
+        return "clients", _node(entity[CLIENT_ID])
+    user = _node(entity[USER])
+    return "users", f"{user}/clients/{_node(entity[CLIENT_ID])}" if CLIENT_ID in entity else user
+
+
+def _node(name: str | None) -> str:
+    """A name as that of a node, percent-encoded like Kafka's Sanitizer does it; dots alone cannot be one."""
+    if name is None:
+        return DEFAULT_ENTITY
+    quoted = quote(name, safe="").replace("~", "%7E")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
+
+
+def _name(node: str) -> str | None:
+    return None if node == DEFAULT_ENTITY else unquote(node)
