@@ -183,7 +183,8 @@ class GroupAdmin:
     async def group_lag(self, group_ids: Iterable[str] | None = None) -> list[PartitionLag]:
         """How far groups (all by default) are behind, by group and partition, whether they have members or not.
 
-        Partitions are those that are committed or assigned. Raises KafkaError.
+        Partitions are those that are committed or assigned. Raises KafkaError, also for a group that is named and
+        does not exist.
         """
         ids = [g.group_id for g in await self.list_groups()] if group_ids is None else list(group_ids)
         described, offsets = await asyncio.gather(self.describe_groups(ids), self.list_group_offsets(ids))
@@ -192,6 +193,8 @@ class GroupAdmin:
             committed, group = offsets[group_id], described[group_id]
             if isinstance(committed, KafkaError):
                 raise committed
+            if isinstance(group, KafkaError) and group_ids is not None and not committed:
+                raise group
             owners = {} if isinstance(group, KafkaError) else {tp: m for m in group.members for tp in m.assigned}
             for tp in sorted(committed.keys() | owners.keys()):
                 at, owner = committed.get(tp), owners.get(tp)

@@ -11,7 +11,7 @@ from ...protocol.errors import KafkaError
 from ..admin import Admin
 from ..group_admin import GroupListing, Outcome, PartitionLag
 from ..group_descriptions import GroupDescription
-from .group_options import As, Output, Topics, named_partitions, wants_json
+from .group_options import As, Output, StateFilter, Topics, TypeFilter, named_partitions, wants_json
 from .group_reset import reset_offsets
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, print_json, print_rows, run
 
@@ -28,8 +28,12 @@ SomeGroups = Annotated[list[str] | None, typer.Argument(help="The groups; all if
 @app.command("list")
 def list_groups(
     *,
-    state: Annotated[list[str] | None, typer.Option("--state", help="Only groups in it: Stable, Empty, …")] = None,
-    kind: Annotated[list[str] | None, typer.Option("--type", help="Only these: classic, consumer.")] = None,
+    state: Annotated[
+        list[StateFilter] | None, typer.Option("--state", case_sensitive=False, help="Only groups in it.")
+    ] = None,
+    kind: Annotated[
+        list[TypeFilter] | None, typer.Option("--type", case_sensitive=False, help="Only groups of it.")
+    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: As = Output.TABLE,
     json: Json = False,
@@ -162,10 +166,12 @@ def remove_members(
 def _report(verb: str, what: str, outcomes: dict[str, Outcome], *, as_json: bool) -> None:
     """One line for each; any error makes the exit status 1."""
     if as_json:
-        print_json([{what: name, "error": str(error) if error else None} for name, error in outcomes.items()])
+        print_json([{what: name, "error": error.code.name if error else None} for name, error in outcomes.items()])
+    elif not outcomes:
+        typer.echo(f"there is no {what}", err=True)
     for name, error in outcomes.items():
         if error is not None:
-            typer.echo(f"barnabas: {what} {name}: {error}", err=True)
+            typer.echo(f"barnabas: {what} {name}: {error.code.name}", err=True)
         elif not as_json:
             print(f"{verb} {what} {name}")
     if any(error is not None for error in outcomes.values()):

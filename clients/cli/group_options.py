@@ -17,6 +17,25 @@ Topics = Annotated[
 ]
 
 
+class StateFilter(StrEnum):
+    """The states that a group can be in, of either protocol."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+    EMPTY = "Empty"
+    DEAD = "Dead"
+
+
+class TypeFilter(StrEnum):
+    """The protocols of groups."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
+
 class Output(StrEnum):
     """How results are printed."""
 
@@ -24,7 +43,7 @@ class Output(StrEnum):
     JSON = "json"
 
 
-As = Annotated[Output, typer.Option("--output", help="table or json; --json is short for the latter.")]
+As = Annotated[Output, typer.Option("--output", "-o", help="table or json; --json is short for the latter.")]
 
 
 def wants_json(output: Output, json: bool) -> bool:

@@ -79,6 +79,8 @@ async def _reset(
         for group_id in ids:
             await require_inactive(admin, group_id)
             plans[group_id] = await plan_reset(admin, group_id, partitions, target)
+            if groups and not plans[group_id]:
+                raise ValueError(f"group {group_id!r} has committed nothing: name topics with --topic")
         if execute:
             for group_id, plan in plans.items():
                 raise_first(await admin.alter_group_offsets(group_id, {s.partition: s.after for s in plan}))

@@ -127,7 +127,10 @@ def parse_time_ms(text: str) -> int:
     """Milliseconds since 1970, or a date as ISO 8601 writes it (local time unless it says). Raises ValueError."""
     if text.lstrip("-").isdecimal():
         return int(text)
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time like 1700000000000 or 2024-05-01T12:30:00") from None
 
 
 @contextmanager

@@ -91,6 +91,28 @@ def test_list_and_describe(run: Run, group: str) -> None:
     assert (status, "GROUP_ID_NOT_FOUND" in err) == (1, True)
 
 
+@pytest.mark.parametrize(("option", "choices"), [("--state", "PreparingRebalance"), ("--type", "classic")])
+def test_a_filter_that_is_none_is_refused(run: Run, option: str, choices: str) -> None:
+    status, _, err = run("group", "list", option, "sleepy")
+    assert (status, "sleepy" in err, choices.lower() in err.lower()) == (2, True, True)
+
+
+def test_filters_do_not_care_about_case(run: Run, group: str) -> None:
+    status, out, _ = run("group", "list", "--state", "empty", "--type", "CLASSIC")
+    assert (status, group in out) == (0, True)
+
+
+def test_without_members_nobody_is_removed(run: Run, group: str) -> None:
+    assert run("group", "remove-members", group) == (0, "", "there is no member\n")
+    status, _, err = run("group", "remove-members", group, "-i", "i")
+    assert (status, err) == (1, "barnabas: member i: UNKNOWN_MEMBER_ID\n")
+
+
+def test_a_group_that_has_committed_nothing_cannot_be_reset_as_a_whole(run: Run) -> None:
+    status, _, err = run("group", "reset-offsets", "nobody", "--all-topics", "--to-earliest", "--execute")
+    assert (status, err) == (2, "barnabas: group 'nobody' has committed nothing: name topics with --topic\n")
+
+
 def test_lag_of_a_group_that_is_down(run: Run, group: str, topic: str) -> None:
     status, out, _ = run("group", "lag", "--topic", topic, "--json")
     assert status == 0
@@ -158,7 +180,7 @@ def test_reset_offsets_of_some_partitions_of_many_topics(run: Run, broker: Broke
         (["g", "--all-topics", "--to-earliest", "--to-latest"], "give one of"),
         (["g", "--all-topics", "--to-earliest", "--execute", "--dry-run"], "--dry-run"),
         (["g", "--all-topics", "--by-duration", "2 hours"], "no duration"),
-        (["g", "--all-topics", "--to-datetime", "yesterday"], "yesterday"),
+        (["g", "--all-topics", "--to-datetime", "yesterday"], "'yesterday' is no time like"),
         (["g", "-t", "t:x", "--to-latest"], "TOPIC:0,1"),
     ],
 )
@@ -193,7 +215,12 @@ def test_delete(run: Run, group: str, topic: str) -> None:
     assert run("group", "delete-offsets", group, "--topic", f"{topic}:0")[:2] == (0, f"deleted offset {topic}-0\n")
     assert committed(run, group) == {1: 6}
     assert run("group", "delete", group)[:2] == (0, f"deleted group {group}\n")
-    assert run("group", "lag", group)[2] == "nothing to show\n"
+    assert run("group", "lag", group)[::2] == (1, f"barnabas: GROUP_ID_NOT_FOUND: Group {group} not found.\n")
+    status, out, err = run("group", "delete", group)
+    assert (status, out, err) == (1, "", f"barnabas: group {group}: GROUP_ID_NOT_FOUND\n")
+    assert json.loads(run("group", "delete", group, "-o", "json")[1]) == [
+        {"group": group, "error": "GROUP_ID_NOT_FOUND"}
+    ]
 
 
 def test_consume_as_a_member(run: Run, group: str, topic: str) -> None:
