@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.errors import LogDirFailedError
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from ..storage.log_manager import AllLogDirsFailedError, LogManager
+from ..storage.log_manager import LogManager
 from .apis import KafkaApis
 from .broker_state import BrokerState
 from .cleaning.cleaner_http import CleanerRoutes
@@ -30,8 +30,6 @@ from .health import HealthServer
 from .metadata_cache import MetadataCache
 from .network.socket_server import SocketServer
 from .producer_ids import ProducerIds
-from .quotas.client_quotas import ClientQuotas
-from .quotas.stored_quotas import stored_quotas
 from .replication.fetch_session import FetchSessions
 from .replication.log_dir_mover import LogDirMover
 from .replication.replica_manager import ReplicaManager
@@ -124,6 +122,7 @@ class BrokerServer:
             config_for=dynamic_config.topic_log_config,
             now_ms=ports.now_ms,
             rng=ports.random,
+            lock=ports.lock,
         )
         log_manager.open_dirs()
         self._stops.append(lambda: self._shut_down_logs(log_manager))
@@ -137,9 +136,6 @@ class BrokerServer:
         cluster_id = await topic_store.prepare(stored_cluster_id)
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(topic_store, broker_id)
-        quotas = ClientQuotas(config, self._loop, ports.stopwatch)
-        async for entity, limits in stored_quotas(store):
-            await quotas.changed(entity, limits)
         await self._load_logs(log_manager)
         metadata, replica_manager, cleaner, controller = self._topic_parts(
             broker_id, cluster_id, log_manager, topic_store, dynamic_config
@@ -170,7 +166,6 @@ class BrokerServer:
                 ports=ports,
                 loop=self._loop,
             ),
-            quotas=quotas,
         )
         await self._serve(self._state)
 
@@ -213,12 +208,7 @@ class BrokerServer:
         """Bind, register, elect, accept."""
         apis = KafkaApis(state, self._loop)
         sockets = self._sockets = SocketServer(
-            self.config,
-            apis.handle,
-            self._loop,
-            self._ports.machine_name,
-            open_files=self._ports.open_files,
-            connection_quota=state.quotas.connections,
+            self.config, apis.handle, self._loop, self._ports.machine_name, open_files=self._ports.open_files
         )
         await sockets.bind()
         self._stops += [sockets.close, apis.close]
@@ -332,24 +322,27 @@ class BrokerServer:
                 await asyncio.gather(*(self._ports.work.run(one.path, lambda: None) for one in log_manager.online_dirs))
                 lanes = max(CLOSING_LANES, self.config.num_recovery_threads_per_data_dir)
                 await self._on_many_lanes(log_manager, log_manager.closing_tasks(), lanes)
-                await self._on_lanes(log_manager.marking_tasks(self._state.broker_epoch))
+                tasks = log_manager.marking_tasks(self._state.broker_epoch)
+                await self._state.replica_manager.run_on_lanes(tasks)
         finally:
             log_manager.close()
 
     def _schedule(self, state: BrokerState) -> None:
         """Kafka's log tasks at Kafka's intervals."""
-        config, logs, every = self.config, state.log_manager, self._scheduler.every
+        config, every = self.config, self._scheduler.every
+        logs, run_on_lanes = state.log_manager, state.replica_manager.run_on_lanes
         delay_ms = config.log_initial_task_delay_ms
-        every("retention", lambda: config.log_retention_check_interval_ms, self._retention, delay_ms=delay_ms)
-        every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)
-        every("deletion", lambda: DELETION_CHECK_MS, lambda: self._on_lanes(logs.deletion_tasks(), DELETION_LANE))
         every(
-            HIGH_WATERMARK_CHECKPOINT,
-            lambda: config.replica_high_watermark_checkpoint_interval_ms,
-            lambda: self._on_lanes(logs.high_watermark_tasks()),
+            "retention",
+            lambda: config.log_retention_check_interval_ms,
+            lambda: state.replica_manager.retain(list(logs.logs)),
+            delay_ms=delay_ms,
         )
+        every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)
+        every("deletion", lambda: DELETION_CHECK_MS, lambda: run_on_lanes(logs.deletion_tasks(), DELETION_LANE))
         every("replicas without room", lambda: REPLICA_RETRY_MS, self._retry_replicas)
         checkpoints: tuple[tuple[str, Callable[[], int]], ...] = (
+            (HIGH_WATERMARK_CHECKPOINT, lambda: config.replica_high_watermark_checkpoint_interval_ms),
             (RECOVERY_POINT_CHECKPOINT, lambda: config.log_flush_offset_checkpoint_interval_ms),
             (LOG_START_OFFSET_CHECKPOINT, lambda: config.log_flush_start_offset_checkpoint_interval_ms),
         )
@@ -362,22 +355,14 @@ class BrokerServer:
         )
         every("offset expiration", lambda: config.offsets_retention_check_interval_ms, state.groups.expire)
 
-    async def _on_lanes(self, tasks: list[LaneTask], beside: str = "") -> None:
-        """Run blocking work of log directories on their lanes, or beside them; a failing directory goes offline."""
-        for task in tasks:
-            try:
-                await self._ports.work.run(task.lane + beside, task)
-            except LogDirFailedError as error:
-                self.state.replica_manager.log_dir_failed(error.path, error.cause)
-            except OSError as error:
-                # Too many open files: the next round may find one.
-                logger.warning("work in %s has to wait: %s", task.lane, error)
-
     async def _retry_replicas(self) -> None:
         """Make the logs for which there was no room; not while a directory is offline, as they may be there."""
         logs = self.state.log_manager
         if len(logs.online_dirs) == len(logs.dirs):
             await self.state.controller.retry_replicas(self.state.broker_id, lost=logs.offline)
+
+    async def _checkpoint(self, name: str) -> None:
+        await self.state.replica_manager.run_on_lanes(self.state.log_manager.checkpoint_tasks(name))
 
     def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """A log directory failed: let the controller say so to everybody."""
@@ -388,15 +373,3 @@ class BrokerServer:
     def _flush_by_age(self) -> None:
         """Make durable what has been in the page cache for `flush.ms`."""
         self.state.replica_manager.flush_overdue(self._ports.now_ms())
-
-    def _checkpoint(self, name: str) -> None:
-        try:
-            self.state.log_manager.write_checkpoint(name)
-        except AllLogDirsFailedError:
-            self.failed.set()
-
-    def _retention(self) -> None:
-        try:
-            self.state.log_manager.tick_retention()
-        except AllLogDirsFailedError:
-            self.failed.set()

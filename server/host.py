@@ -8,6 +8,7 @@ import random
 import secrets
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -119,7 +120,7 @@ def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
         cleaning=WorkerPool(loop),
         machine_name=socket.gethostname(),
         open_files=open_files,
-        stopwatch=time.perf_counter,
+        lock=threading.Lock,
     )
 
 

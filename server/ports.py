@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -65,11 +66,6 @@ def no_faults(name: str) -> bool:
     return False
 
 
-def no_time() -> float:
-    """The answer of a world in which work takes no time."""
-    return 0.0
-
-
 def no_limit() -> None:
     """The answer of a world in which files and sockets never run out."""
 
@@ -94,8 +90,8 @@ class Ports:
     """What this machine is called; told to clients where a listener binds all interfaces and advertises no name."""
     open_files: Callable[[], int | None] = no_limit
     """How many files and sockets this process may have open at present; None where there is no telling."""
-    stopwatch: Callable[[], float] = no_time
-    """Seconds, for how long work took: unlike the loop's, this clock moves within a turn of the loop."""
+    lock: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Makes a lock for what the loop and lanes, or several lanes, do with one file."""
     fault: Callable[[str], bool] = no_faults
     """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
     `produce-answer-lost` and `fetch-session-lost`."""

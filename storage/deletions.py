@@ -48,11 +48,13 @@ class Deletions:
         self._waiting: list[Deletion] = []
 
     def add_log(self, log: Log, log_dir: LogDir) -> None:
-        """Renames a log's folder away, durably, and has it removed when its readers are done. Raises `OSError`."""
+        """Renames a log's folder away and has it removed when its readers are done. Raises `OSError`.
+
+        The new name is for the caller to make durable.
+        """
         name = marked_dir_name(log.topic_partition, f"{self._random_bits(128):032x}", DELETE_SUFFIX)
         path = f"{log_dir.path}/{name}"
         log.rename_dir(path)
-        self._fs.fsync_dir(log_dir.path)
         due_ms = self._now_ms() + log.config.file_delete_delay_ms
         self._waiting.append(Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
 

@@ -3,7 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from ..protocol.topic_partition import TopicPartition
 from .filesystem import FileSystem
 from .log import Log
 from .log_config import LogConfig
-from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
+from .log_dir import LogDir
 from .log_loader import NO_RECOVERY_POINT
 from .partition_dir import FUTURE_SUFFIX, PartitionDir, marked_dir_name
 
@@ -63,7 +63,9 @@ class FutureLogs:
     config_for: Callable[[str], LogConfig]
     open_log: OpenLog
     retire: Callable[[Log, LogDir], None]
-    """Renames a log's folder away, durably, and has it removed later. Raises OSError."""
+    """Renames a log's folder away and has it removed later. Raises OSError."""
+    announced: Callable[[TopicPartition, LogDir, Log], AbstractContextManager[None]]
+    """While a log takes its place in a directory, whose checkpoints know it, durably. Raises OSError."""
     random_bits: Callable[[int], int]
     copies: dict[TopicPartition, FutureLog] = field(default_factory=dict)
 
@@ -152,21 +154,18 @@ class FutureLogs:
         """
         topic_partition, log_dir, log = copy.topic_partition, copy.log_dir, copy.log
         assert log is not None and log.recovery_point == log.log_end_offset
-        for name, offset in (
-            (RECOVERY_POINT_CHECKPOINT, log.recovery_point),
-            (LOG_START_OFFSET_CHECKPOINT, log.log_start_offset),
-        ):
-            log_dir.write_checkpoint(name, {**log_dir.offsets[name], topic_partition: offset})
-        self.fs.write_atomic(f"{copy.path}/{REPLACING_FILE}", b"")
-        log.rename_dir(f"{log_dir.path}/{topic_partition}")
-        self.fs.fsync_dir(log_dir.path)
         source, source_dir = self.logs[topic_partition], self.dir_of[topic_partition]
-        self.logs[topic_partition], self.dir_of[topic_partition] = log, log_dir
+        with self.announced(topic_partition, log_dir, log):
+            self.fs.write_atomic(f"{copy.path}/{REPLACING_FILE}", b"")
+            log.rename_dir(f"{log_dir.path}/{topic_partition}")
+            self.fs.fsync_dir(log_dir.path)
+            self.logs[topic_partition], self.dir_of[topic_partition] = log, log_dir
         log_dir.partition_count += 1
         source_dir.partition_count -= 1
         del self.copies[topic_partition]
         try:
             self.retire(source, source_dir)
+            self.fs.fsync_dir(source_dir.path)
         except OSError as error:
             _logger.error("%s: %s cannot be removed: %s", source_dir.path, topic_partition, error)
             return log

@@ -51,9 +51,8 @@ class Log(LogQueries):
         now_ms: Callable[[], int],
         rng: Chance,
         topic_id: UUID | None,
-        before_deletion: Callable[["Log"], None] | None,
     ) -> None:
-        """For `open`. `before_deletion` is called when the log start rose, before any file goes because of it."""
+        """For `open`."""
         self.path = path
         self.directory = parent_of(path)
         self.topic_partition = topic_partition_of(path)
@@ -67,7 +66,6 @@ class Log(LogQueries):
         self._fs = fs
         self._now_ms = now_ms
         self._rng = rng
-        self._before_deletion = before_deletion
         self._segments: LogSegments = loaded.segments
         self._active: LogSegment = loaded.segments.last
         self._first_unstable_offset = NEVER
@@ -91,7 +89,6 @@ class Log(LogQueries):
         rng: Chance,
         topic_id: UUID | None = None,
         producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
-        before_deletion: Callable[["Log"], None] | None = None,
     ) -> "Log":
         """Open the partition directory at `path`, creating it if there is none, and repair it after an unclean stop.
 
@@ -111,7 +108,6 @@ class Log(LogQueries):
             now_ms=now_ms,
             rng=rng,
             topic_id=read_partition_metadata(fs, path),
-            before_deletion=before_deletion,
         )
         if topic_id is not None:
             log.assign_topic_id(topic_id)
@@ -354,7 +350,7 @@ class Log(LogQueries):
         self._first_unstable_offset = NEVER if first is None else max(first, self.log_start_offset)
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Raise the log start (DeleteRecords); files go with the next `delete_old_segments`. Whether it rose.
+        """Raise the log start (DeleteRecords); files go with the next retention. Whether it rose.
 
         Raises OFFSET_OUT_OF_RANGE above the high watermark.
         """
@@ -469,24 +465,30 @@ class Log(LogQueries):
 
     # -- retention -------------------------------------------------------------------------------------------------
 
-    def delete_old_segments(self) -> list[str]:
-        """Apply retention by time, size and log start; the paths of the renamed files, to be unlinked some time later.
+    def begin_retention(self) -> int | None:
+        """Apply retention by time, size and log start: the offset below which segments may go; None if none may.
 
-        Nothing above the high watermark goes. Order: raise the log start, have it checkpointed (`before_deletion`),
-        rename to `.deleted`, sync the names. Raises `LogDirFailedError`, and KAFKA_STORAGE_ERROR from a roll.
+        Nothing above the high watermark goes. The log start is raised to that offset, and has to be on disk before
+        `finish_retention`. Raises `LogDirFailedError`, and KAFKA_STORAGE_ERROR from a roll.
         """
         with failing_dir(self.directory):
             deletable = deletable_segments(self, self._now_ms())
             if not deletable:
-                return []
+                return None
             if len(deletable) == len(self._segments):
                 self.roll()
             following = self._segments.higher(deletable[-1].base_offset)
             assert following is not None, "the active segment is not deletable"
             self.maybe_increment_log_start_offset(following.base_offset)
-            if self._before_deletion is not None:
-                self._before_deletion(self)
-            return self._changes.rename_to_deleted(deletable)
+            return following.base_offset
+
+    def finish_retention(self, below: int) -> list[str]:
+        """Rename the segments below an offset to `.deleted`; the paths, for others to sync and then to unlink.
+
+        Raises `LogDirFailedError`.
+        """
+        with failing_dir(self.directory):
+            return self._changes.rename_to_deleted(self._segments.wholly_below(min(below, self.log_start_offset)))
 
     # -- compaction ------------------------------------------------------------------------------------------------
 

@@ -1,7 +1,9 @@
-"""What the checkpoints of a log directory should say, and writing them when that is something new."""
+"""What the checkpoints of a log directory should say as of a moment, to be written by any thread."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 from ..protocol.topic_partition import TopicPartition
 from .errors import PASSING
@@ -18,36 +20,65 @@ CHECKPOINTED: Mapping[str, Callable[[Log], int]] = {
 _logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a checkpoint of a log directory should say, made by the thread that owns the logs and written by any.
+
+    Threads may write in any order: one that comes late finds the file newer and leaves it so.
+    """
+
+    log_dir: LogDir
+    name: str
+    offsets: Mapping[TopicPartition, int]
+    moment: int
+
+    def write(self) -> None:
+        """Has the file say so, durably, if it does not. Raises OSError."""
+        self.log_dir.write_checkpoint(self.name, self.offsets, self.moment)
+
+    def write_if_room(self) -> None:
+        """As `write`; a checkpoint for which there is no room stays as it is."""
+        try:
+            self.write()
+        except OSError as error:
+            if error.errno not in PASSING:
+                raise
+            # The old file is still there and still right, only older; deleting segments must stay possible now.
+            _logger.warning("%s/%s could not be written: %s", self.log_dir.path, self.name, error)
+
+
 class LogCheckpoints:
-    """Looks at the logs of a manager, which go on changing. Offsets are read by the thread that owns the logs."""
+    """Looks at the logs of a manager, which go on changing. For the thread that owns the logs."""
 
     def __init__(self, logs: Mapping[TopicPartition, Log], dir_of: Mapping[TopicPartition, LogDir]) -> None:
+        self.arriving: dict[TopicPartition, tuple[LogDir, Log | None]] = {}
+        """Logs that checkpoints have to know before they are in `logs`: copies, and None for those yet to be made."""
         self._logs = logs
         self._dir_of = dir_of
 
-    def offsets(self, log_dir: LogDir, name: str) -> dict[TopicPartition, int]:
+    def take(self, log_dir: LogDir, name: str) -> Checkpoint:
         """What the checkpoint `name` of a directory should say now; an offline log keeps what it has there."""
         read = CHECKPOINTED[name]
         offsets = {}
         for topic_partition, holder in self._dir_of.items():
-            if holder is not log_dir:
-                continue
-            log = self._logs.get(topic_partition)
-            offset = read(log) if log is not None else log_dir.offsets[name].get(topic_partition, -1)
-            # That a recovery point is 0 says that the log is this broker's own.
-            if offset > 0 or (offset == 0 and name == RECOVERY_POINT_CHECKPOINT):
-                offsets[topic_partition] = offset
-        return offsets
+            if holder is log_dir:
+                log = self._logs.get(topic_partition)
+                offsets[topic_partition] = log_dir.offsets[name].get(topic_partition, -1) if log is None else read(log)
+        for topic_partition, (holder, log) in self.arriving.items():
+            if holder is log_dir:
+                offsets[topic_partition] = 0 if log is None else read(log)
+        # That a recovery point is 0 says that the log is this broker's own.
+        least = 0 if name == RECOVERY_POINT_CHECKPOINT else 1
+        offsets = {key: offset for key, offset in offsets.items() if offset >= least}
+        return Checkpoint(log_dir, name, offsets, log_dir.moment())
 
-
-def replace_checkpoint(log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Write a checkpoint unless it says so already; one for which there is no room stays as it is. Raises OSError."""
-    if offsets == log_dir.offsets[name]:
-        return
-    try:
-        log_dir.write_checkpoint(name, offsets)
-    except OSError as error:
-        if error.errno not in PASSING:
-            raise
-        # The old file is still there and still right, only older; deleting segments must stay possible now.
-        _logger.warning("%s/%s could not be written: %s", log_dir.path, name, error)
+    @contextmanager
+    def announced(self, topic_partition: TopicPartition, log_dir: LogDir, log: Log) -> Iterator[None]:
+        """While a log takes its place in a directory, whose checkpoints know it, durably. Raises OSError."""
+        self.arriving[topic_partition] = (log_dir, log)
+        try:
+            for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+                self.take(log_dir, name).write()
+            yield
+        finally:
+            del self.arriving[topic_partition]

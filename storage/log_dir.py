@@ -2,8 +2,8 @@
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
 from uuid import UUID
 
 from ..protocol.topic_partition import TopicPartition
@@ -40,7 +40,8 @@ class LogDir:
     error `failure` is set, for good.
     """
 
-    def __init__(self, path: str, fs: FileSystem) -> None:
+    def __init__(self, path: str, fs: FileSystem, writing: AbstractContextManager[object] | None = None) -> None:
+        """`writing` lets in one thread at a time, where there are several."""
         self.path = path
         self.failure: LogDirFailedError | None = None
         self.was_clean_shutdown = False
@@ -49,6 +50,9 @@ class LogDir:
         self.offsets: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
         self._fs = fs
         self._lock: Lock | None = None
+        self._writing: AbstractContextManager[object] = writing or nullcontext()
+        self._moment = 0
+        self._written = dict.fromkeys(CHECKPOINTS, 0)
 
     @property
     def is_online(self) -> bool:
@@ -101,29 +105,26 @@ class LogDir:
                 _logger.warning("%s/%s is no partition folder and is left alone", self.path, name)
         return found
 
-    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replaces one checkpoint file, durably. Raises `OSError`.
+    def moment(self) -> int:
+        """A number that rises: of what was found out at one moment and at a later one, a checkpoint keeps the later.
 
-        Each file has one writer: the high watermarks the directory's lane, all others the thread that owns the logs,
-        and all of them the lane once the logs are closed.
+        For the thread that owns the logs.
         """
-        self._file(name).write(offsets)
-        self.offsets[name] = dict(offsets)
+        self._moment += 1
+        return self._moment
 
-    def begin_anew(self, topic_partitions: Collection[TopicPartition]) -> None:
-        """Notes that partitions are about to be made here: recovery starts at 0, and no older offsets count.
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int], moment: int) -> None:
+        """Replaces one checkpoint file, durably, by what it should say since a moment. On any thread.
 
-        A deleted log's offsets must never be applied to a new log of the same name: a recovery point beyond its data
-        would skip recovery, a start offset beyond its end would discard it. An old high watermark may stay, as it is
-        held within the log's ends. Raises `OSError`.
+        Nothing is written if the file says just that, or has what a later moment wants. Raises `OSError`.
         """
-        for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT):
-            offsets = self.offsets[name]
-            new = dict.fromkeys(topic_partitions, 0) if name == RECOVERY_POINT_CHECKPOINT else {}
-            if new or any(topic_partition in offsets for topic_partition in topic_partitions):
-                gone = set(topic_partitions)
-                kept = {key: offset for key, offset in offsets.items() if key not in gone}
-                self.write_checkpoint(name, kept | new)
+        with self._writing:
+            if moment < self._written[name]:
+                return
+            if offsets != self.offsets[name]:
+                self._file(name).write(offsets)
+                self.offsets[name] = dict(offsets)
+            self._written[name] = moment
 
     def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[TopicPartition]:
         """Makes the folders of new partitions, durably, each with an empty log; returns those that were not there.

@@ -1,7 +1,8 @@
 """All logs of a broker, over several log directories: found, made, deleted, flushed, checkpointed, closed."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -16,7 +17,7 @@ from .found_logs import FoundLogs
 from .future_logs import FutureLogs
 from .lane_task import LaneTask, close_together
 from .log import Log
-from .log_checkpoints import CHECKPOINTED, LogCheckpoints, replace_checkpoint
+from .log_checkpoints import CHECKPOINTED, Checkpoint, LogCheckpoints
 from .log_config import LogConfig
 from .log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
@@ -50,9 +51,11 @@ class LogManager:
         config_for: Callable[[str], LogConfig],
         now_ms: Callable[[], int],
         rng: "Random",
+        lock: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
+        """`lock` makes a lock for what several lanes may do."""
         assert log_dirs, "a broker needs at least one log directory"
-        self.dirs = [LogDir(path.rstrip("/") or "/", fs) for path in dict.fromkeys(log_dirs)]
+        self.dirs = [LogDir(path.rstrip("/") or "/", fs, lock()) for path in dict.fromkeys(log_dirs)]
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, StorageError] = {}
         self._fs = fs
@@ -61,11 +64,18 @@ class LogManager:
         self._rng = rng
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._checkpoints = LogCheckpoints(self.logs, self._dir_of)
-        self._open = partial(Log.open, fs=fs, now_ms=now_ms, rng=rng, before_deletion=self._keep_log_start)
+        self._open = partial(Log.open, fs=fs, now_ms=now_ms, rng=rng)
         self._found = FoundLogs(self.logs, self._dir_of, self.offline, fs, config_for, self._open)
         self._deletions = Deletions(fs, now_ms, rng.getrandbits)
         self.future_logs = FutureLogs(
-            self.logs, self._dir_of, fs, config_for, self._open, self._deletions.add_log, random_bits=rng.getrandbits
+            self.logs,
+            self._dir_of,
+            fs,
+            config_for,
+            self._open,
+            self._deletions.add_log,
+            self._checkpoints.announced,
+            random_bits=rng.getrandbits,
         )
         self.cleaner_manager = CleanerManager(self.logs, now_ms)
         self._prepared: dict[TopicPartition, LogDir] = {}
@@ -202,6 +212,8 @@ class LogManager:
                 _logger.warning("no log for %s in %s: %s", topic_partition, log_dir.path, error)
                 if not was_there and self._fs.is_dir(path):
                     self._on_disk(log_dir, partial(log_dir.remove_tree, path))
+            finally:
+                self._checkpoints.arriving.pop(topic_partition, None)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could take {topic_partition}")
 
     def _dirs_by_load(self) -> list[LogDir]:
@@ -212,7 +224,7 @@ class LogManager:
     ) -> Log:
         is_prepared = self._prepared.pop(topic_partition, None) is log_dir
         if not is_prepared:
-            log_dir.begin_anew([topic_partition])
+            self._begin_anew(log_dir, [topic_partition])()
         log = self._open(
             f"{log_dir.path}/{topic_partition}",
             config=config or self._config_for(topic_partition.topic),
@@ -245,30 +257,44 @@ class LogManager:
         tasks = []
         for path, chosen in per_dir.items():
             log_dir = by_path[path]
-            try:
-                if not self._on_disk(log_dir, partial(log_dir.begin_anew, chosen), PASSING):
-                    continue
-            except OSError:
-                # No room now: `get_or_create_log` tries again, one by one.
-                continue
+            begin_anew = self._begin_anew(log_dir, chosen)
             topic_ids_here = {topic_partition: topic_ids[topic_partition] for topic_partition in chosen}
-            tasks.append(LaneTask(path, partial(self._prepare, log_dir, topic_ids_here)))
+            tasks.append(LaneTask(path, partial(self._prepare, log_dir, topic_ids_here, begin_anew)))
         return tasks
 
-    def _prepare(self, log_dir: LogDir, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+    def _prepare(
+        self, log_dir: LogDir, topic_ids: Mapping[TopicPartition, UUID], begin_anew: Callable[[], None]
+    ) -> None:
+        begin_anew()
         self._prepared.update(dict.fromkeys(log_dir.make_folders(topic_ids), log_dir))
+
+    def _begin_anew(self, log_dir: LogDir, topic_partitions: Iterable[TopicPartition]) -> Callable[[], None]:
+        """Partitions are about to be made: their recovery starts at 0, and no older offsets of their names count.
+
+        A deleted log's offsets must never be applied to a new log of the same name: a recovery point beyond its data
+        would skip recovery, a start offset beyond its end would discard it. An old high watermark may stay, as it is
+        held within the log's ends. What this returns has the checkpoints say so, on any thread; raises `OSError`.
+        """
+        self._checkpoints.arriving.update(dict.fromkeys(topic_partitions, (log_dir, None)))
+        checkpoints = [
+            self._checkpoints.take(log_dir, RECOVERY_POINT_CHECKPOINT),
+            self._checkpoints.take(log_dir, LOG_START_OFFSET_CHECKPOINT),
+            self.cleaner_manager.checkpoint_of(log_dir, self._held_by(log_dir)),
+        ]
+        return partial(_write_all, checkpoints)
 
     # Deletion
 
-    def delete_log(self, topic_partition: TopicPartition) -> None:
+    def delete_log(self, topic_partition: TopicPartition) -> LaneTask | None:
         """Renames a partition's folder so that a restart goes on with its deletion, and serves it no longer.
 
-        The files go with `tick_deletions` after `file.delete.delay.ms`, when readers of the log are done with it.
-        Raises KAFKA_STORAGE_ERROR if the partition is offline or its disk fails now; unknown partitions are fine.
+        Durable when the task has run. The files go with `tick_deletions` after `file.delete.delay.ms`, when readers of
+        the log are done with it. Raises KAFKA_STORAGE_ERROR if the partition is offline or its disk fails now; of a
+        partition that is not here there is nothing to delete.
         """
         log = self.get_log(topic_partition)
         if log is None:
-            return
+            return None
         log_dir = self._dir_of[topic_partition]
         self.future_logs.cancel(topic_partition)
         try:
@@ -280,6 +306,7 @@ class LogManager:
         del self._dir_of[topic_partition]
         log_dir.partition_count -= 1
         self._note_clean_offsets(log_dir, self.cleaner_manager.forget(topic_partition))
+        return LaneTask(log_dir.path, partial(self._fs.fsync_dir, log_dir.path))
 
     def deletion_tasks(self) -> list[LaneTask]:
         """The removal of deleted logs and segments whose delay is over; what fails to be done is due again."""
@@ -306,17 +333,6 @@ class LogManager:
             {topic_partition: offset},
             lambda log, offset: log.truncate_fully_and_start_at(offset),
             RECOVERY_POINT_CHECKPOINT,
-            LOG_START_OFFSET_CHECKPOINT,
-        )
-
-    def raise_log_start_offset(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Makes everything below an offset unreadable for good (DeleteRecords): durable when this returns.
-
-        Raises OFFSET_OUT_OF_RANGE beyond the high watermark, KAFKA_STORAGE_ERROR if the disk fails.
-        """
-        self._change_logs(
-            {topic_partition: offset},
-            lambda log, offset: log.maybe_increment_log_start_offset(offset),
             LOG_START_OFFSET_CHECKPOINT,
         )
 
@@ -348,41 +364,68 @@ class LogManager:
             if now_ms - log.last_flush_ms >= log.config.flush_ms:
                 self._on_disk(self._dir_of[topic_partition], log.flush)
 
-    def tick_retention(self) -> None:
-        """Deletes segments that are too old, too many, or below the log start offset.
+    def begin_retention(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Raises the start of logs above segments that are too old, too many, or below it; for `finish_retention`.
 
-        The new start offsets are on disk before any file is renamed, so a crash never moves a log start back.
+        By then the new starts have to be on disk, so that a crash never moves a log start back. A log that is being
+        cleaned is left out; its turn comes at the end of that.
         """
-        for topic_partition in list(self.logs):
-            self.retain(topic_partition)
+        found = {}
+        for log in self._not_in_a_pass(topic_partitions):
+            try:
+                below = log.begin_retention()
+            except KafkaError as error:
+                _logger.warning("retention of %s has to wait: %s", log.topic_partition, error)
+            except LogDirFailedError as error:
+                self.fail_log_dir(error.path, error.cause)
+            else:
+                if below is not None:
+                    found[log.topic_partition] = below
+        return found
 
-    def retain(self, topic_partition: TopicPartition) -> None:
-        """What `tick_retention` does, for one log; not while it is being cleaned, but by the end of that."""
-        log = self.logs.get(topic_partition)
-        if log is None or self.cleaner_manager.is_in_progress(topic_partition):
-            return
-        log_dir = self._dir_of[topic_partition]
-        try:
-            self._on_disk(log_dir, lambda: self.delete_later(log, log.delete_old_segments()))
-        except KafkaError as error:
-            _logger.warning("retention of %s has to wait: %s", topic_partition, error)
+    def finish_retention(self, below: Mapping[TopicPartition, int]) -> list[LaneTask]:
+        """Marks segments below offsets as to be deleted; the tasks make that durable, the files go some time later."""
+        directories: dict[str, list[str]] = {}
+        for log in self._not_in_a_pass(below):
+            try:
+                paths = log.finish_retention(below[log.topic_partition])
+            except LogDirFailedError as error:
+                self.fail_log_dir(error.path, error.cause)
+            else:
+                self.delete_later(log, paths)
+                directories.setdefault(log.directory, []).append(log.path)
+        return [LaneTask(lane, partial(self._sync_names, paths)) for lane, paths in directories.items()]
+
+    def _not_in_a_pass(self, topic_partitions: Iterable[TopicPartition]) -> Iterable[Log]:
+        for topic_partition in topic_partitions:
+            log = self.logs.get(topic_partition)
+            if log is not None and not self.cleaner_manager.is_in_progress(topic_partition):
+                yield log
+
+    def _sync_names(self, directories: Iterable[str]) -> None:
+        for directory in directories:
+            with suppress(FileNotFoundError):  # the log was deleted meanwhile, and all its files with it
+                self._fs.fsync_dir(directory)
+
+    def tick_retention(self) -> None:
+        """All of retention, here and now."""
+        if below := self.begin_retention(list(self.logs)):
+            self.write_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        for task in self.finish_retention(below):
+            self._run(task)
 
     def delete_later(self, log: Log, paths: list[str]) -> None:
         """Have files that a log needs no more unlinked after `file.delete.delay.ms`."""
         self._deletions.add_files(paths, self._dir_of[log.topic_partition], log.config.file_delete_delay_ms)
 
     def cleaner_checkpoint_task(self, path: str) -> LaneTask:
-        """The cleaner's checkpoint of a directory as it has to be now, for its lane, which is its only writer then."""
+        """The cleaner's checkpoint of a directory as it has to be now."""
         log_dir = next(log_dir for log_dir in self.dirs if log_dir.path == path)
-        return LaneTask(path, self.cleaner_manager.checkpoint_of(log_dir, self._held_by(log_dir)))
+        return LaneTask(path, self.cleaner_manager.checkpoint_of(log_dir, self._held_by(log_dir)).write_if_room)
 
     def _note_clean_offsets(self, log_dir: LogDir, has_changed: bool) -> None:
         if has_changed:
-            self._on_disk(log_dir, self.cleaner_manager.checkpoint_of(log_dir, self._held_by(log_dir)))
-
-    def _keep_log_start(self, log: Log) -> None:
-        """Called by a log whose start rose, before it lets files go."""
-        self._write_checkpoint(self._dir_of[log.topic_partition], LOG_START_OFFSET_CHECKPOINT)
+            self._run(self.cleaner_checkpoint_task(log_dir.path))
 
     def tick_checkpoint(self) -> None:
         """Writes the recovery points and log start offsets (Kafka: every 60 s)."""
@@ -398,21 +441,17 @@ class LogManager:
         for log_dir in self.online_dirs:
             self._write_checkpoint(log_dir, name)
 
-    def high_watermark_tasks(self) -> list[LaneTask]:
-        """What `tick_checkpoint_high_watermarks` does, for the lane of each directory: that is its only writer.
-
-        It is only ever a hint: a log that is opened holds it within its ends. The other checkpoints are promises that
-        an operation waits for (a new log, a truncation, a deletion), so the thread that owns the logs writes those.
-        """
-        name = HIGH_WATERMARK_CHECKPOINT
+    def checkpoint_tasks(self, name: str, only: Iterable[TopicPartition] | None = None) -> list[LaneTask]:
+        """What `write_checkpoint` does as of now, for lanes; `only` for the directories that hold some partitions."""
+        wanted = self.dirs if only is None else {self._dir_of[one]: None for one in only if one in self._dir_of}
         return [
-            LaneTask(log_dir.path, partial(replace_checkpoint, log_dir, name, self._checkpoints.offsets(log_dir, name)))
-            for log_dir in self.online_dirs
+            LaneTask(log_dir.path, self._checkpoints.take(log_dir, name).write_if_room)
+            for log_dir in wanted
+            if log_dir.is_online
         ]
 
     def _write_checkpoint(self, log_dir: LogDir, name: str) -> None:
-        offsets = self._checkpoints.offsets(log_dir, name)
-        self._on_disk(log_dir, partial(replace_checkpoint, log_dir, name, offsets))
+        self._on_disk(log_dir, self._checkpoints.take(log_dir, name).write_if_room)
 
     # Failure and end
 
@@ -468,14 +507,11 @@ class LogManager:
 
         `close` comes after.
         """
-        return [
-            LaneTask(log_dir.path, partial(self._mark_clean, log_dir, broker_epoch)) for log_dir in self.online_dirs
-        ]
-
-    def _mark_clean(self, log_dir: LogDir, broker_epoch: int) -> None:
-        for name in CHECKPOINTED:
-            replace_checkpoint(log_dir, name, self._checkpoints.offsets(log_dir, name))
-        log_dir.write_clean_shutdown_marker(broker_epoch)
+        tasks = []
+        for log_dir in self.online_dirs:
+            checkpoints = [self._checkpoints.take(log_dir, name) for name in CHECKPOINTED]
+            tasks.append(LaneTask(log_dir.path, partial(_mark_clean, log_dir, checkpoints, broker_epoch)))
+        return tasks
 
     def close(self) -> None:
         """Gives all handles and locks back and writes nothing; the next start is an unclean one."""
@@ -512,3 +548,14 @@ class LogManager:
         else:
             return True
         return False
+
+
+def _write_all(checkpoints: Sequence[Checkpoint]) -> None:
+    for checkpoint in checkpoints:
+        checkpoint.write()
+
+
+def _mark_clean(log_dir: LogDir, checkpoints: Sequence[Checkpoint], broker_epoch: int) -> None:
+    for checkpoint in checkpoints:
+        checkpoint.write_if_room()
+    log_dir.write_clean_shutdown_marker(broker_epoch)

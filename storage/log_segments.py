@@ -12,7 +12,7 @@ CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX = ".cleaned", ".swap", ".deleted"
 class LogSegments:
     """Kafka's LogSegments. Never empty in an open log; the last one is the active segment.
 
-    Order of names: whatever removes or renames segments has synced the directory when it returns.
+    Order of names: whoever removes segments finds the directory synced; after renames that is for the caller to do.
     """
 
     __slots__ = ("_base_offsets", "_by_base_offset", "_directory", "_fs")
@@ -53,7 +53,7 @@ class LogSegments:
     def rename_to_deleted(self, removed: list[LogSegment], other_paths: list[str]) -> list[str]:
         """Take segments out of the log and mark their files, and some others, as to be deleted; the new paths.
 
-        Raises OSError. The files are left for a while, as readers may be using them.
+        Raises OSError. The files are left for a while, as readers may be using them. The names are not durable yet.
         """
         paths = []
         for segment in removed:
@@ -63,7 +63,6 @@ class LogSegments:
         for path in filter(self._fs.exists, other_paths):
             self._fs.rename(path, path + DELETED_SUFFIX)
             paths.append(path + DELETED_SUFFIX)
-        self._fs.fsync_dir(self._directory)
         return paths
 
     def moved_to(self, directory: str) -> None:
@@ -102,6 +101,11 @@ class LogSegments:
         """The segment that may hold `offset`, and all later ones, in order."""
         slot = max(bisect_right(self._base_offsets, offset) - 1, 0)
         return [self._by_base_offset[base] for base in self._base_offsets[slot:]]
+
+    def wholly_below(self, offset: int) -> list[LogSegment]:
+        """The segments after which another one begins at or below `offset`, in order."""
+        slot = max(bisect_right(self._base_offsets, offset) - 1, 0)
+        return [self._by_base_offset[base] for base in self._base_offsets[:slot]]
 
     def between(self, start: int, end: int) -> list[LogSegment]:
         """The segments that may hold offsets in [start, end), in order."""

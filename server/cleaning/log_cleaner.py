@@ -11,7 +11,6 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
 from ...storage.errors import PASSING, LogDirFailedError
-from ...storage.log_manager import AllLogDirsFailedError
 from ..ports import PassFailedError, WorkerDiedError
 from .cleaning_pass import CleaningPass, PassReport
 
@@ -161,9 +160,10 @@ class LogCleaner:
         self._wake.set()
         if report is not None:
             await self._write_checkpoint(one.grabbed.log.directory)
+            await self._replica_manager.retain([topic_partition])  # which had to wait
 
     def _note(self, log: Log, report: PassReport) -> None:
-        """A pass is done: keep what it did, and apply retention, which had to wait."""
+        """A pass is done: keep what it did."""
         topic_partition = log.topic_partition
         self.reports[topic_partition] = report
         self.reclaimed[topic_partition] = self.reclaimed.get(topic_partition, 0) + report.reclaimed_bytes
@@ -175,17 +175,9 @@ class LogCleaner:
             report.bytes_after,
             report.seconds,
         )
-        with suppress(AllLogDirsFailedError):
-            self._log_manager.retain(topic_partition)
 
     async def _write_checkpoint(self, directory: str) -> None:
-        task = self._log_manager.cleaner_checkpoint_task(directory)
-        try:
-            await self._ports.work.run(task.lane, task)
-        except LogDirFailedError as error:
-            self._replica_manager.log_dir_failed(error.path, error.cause)
-        except OSError as error:
-            logger.warning("%s: the cleaner's checkpoint has to wait: %s", directory, error)
+        await self._replica_manager.run_on_lanes([self._log_manager.cleaner_checkpoint_task(directory)])
 
     def _failed(self, topic_partition: TopicPartition, error: Exception) -> None:
         """Say what a failed pass means for its log and its directory."""

@@ -184,6 +184,7 @@ class Partition:
     def delete_records(self, offset: int) -> int:
         """Raise the log start offset (-1: to the high watermark); returns the new low watermark.
 
+        It is on disk once `ReplicaManager.keep_log_starts` says so.
         Raises KafkaError: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION on a compacted topic.
         """
         if "delete" not in self.log.config.cleanup_policy:
@@ -193,5 +194,5 @@ class Partition:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset}; the high watermark is {self.log.high_watermark}"
             )
-        self._manager.log_manager.raise_log_start_offset(self.topic_partition, target)
+        self.log.maybe_increment_log_start_offset(target)
         return self.log.log_start_offset

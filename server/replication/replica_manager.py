@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -13,6 +13,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import FlushPostponedError, LogDirFailedError
 from ...storage.flush_task import FlushTask, run_together
+from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ...storage.log_manager import AllLogDirsFailedError
 from ..delayed_operation import Purgatory
 from .partition import Partition
@@ -35,6 +36,8 @@ FINISH_SECONDS = 30.0
 """How long a stop waits for appends that are not on disk yet."""
 PARTITIONS_PER_FLUSH = 256
 """The most partitions of one round: those of the next one wait for its end, and its handles stay open till then."""
+RETAINED_PER_TURN = 64
+"""Logs that retention looks at before the loop gets to serve others."""
 
 
 class ReplicaManager:
@@ -149,9 +152,33 @@ class ReplicaManager:
             self._changed(partition)
         if delete:
             try:
-                self.log_manager.delete_log(topic_partition)
-            except AllLogDirsFailedError as error:
+                task = self.log_manager.delete_log(topic_partition)
+                if task is not None:
+                    await self._ports.work.run(task.lane, task)
+            except LogDirFailedError as error:
+                # Its folder may have its old name again at the next start.
+                self.log_manager.offline[topic_partition] = error
+                self.log_dir_failed(error.path, error.cause)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+            except (OSError, AllLogDirsFailedError) as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+
+    # -- log start offsets -----------------------------------------------------------------------------------------
+
+    async def keep_log_starts(self, topic_partitions: Collection[TopicPartition]) -> None:
+        """Have the log starts of partitions on disk, unless their directories fail."""
+        await self.run_on_lanes(self.log_manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT, topic_partitions))
+
+    async def retain(self, topic_partitions: Sequence[TopicPartition]) -> None:
+        """Delete segments that are too old, too many, or below the log start; others are served meanwhile."""
+        logs = self.log_manager
+        with suppress(AllLogDirsFailedError):
+            for first in range(0, len(topic_partitions), RETAINED_PER_TURN):
+                below = logs.begin_retention(topic_partitions[first : first + RETAINED_PER_TURN])
+                if below:
+                    await self.keep_log_starts(below)
+                    await self.run_on_lanes(logs.finish_retention(below))
+                await asyncio.sleep(0)
 
     # -- group commit ----------------------------------------------------------------------------------------------
 
@@ -265,6 +292,17 @@ class ReplicaManager:
             self._on_partitions_lost(lost)
         if not self.log_manager.online_dirs:
             self._on_all_failed()
+
+    async def run_on_lanes(self, tasks: Sequence[LaneTask], beside: str = "") -> None:
+        """Run blocking work of log directories on their lanes, or beside them; a failing directory goes offline."""
+        for task in tasks:
+            try:
+                await self._ports.work.run(task.lane + beside, task)
+            except LogDirFailedError as error:
+                self.log_dir_failed(error.path, error.cause)
+            except OSError as error:
+                # Too many open files: the next round may find one.
+                logger.warning("work in %s has to wait: %s", task.lane, error)
 
     def checked_io(self, partition: Partition, error: LogDirFailedError | OSError) -> KafkaError:
         """An I/O error met while serving `partition`: fail its directory and say what to answer."""

@@ -3,11 +3,10 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 
 from ...protocol.topic_partition import TopicPartition
 from ..log import Log
-from ..log_checkpoints import replace_checkpoint
+from ..log_checkpoints import Checkpoint
 from ..log_dir import CLEANER_CHECKPOINT, LogDir
 from .log_to_clean import LogToClean, log_to_clean
 
@@ -15,7 +14,7 @@ _logger = logging.getLogger(__name__)
 
 
 class CleanerManager:
-    """Kafka's LogCleanerManager. Everything by the thread that owns the logs, but what `checkpoint_of` returns.
+    """Kafka's LogCleanerManager. Everything by the thread that owns the logs.
 
     A log is in the middle of a pass from `grab` to `done`; an aborted pass may put nothing into its place any more.
     A paused log is not grabbed. `clean_offsets` says up to where logs are clean: the checkpoints, which follow it.
@@ -146,15 +145,12 @@ class CleanerManager:
         kept = {topic_partition: offset for topic_partition, offset in noted.items() if topic_partition in here}
         self.clean_offsets.update(kept)
         if kept != noted:
-            log_dir.write_checkpoint(CLEANER_CHECKPOINT, kept)
+            log_dir.write_checkpoint(CLEANER_CHECKPOINT, kept, log_dir.moment())
 
-    def checkpoint_of(self, log_dir: LogDir, held: Collection[TopicPartition]) -> Callable[[], None]:
-        """Has a directory's checkpoint say what is known now of the logs in it; to be called on any thread.
-
-        One at a time, in order. What it returns raises OSError.
-        """
+    def checkpoint_of(self, log_dir: LogDir, held: Collection[TopicPartition]) -> Checkpoint:
+        """What a directory's checkpoint should say now of the logs in it."""
         offsets = {key: self.clean_offsets[key] for key in held if key in self.clean_offsets}
-        return partial(replace_checkpoint, log_dir, CLEANER_CHECKPOINT, offsets)
+        return Checkpoint(log_dir, CLEANER_CHECKPOINT, offsets, log_dir.moment())
 
     def truncated(self, topic_partition: TopicPartition, offset: int) -> bool:
         """A log was cut at an offset, and is not clean beyond it; whether the checkpoint has to follow."""

@@ -110,7 +110,7 @@ class OfflineCleaner:
                 clean_offset = self._pass(log, todo, report, on_progress)
                 if log_dir is not None:
                     noted = log_dir.offsets[CLEANER_CHECKPOINT] | {key: clean_offset}
-                    log_dir.write_checkpoint(CLEANER_CHECKPOINT, noted)
+                    log_dir.write_checkpoint(CLEANER_CHECKPOINT, noted, log_dir.moment())
                 if clean_offset <= todo.first_dirty_offset:
                     break
             report.clean_offset = todo.first_dirty_offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,6 +26,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.embedded import Broker
 from barnabas.server.handlers import delete_records, describe_log_dirs, describe_producers, offset_for_leader_epoch
+from barnabas.server.request_context import RequestContext
 
 TIMESTAMP = 1_700_000_000_000
 
@@ -52,33 +53,39 @@ def append(broker: Broker, topic: str, index: int, *, count: int, producer_id: i
 def ask(broker: Broker, handler: Any, key: ApiKey, version: int, request: Any) -> Any:
     """Asks a handler and sends its answer over the wire of that version."""
     context = SimpleNamespace(broker=broker.server.state, api_version=version)
-    body = b"".join(bytes(part) for part in encode_response(handler.handle(context, request), version))
+    return over_the_wire(key, version, handler.handle(context, request))
+
+
+def over_the_wire(key: ApiKey, version: int, answer: Any) -> Any:
+    """An answer as a client of that version sees it."""
+    body = b"".join(bytes(part) for part in encode_response(answer, version))
     return decode_response(key, version, memoryview(body), 0, len(body))
 
 
-def delete(broker: Broker, version: int, *wanted: tuple[str, int, int]) -> list[tuple[int, int]]:
+async def delete(broker: Broker, version: int, *wanted: tuple[str, int, int]) -> list[tuple[int, int]]:
     topics = [
         DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)])
         for topic, index, offset in wanted
     ]
     request = DeleteRecordsRequest(topics=topics, timeout_ms=1000)
-    response = ask(broker, delete_records, ApiKey.DELETE_RECORDS, version, request)
+    answer = await delete_records.handle(cast("RequestContext", SimpleNamespace(broker=broker.server.state)), request)
+    response = over_the_wire(ApiKey.DELETE_RECORDS, version, answer)
     return [(p.low_watermark, p.error_code) for topic in response.topics for p in topic.partitions]
 
 
 @pytest.mark.parametrize("version", range(3))
 async def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(broker: Broker, version: int) -> None:
     log = broker.server.state.replica_manager.partition("t", 0).log
-    assert delete(broker, version, ("t", 0, 4)) == [(4, ErrorCode.NONE)]
+    assert await delete(broker, version, ("t", 0, 4)) == [(4, ErrorCode.NONE)]
     assert log.log_start_offset == 4
-    assert delete(broker, version, ("t", 0, 2)) == [(4, ErrorCode.NONE)]
-    assert delete(broker, version, ("t", 0, -1)) == [(10, ErrorCode.NONE)]
+    assert await delete(broker, version, ("t", 0, 2)) == [(4, ErrorCode.NONE)]
+    assert await delete(broker, version, ("t", 0, -1)) == [(10, ErrorCode.NONE)]
     assert log.log_start_offset == log.high_watermark == 10
 
 
 async def test_records_that_cannot_be_deleted(broker: Broker) -> None:
     wanted = [("t", 0, 11), ("t", 0, -2), ("compacted", 0, 1), ("__consumer_offsets", 0, -1), ("t", 9, 1), ("u", 0, 1)]
-    assert delete(broker, 2, *wanted) == [
+    assert await delete(broker, 2, *wanted) == [
         (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
         (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
         (-1, ErrorCode.POLICY_VIOLATION),

@@ -80,10 +80,10 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
         finally:
             on_lane = False
 
-    def note_checkpoint(log_dir: LogDir, name: str, offsets: Any) -> None:
-        if name == HIGH_WATERMARK_CHECKPOINT:
+    def note_checkpoint(log_dir: LogDir, name: str, offsets: Any, moment: int) -> None:
+        if name == HIGH_WATERMARK_CHECKPOINT and offsets != log_dir.offsets[name]:
             found.append((str(offsets.get(TP)), on_lane))
-        checkpoint(log_dir, name, offsets)
+        checkpoint(log_dir, name, offsets, moment)
 
     def note_marker(log_dir: LogDir, broker_epoch: int = -1) -> None:
         found.append(("marker", on_lane))
@@ -112,7 +112,7 @@ def test_a_stop_waits_for_a_checkpoint_in_flight(world: World, writes: list[tupl
     world.delays.usual = 5.0
     server = world.broker.server
     assert server is not None
-    (task,) = server.state.log_manager.high_watermark_tasks()
+    (task,) = server.state.log_manager.checkpoint_tasks("replication-offset-checkpoint")
     server._ports.work.submit(task.lane, task, lambda *_: None)
     partition.log.append_as_leader(batch(), leader_epoch=0)
     partition.log.update_high_watermark(3)

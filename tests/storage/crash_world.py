@@ -13,6 +13,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from barnabas.storage.log_manager import LogManager
 
 ROOT = "/data"
@@ -167,7 +168,9 @@ class World:
         """DeleteRecords; when this returns the log start never goes back."""
         promise = self.promises[topic_partition]
         promise.start_at_most = max(promise.start_at_most, offset)
-        self.manager.raise_log_start_offset(topic_partition, offset)
+        self.manager.logs[topic_partition].maybe_increment_log_start_offset(offset)
+        for task in self.manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT, [topic_partition]):
+            task()
         promise.start = self.manager.logs[topic_partition].log_start_offset
 
     def retain(self) -> None:
@@ -189,7 +192,9 @@ class World:
         promise = self.promises[topic_partition]
         promise.must_exist = False
         promise.acknowledged_end = promise.end = 0
-        self.manager.delete_log(topic_partition)
+        task = self.manager.delete_log(topic_partition)
+        assert task is not None
+        task()
         promise.must_not_exist = True
         promise.versions.clear()
 

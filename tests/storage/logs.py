@@ -51,6 +51,12 @@ def marker(producer_id: int, *, epoch: int = 0, commit: bool, coordinator_epoch:
     )
 
 
+def retain(log: Log) -> list[str]:
+    """A round of retention without any sync; the files that are to be unlinked."""
+    below = log.begin_retention()
+    return [] if below is None else log.finish_retention(below)
+
+
 def open_log(
     path: Path | str,
     *,

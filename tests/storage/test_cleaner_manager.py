@@ -276,7 +276,7 @@ def test_retention_waits_for_the_end_of_a_pass(manager: Manager) -> None:
     manager.logs.tick_retention()
     assert len(log.segments) == 5
     manager.cleaner.done(one, None)
-    manager.logs.retain(A)
+    manager.logs.tick_retention()
     assert len(log.segments) == 1
 
 

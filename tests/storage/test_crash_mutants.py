@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage import log_checkpoints, log_loader
 from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.flush_task import FlushTask
+from barnabas.storage.lane_task import LaneTask
 from barnabas.storage.leader_epochs import LeaderEpochCache
 from barnabas.storage.log import Log
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
@@ -131,13 +132,13 @@ def checkpoint_renamed_without_fsync(patch: Patch) -> None:
 
 
 def log_start_not_checkpointed(patch: Patch) -> None:
-    write = LogManager._write_checkpoint
+    write = LogDir.write_checkpoint
 
-    def write_others(manager: LogManager, log_dir: LogDir, name: str) -> None:
+    def write_others(log_dir: LogDir, name: str, offsets: Mapping[TopicPartition, int], moment: int) -> None:
         if name != LOG_START_OFFSET_CHECKPOINT:
-            write(manager, log_dir, name)
+            write(log_dir, name, offsets, moment)
 
-    patch.setattr(LogManager, "_write_checkpoint", write_others)
+    patch.setattr(LogDir, "write_checkpoint", write_others)
 
 
 def producer_snapshot_ignored(patch: Patch) -> None:
@@ -160,7 +161,7 @@ def truncation_keeps_the_recovery_point(patch: Patch) -> None:
 
 
 def old_offsets_for_a_new_log(patch: Patch) -> None:
-    patch.setattr(LogDir, "begin_anew", _nothing)
+    patch.setattr(LogManager, "_begin_anew", lambda *_: _nothing)
 
 
 def new_folder_not_made_durable(patch: Patch) -> None:
@@ -193,11 +194,11 @@ class _NoFolderSync:
 
 
 def delete_without_rename(patch: Patch) -> None:
-    def delete_in_place(manager: LogManager, topic_partition: TopicPartition) -> None:
+    def delete_in_place(manager: LogManager, topic_partition: TopicPartition) -> LaneTask:
         log = manager.logs.pop(topic_partition)
         log_dir = manager._dir_of.pop(topic_partition)
         log.close_handles()
-        partial(log_dir.remove_tree, log.path)()
+        return LaneTask(log_dir.path, partial(log_dir.remove_tree, log.path))
 
     patch.setattr(LogManager, "delete_log", delete_in_place)
 
@@ -205,13 +206,12 @@ def delete_without_rename(patch: Patch) -> None:
 def rename_of_a_deleted_folder_not_synced(patch: Patch) -> None:
     delete = LogManager.delete_log
 
-    def delete_without_sync(manager: LogManager, topic_partition: TopicPartition) -> None:
-        deletions = manager._deletions
-        fs, deletions._fs = deletions._fs, _NoFolderSync(deletions._fs, manager._dir_of[topic_partition].path)
+    def delete_without_sync(manager: LogManager, topic_partition: TopicPartition) -> LaneTask | None:
+        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, manager._dir_of[topic_partition].path)
         try:
-            delete(manager, topic_partition)
+            return delete(manager, topic_partition)
         finally:
-            deletions._fs = fs
+            manager._fs = fs
 
     patch.setattr(LogManager, "delete_log", delete_without_sync)
 

@@ -14,6 +14,7 @@ from barnabas.protocol.record_batch import iter_batches
 from barnabas.storage.found_logs import DuplicateLogError
 from barnabas.storage.future_logs import REPLACING_FILE, FutureLog
 from barnabas.storage.log import Log
+from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from barnabas.storage.log_manager import LogManager
 
 ONE, TWO = "/one", "/two"
@@ -29,7 +30,8 @@ def prepared(disk: SimDisk, *, log_start: int = 0) -> tuple[LogManager, FutureLo
     log.update_high_watermark(log.log_end_offset)
     log.flush()
     if log_start:
-        manager.raise_log_start_offset(A, log_start)
+        log.maybe_increment_log_start_offset(log_start)
+        manager.write_checkpoint(LOG_START_OFFSET_CHECKPOINT)
     destination = next(one for one in manager.dirs if one.path != manager.log_dir_of(A))
     copy = manager.future_logs.begin(A, destination)
     manager.future_logs.open(copy)

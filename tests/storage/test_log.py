@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 from tests.sim.disk import SimDisk
-from tests.storage.logs import NOW_MS, Clock, append, base_offsets, batch, offsets_in, open_log
+from tests.storage.logs import NOW_MS, Clock, append, base_offsets, batch, offsets_in, open_log, retain
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.storage.errors import LogDirFailedError
@@ -166,10 +166,10 @@ def test_retention_by_time_spares_what_is_above_the_high_watermark(disk: SimDisk
         append(log)
     clock.advance(DAY_MS)
     log.update_high_watermark(1)
-    log.delete_old_segments()
+    retain(log)
     assert base_offsets(log) == [1, 2]
     log.update_high_watermark(3)
-    paths = log.delete_old_segments()
+    paths = retain(log)
     assert base_offsets(log) == [3], "the active segment is rolled, as it has expired, too"
     assert (log.log_start_offset, log.size) == (3, 0)
     assert f"{PATH}/{1:020d}.log.deleted" in paths
@@ -182,12 +182,11 @@ def test_retention_by_size_keeps_at_least_the_limit(disk: SimDisk) -> None:
     for _ in range(5):
         append(log)
     log.update_high_watermark(5)
-    log.delete_old_segments()
+    retain(log)
     assert base_offsets(log) == [3, 4]
 
 
 def test_segments_below_the_log_start_go_from_compacted_logs_too(disk: SimDisk) -> None:
-    order: list[int] = []
     log = Log.open(
         PATH,
         config=LogConfig(segment_bytes=100, cleanup_policy="compact", retention_ms=0),
@@ -197,17 +196,32 @@ def test_segments_below_the_log_start_go_from_compacted_logs_too(disk: SimDisk) 
         recovery_point=0,
         log_start_offset=0,
         clean_shutdown=True,
-        before_deletion=lambda it: order.append(len(disk.list_dir(PATH)) * 1000 + it.log_start_offset),
     )
     for _ in range(4):
         append(log)
     log.update_high_watermark(4)
-    assert log.delete_old_segments() == []
+    assert retain(log) == []
     log.maybe_increment_log_start_offset(2)
-    names = len(disk.list_dir(PATH))
-    log.delete_old_segments()
+    retain(log)
     assert base_offsets(log) == [2, 3]
-    assert order == [names * 1000 + 2], "the start was checkpointed once, before any file was renamed"
+
+
+def test_retention_lets_nothing_go_before_the_new_start_is_kept(disk: SimDisk) -> None:
+    log = opened(disk, segment_bytes=len(batch()), retention_bytes=len(batch()))
+    for _ in range(4):
+        append(log)
+    log.update_high_watermark(4)
+    names = set(disk.list_dir(PATH))
+    below = log.begin_retention()
+    assert below == log.log_start_offset == 3
+    assert set(disk.list_dir(PATH)) == names
+    log.maybe_increment_log_start_offset(4)
+    for _ in range(2):
+        append(log)
+    assert log.finish_retention(2)
+    assert base_offsets(log) == [2, 3, 4, 5], "a start that rose since is not on disk"
+    log.finish_retention(below)
+    assert base_offsets(log) == [3, 4, 5]
 
 
 # -- flushing ----------------------------------------------------------------------------------------------------------

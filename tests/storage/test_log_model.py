@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.sim.disk import SimDisk
-from tests.storage.logs import NOW_MS, Clock, batch, open_log
+from tests.storage.logs import NOW_MS, Clock, batch, open_log, retain
 
 from barnabas.protocol.record_batch import iter_batches
 
@@ -101,7 +101,7 @@ class LogAgainstList(RuleBasedStateMachine):
     @rule()
     def apply_retention(self) -> None:
         self.log.update_high_watermark(self.log_end_offset)
-        self.log.delete_old_segments()
+        retain(self.log)
         self.log_start_offset = max(self.log_start_offset, self.log.log_start_offset)
         first_base = self.log.segments[0].base_offset
         gone = [entry for entry in self.batches if entry[0] < first_base]
