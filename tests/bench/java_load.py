@@ -7,7 +7,11 @@ assigned its partition and prints nothing.
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from tests.bench.payloads import payloads
 from tests.java import run_java
 from tests.kafka import NEWEST, SERVER_FLAGS, TOOL_CLASSES, kafka_jars, logging_flags
 
@@ -24,18 +28,32 @@ def run_tool(main: str, arguments: list[str]) -> str:
     return result.stdout
 
 
-def produce(bootstrap: str, topic: str, *, size: int, records: int, codec: str = "none") -> dict[str, float]:
-    """kafka-producer-perf-test with the producer's defaults but acks 1 (which excludes idempotence)."""
+def produce(
+    bootstrap: str, topic: str, *, size: int, records: int, codec: str = "none", producers: int = 1
+) -> dict[str, float]:
+    """kafka-producer-perf-test with the producer's defaults but acks 1 (which excludes idempotence).
+
+    Its records come from a file of text, because making one up costs it more than sending it. `producers` of them send
+    `records` in all, at once; what each says of its rate is added up.
+    """
     properties = [f"bootstrap.servers={bootstrap}", "acks=1", "enable.idempotence=false", f"compression.type={codec}"]
-    load = ["--num-records", str(records), "--record-size", str(size), "--throughput", "-1"]
-    printed = run_tool(
-        TOOL_CLASSES["kafka-producer-perf-test"], ["--topic", topic, *load, "--producer-props", *properties]
-    )
-    found = PRODUCED.findall(printed)
-    if not found or int(found[-1][0]) != records:
-        raise RuntimeError(f"kafka-producer-perf-test said:\n{printed}")
-    per_second = float(found[-1][1])
-    return {"records": records, "seconds": records / per_second, "mb_per_s": per_second * size / 1e6}
+    share = records // producers
+
+    def rate(values: Path) -> float:
+        load = ["--num-records", str(share), "--payload-file", str(values), "--throughput", "-1"]
+        arguments = ["--topic", topic, *load, "--producer-props", *properties]
+        printed = run_tool(TOOL_CLASSES["kafka-producer-perf-test"], arguments)
+        found = PRODUCED.findall(printed)
+        if not found or int(found[-1][0]) != share:
+            raise RuntimeError(f"kafka-producer-perf-test said:\n{printed}")
+        return float(found[-1][1])
+
+    with TemporaryDirectory(prefix="barnabas-bench-") as folder, ThreadPoolExecutor(producers) as pool:
+        values = Path(folder) / "values"
+        values.write_bytes(b"\n".join(payloads(size, compressible=True)))
+        per_second = sum(pool.map(rate, [values] * producers))
+    sent = share * producers
+    return {"records": sent, "seconds": sent / per_second, "mb_per_s": per_second * size / 1e6}
 
 
 def consume(bootstrap: str, topic: str, *, size: int, records: int) -> dict[str, float]:

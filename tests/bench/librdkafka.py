@@ -5,8 +5,10 @@ bottleneck and not this process.
 """
 
 import ctypes
+import math
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import confluent_kafka
@@ -94,6 +96,37 @@ class Client:
         self.library.rd_kafka_destroy(self.handle)
 
 
+class Producer(Client):
+    """A producer of one topic, with the records that it sends again and again."""
+
+    def __init__(self, topic: str, config: Mapping[str, object], payloads: Sequence[bytes], partition: int) -> None:
+        settings = {"queue.buffering.max.kbytes": 131072, "queue.buffering.max.messages": 300_000, **config}
+        super().__init__(PRODUCER, topic, settings)
+        self._partition = partition
+        self._count = len(payloads)
+        self._messages = (Message * len(payloads))()
+        self._keep = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
+        for message, payload in zip(self._messages, self._keep, strict=True):
+            message.payload = ctypes.cast(payload, ctypes.c_void_p)
+            message.len = len(payload)
+
+    def send(self, seconds: float, max_records: float) -> int:
+        """Send for so long or so many; returns how many there were once all of them are acknowledged.
+
+        Raises RuntimeError if any was not.
+        """
+        library, sent = self.library, 0
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end and sent < max_records:
+            queued = library.rd_kafka_produce_batch(self.topic, self._partition, 0, self._messages, self._count)
+            sent += queued
+            library.rd_kafka_poll(self.handle, 0 if queued == self._count else 1)
+        library.rd_kafka_flush(self.handle, 120_000)
+        if undelivered := self.failed + library.rd_kafka_outq_len(self.handle):
+            raise RuntimeError(f"{undelivered} of {sent} records were not acknowledged")
+        return sent
+
+
 def produce(
     bootstrap: str,
     topic: str,
@@ -102,36 +135,23 @@ def produce(
     seconds: float,
     partition: int = ANY_PARTITION,
     max_records: int | None = None,
+    producers: int = 1,
     config: Mapping[str, object] | None = None,
 ) -> tuple[int, float]:
     """Send `payloads` again and again for `seconds` (or up to `max_records`): acknowledged records, seconds they took.
 
-    The time ends with the last acknowledgement. Any record that was not delivered is an error.
+    `producers` of them send at once, each from a thread. The time ends with the last acknowledgement; any record that
+    was not delivered is an error.
     """
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "queue.buffering.max.kbytes": 131072,
-        "queue.buffering.max.messages": 300_000,
-        **(config or {}),
-    }
-    client = Client(PRODUCER, topic, settings)
-    messages = (Message * len(payloads))()
-    keep = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
-    for message, payload in zip(messages, keep, strict=True):
-        message.payload = ctypes.cast(payload, ctypes.c_void_p)
-        message.len = len(payload)
-    library, sent = client.library, 0
-    begin = time.perf_counter()
-    while time.perf_counter() - begin < seconds and (max_records is None or sent < max_records):
-        queued = library.rd_kafka_produce_batch(client.topic, partition, 0, messages, len(payloads))
-        sent += queued
-        library.rd_kafka_poll(client.handle, 0 if queued == len(payloads) else 1)
-    library.rd_kafka_flush(client.handle, 120_000)
-    elapsed = time.perf_counter() - begin
-    undelivered = client.failed + library.rd_kafka_outq_len(client.handle)
-    client.close()
-    if undelivered:
-        raise RuntimeError(f"{undelivered} of {sent} records were not acknowledged")
+    settings = {"bootstrap.servers": bootstrap, **(config or {})}
+    made = [Producer(topic, settings, payloads, partition) for _ in range(producers)]
+    share = math.inf if max_records is None else max_records / producers
+    with ThreadPoolExecutor(producers) as pool:
+        begin = time.perf_counter()
+        sent = sum(pool.map(lambda producer: producer.send(seconds, share), made))
+        elapsed = time.perf_counter() - begin
+    for producer in made:
+        producer.close()
     return sent, elapsed
 
 
