@@ -4,7 +4,7 @@ from typing import Any
 
 from tests.bench.bench import BROKERS, LIMIT, STEPS, THROUGHPUT, Bench, Goal
 from tests.bench.compaction import compaction_benches
-from tests.bench.groups import measure_heartbeats, measure_rebalance, measure_restart, prepare_groups
+from tests.bench.groups import measure_heartbeats, measure_joins, measure_rebalance, measure_restart, prepare_groups
 from tests.bench.members import HEARTBEAT_S
 from tests.bench.requests import (
     measure_connection_cost,
@@ -251,7 +251,18 @@ def start_benches() -> list[Bench]:
 
 def group_benches() -> list[Bench]:
     """Many members, many groups, many offsets."""
+    as_by_default = {"group.initial.rebalance.delay.ms": "3000"}
     return [
+        Bench(
+            "group-joins",
+            "1000 new groups of five members who all join at once, with an initial delay of three seconds",
+            {"joined_s": "lower", "cpu_s": "lower", **MEANWHILE},
+            measure_joins,
+            prepare_groups,
+            targets=BROKERS,
+            properties=as_by_default,
+            goals=(Goal("joined_s", LIMIT, 2 * HEARTBEAT_S),),
+        ),
         Bench(
             "group-rebalance",
             "rebalances of a group of 1000 members that beat every three seconds; they run at idle priority",
@@ -274,6 +285,7 @@ def group_benches() -> list[Bench]:
             measure_heartbeats,
             prepare_groups,
             targets=BROKERS,
+            properties=as_by_default,
             goals=(Goal("cpu_percent", LIMIT, 30), UNDISTURBED),
         ),
         Bench(

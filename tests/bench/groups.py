@@ -1,7 +1,8 @@
-"""Benches of groups: rebalances of many members, heartbeats of thousands, a start with many offsets."""
+"""Benches of groups: many that begin, rebalances of many members, heartbeats of thousands, many offsets at a start."""
 
 import asyncio
 import time
+from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
 
 from tests.bench import load
@@ -60,12 +61,30 @@ def measure_rebalance(run: Run) -> Figures:
     return {"rebalance_s": max(spent), "cpu_s_per_rebalance": cost, **beside(calm, busy)}
 
 
+def measure_joins(run: Run) -> Figures:
+    """1000 new groups of five members who all join at once: from the first JoinGroup to the last assignment."""
+    seconds = max(run.seconds, LEAST_S)
+    calm = produce_p99_ms(run, seconds)
+    with CrowdProcess(run.target.bootstrap) as crowd, ThreadPoolExecutor() as pool:
+        crowd.connect(_members_of_groups(run))
+        meter, producing = CpuMeter(run.target.pid), pool.submit(produce_p99_ms, run, seconds)
+        joined_s = crowd.join()
+        busy = producing.result()
+        cost = meter.spent()
+    return {"joined_s": joined_s, "cpu_s": cost, **beside(calm, busy)}
+
+
+def _members_of_groups(run: Run) -> list[str]:
+    """The group of each of five thousand, the first of all groups before the second of any."""
+    return [f"group-{run.number}-{index}" for index in range(GROUPS)] * MEMBERS_EACH
+
+
 def measure_heartbeats(run: Run) -> Figures:
     """1000 groups of five members: all join at once, and then do nothing but beat."""
     seconds = max(run.seconds, LEAST_S)
     calm = produce_p99_ms(run, seconds)
     with CrowdProcess(run.target.bootstrap) as crowd:
-        entered_s = crowd.add([f"group-{run.number}-{index}" for index in range(GROUPS)] * MEMBERS_EACH)
+        entered_s = crowd.add(_members_of_groups(run))
         time.sleep(2 * HEARTBEAT_S)
         meter, before, begin = CpuMeter(run.target.pid), crowd.heartbeats(), time.perf_counter()
         time.sleep(seconds)
