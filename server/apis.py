@@ -106,29 +106,27 @@ class KafkaApis:
         """
         header, position = decode_request_header(buffer, start, end)
         route = self._routes.get(header[:2]) or self._route(header.api_key, header.api_version)
-        context = RequestContext(header, self._broker, connection, route.respond)
+        run, respond, charge = route.handle, route.respond, None
         if self._quotas.enforced:
-            context.charge = self._quotas.charge(header.client_id, end - start)
+            charge = self._quotas.charge(header.client_id, end - start)
+            run, respond = charge.timing(run), charge.settling(respond)
+        context = RequestContext(header, self._broker, connection, respond, charge)
         request = route.decode(buffer, position, end)
         try:
-            answer = route.handle(context, request)
+            answer = run(context, request)
         except KafkaError as error:
             self._fail(context, error)
         except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, None)
         else:
-            charge = context.charge
-            if charge is not None and (answer is None or isinstance(answer, CoroutineType)):
-                charge.pause()
             if answer is None:
                 return
             if isinstance(answer, CoroutineType):
-                work = self._finish(context, answer)
-                task = self._loop.create_task(work if charge is None else charge.timed(work))
+                task = self._loop.create_task(self._finish(context, answer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
-                route.respond(context, answer)
+                respond(context, answer)
 
     async def close(self) -> None:
         """Give up the requests that are still being worked on."""
@@ -172,8 +170,6 @@ class KafkaApis:
 
         def respond(context: RequestContext, response: Any) -> None:
             connection: Any = context.channel
-            if context.charge is not None:
-                context.charge.settle(context.api_key, response, connection)
             if response is None:
                 connection.skip()
                 return

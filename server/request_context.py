@@ -39,6 +39,7 @@ class RequestContext:
         broker: BrokerState,
         channel: Channel,
         respond: Callable[[RequestContext, Any], None],
+        charge: Charge | None = None,
     ) -> None:
         self.api_key = header.api_key
         self.api_version = header.api_version
@@ -46,7 +47,7 @@ class RequestContext:
         self.client_id = header.client_id
         self.broker = broker
         self.channel = channel
-        self.charge: Charge | None = None
+        self.charge = charge
         """What it owes to the client's quotas; None as long as nobody has any."""
         self._respond = respond
 

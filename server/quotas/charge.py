@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from types import coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from types import CoroutineType, coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.apis import ApiKey
 from .managers import quota_exceeded
 
 if TYPE_CHECKING:
+    from ..request_context import RequestContext
     from .client_quotas import ClientQuotas
 
 T = TypeVar("T")
 _INT_MAX = 2**31 - 1
 
 
-class Channel(Protocol):
-    """The client's connection, as far as it concerns quotas."""
-
-    def mute(self, seconds: float) -> None:
-        """Look at no further request for that long once the one in hand is answered."""
+Handle = Callable[["RequestContext", Any], Any]
+Respond = Callable[["RequestContext", Any], None]
 
 
 class Charge:
@@ -55,8 +53,19 @@ class Charge:
         """It is worked on again."""
         self._since = self._quotas.stopwatch()
 
-    async def timed(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work`, counting the time of each of its turns."""
+    def timing(self, handle: Handle) -> Handle:
+        """The handler, its time counted: until it returns, or every turn of it if it is a coroutine."""
+
+        def timed(context: RequestContext, request: Any) -> Any:
+            try:
+                answer = handle(context, request)
+            finally:
+                self.pause()
+            return self._timed(answer) if isinstance(answer, CoroutineType) else answer
+
+        return timed
+
+    async def _timed(self, work: Coroutine[Any, Any, T]) -> T:
         return await self._turns(work)
 
     @coroutine
@@ -113,18 +122,27 @@ class Charge:
 
         return pay
 
-    def settle(self, api_key: int, response: Any, channel: Channel) -> None:
-        """Before the answer is encoded: tell the client how long to wait, and see that it does. None is no answer."""
+    def settling(self, respond: Respond) -> Respond:
+        """What answers the request, first telling the client how long to wait, and seeing that it does."""
+
+        def settled(context: RequestContext, response: Any) -> None:
+            self._settle(context.api_key, response)
+            if self.wait_ms:
+                context.channel.mute(self.wait_ms / 1000)
+                if hasattr(response, "throttle_time_ms"):
+                    response.throttle_time_ms = self.wait_ms
+            respond(context, response)
+
+        return settled
+
+    def _settle(self, api_key: int, response: Any) -> None:
+        """Count what is only known now. What is not answered is not charged for its time, as in Kafka."""
         now = self._quotas.time()
         if api_key == ApiKey.PRODUCE:
             wait = self._quotas.produce.record(self._user, self._client_id, self._size, now)
             self._wait = max(self._wait, wait)
         if response is not None:
             self._take_time(now)
-        if self.wait_ms:
-            channel.mute(self.wait_ms / 1000)
-            if hasattr(response, "throttle_time_ms"):
-                response.throttle_time_ms = self.wait_ms
 
     @property
     def wait_ms(self) -> int:
