@@ -30,6 +30,8 @@ from .health import HealthServer
 from .metadata_cache import MetadataCache
 from .network.socket_server import SocketServer
 from .producer_ids import ProducerIds
+from .quotas.client_quotas import ClientQuotas
+from .quotas.stored_quotas import stored_quotas
 from .replication.fetch_session import FetchSessions
 from .replication.log_dir_mover import LogDirMover
 from .replication.replica_manager import ReplicaManager
@@ -136,6 +138,9 @@ class BrokerServer:
         cluster_id = await topic_store.prepare(stored_cluster_id)
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(topic_store, broker_id)
+        quotas = ClientQuotas(config, self._loop, ports.stopwatch)
+        async for entity, limits in stored_quotas(store):
+            await quotas.changed(entity, limits)
         await self._load_logs(log_manager)
         metadata, replica_manager, cleaner, controller = self._topic_parts(
             broker_id, cluster_id, log_manager, topic_store, dynamic_config
@@ -166,6 +171,7 @@ class BrokerServer:
                 ports=ports,
                 loop=self._loop,
             ),
+            quotas=quotas,
         )
         await self._serve(self._state)
 
@@ -208,7 +214,12 @@ class BrokerServer:
         """Bind, register, elect, accept."""
         apis = KafkaApis(state, self._loop)
         sockets = self._sockets = SocketServer(
-            self.config, apis.handle, self._loop, self._ports.machine_name, open_files=self._ports.open_files
+            self.config,
+            apis.handle,
+            self._loop,
+            self._ports.machine_name,
+            open_files=self._ports.open_files,
+            connection_quota=state.quotas.connections,
         )
         await sockets.bind()
         self._stops += [sockets.close, apis.close]
