@@ -6,20 +6,36 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .admin import Admin
+    from ..protocol.errors import KafkaError
+    from ..protocol.topic_partition import TopicPartition
+    from .admin import Admin, NewTopic, raise_first
     from .consumer import Consumer
     from .group.listener import RebalanceListener
     from .group.offset_requests import OffsetAndMetadata
     from .producer import Producer
 
-__all__ = ["Admin", "Consumer", "OffsetAndMetadata", "Producer", "RebalanceListener"]
+__all__ = [
+    "Admin",
+    "Consumer",
+    "KafkaError",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "Producer",
+    "RebalanceListener",
+    "TopicPartition",
+    "raise_first",
+]
 
 _MODULES = {
     "Admin": ".admin",
     "Consumer": ".consumer",
+    "KafkaError": "..protocol.errors",
+    "NewTopic": ".admin",
     "OffsetAndMetadata": ".group.offset_requests",
     "Producer": ".producer",
     "RebalanceListener": ".group.listener",
+    "TopicPartition": "..protocol.topic_partition",
+    "raise_first": ".admin",
 }
 
 
@@ -28,3 +44,8 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The names that are loaded when they are asked for, for those who look what there is."""
+    return sorted({*globals(), *__all__})

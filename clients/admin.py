@@ -36,6 +36,7 @@ from .connection import ConnectionOptions
 from .errors import code_of
 from .group_admin import GroupAdmin, Outcome
 from .host import new_random
+from .name_list import name_list
 from .offsets import OffsetAndTimestamp, OffsetLookup, by_leader_of
 
 BROKER_DEFAULT = -1
@@ -165,9 +166,10 @@ class Admin(GroupAdmin):
 
     async def delete_topics(self, names: Collection[str]) -> dict[str, Outcome]:
         """Delete topics with all their records."""
+        wanted = name_list(names, "names")
         request = DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=name) for name in names],
-            topic_names=list(names),
+            topics=[DeleteTopicState(name=name) for name in wanted],
+            topic_names=wanted,
             timeout_ms=self._request_timeout_ms,
         )
 
@@ -190,7 +192,7 @@ class Admin(GroupAdmin):
 
     async def describe_topics(self, names: Collection[str] | None = None) -> list[TopicInfo]:
         """These topics or all, by name. A topic that does not exist comes with its `error`. Raises KafkaError."""
-        response = await self._client.ask_metadata(names)
+        response = await self._client.ask_metadata(None if names is None else name_list(names, "names"))
         wanted = {topic.name for topic in response.topics if topic.name is not None}
         return [self._client.cluster.topics[name] for name in sorted(wanted)]
 

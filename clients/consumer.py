@@ -28,6 +28,7 @@ from .group.offset_requests import OffsetAndMetadata
 from .group.settings import GroupOptions, GroupSettings
 from .group.subscription import Subscription
 from .host import new_random
+from .name_list import name_list
 from .offsets import OffsetAndTimestamp, OffsetLookup
 
 T = TypeVar("T")
@@ -186,11 +187,11 @@ class Consumer:
         Reading makes a member: partitions come with the first reads. A second call replaces the first. Raises
         RuntimeError after `assign`, KafkaError without a `group_id`.
         """
-        if isinstance(topics, str):
-            raise TypeError("topics is a list of names, not one name")
         if not self._is_subscribed and self._assignment.states:
             raise RuntimeError("partitions are assigned by hand; assign none before subscribing")
-        subscription = Subscription(topics, re.compile(pattern) if pattern is not None else None, listener)
+        subscription = Subscription(
+            name_list(topics, "topics"), re.compile(pattern) if pattern is not None else None, listener
+        )
         if bool(subscription.topics) == (pattern is not None):
             raise ValueError("subscribe to topics or to a pattern")
         self._member().subscribe(subscription)

@@ -30,6 +30,7 @@ from .group.offset_requests import (
     fetch_requests,
 )
 from .group_descriptions import GroupDescription, describe_on
+from .name_list import name_list
 from .offsets import OffsetLookup
 
 R = TypeVar("R")
@@ -75,12 +76,13 @@ class GroupAdmin:
 
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """The groups of all brokers, or those in these states (2.6) and of these types (3.8). Raises KafkaError."""
+        states_filter, types_filter = name_list(states, "states"), name_list(types, "types")
 
         async def ask(node_id: int) -> list[GroupListing]:
             connection = await self._client.connection(node_id)
             lowest = _FIRST_LIST_WITH_TYPES if types else _FIRST_LIST_WITH_STATES if states else 0
             version = connection.version_for(ApiKey.LIST_GROUPS, lowest=lowest)
-            request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+            request = ListGroupsRequest(states_filter=states_filter, types_filter=types_filter)
             response = await connection.send(request, version)
             if response.error_code != ErrorCode.NONE:
                 raise KafkaError(code_of(response.error_code), f"groups of broker {node_id}")
@@ -158,7 +160,10 @@ class GroupAdmin:
     ) -> dict[str, Outcome]:
         """Remove static members (KIP-345), or all members there are (KIP-571); brokers since 2.4. Raises KafkaError."""
         if instance_ids is not None:
-            members = [MemberIdentity(group_instance_id=name, reason=reason) for name in instance_ids]
+            members = [
+                MemberIdentity(group_instance_id=name, reason=reason)
+                for name in name_list(instance_ids, "instance_ids")
+            ]
         else:
             described = (await self.describe_groups([group_id]))[group_id]
             if isinstance(described, KafkaError):
@@ -186,7 +191,7 @@ class GroupAdmin:
         Partitions are those that are committed or assigned. Raises KafkaError, also for a group that is named and
         does not exist.
         """
-        ids = [g.group_id for g in await self.list_groups()] if group_ids is None else list(group_ids)
+        ids = [g.group_id for g in await self.list_groups()] if group_ids is None else name_list(group_ids, "group_ids")
         described, offsets = await asyncio.gather(self.describe_groups(ids), self.list_group_offsets(ids))
         lags: list[PartitionLag] = []
         for group_id in sorted(ids):
@@ -224,7 +229,7 @@ class GroupAdmin:
         self, group_ids: Iterable[str], ask: Callable[[Connection, list[str]], Awaitable[Mapping[str, R | KafkaError]]]
     ) -> dict[str, R | KafkaError]:
         """Ask every coordinator about its groups, all at once; again about those whose coordinator has moved."""
-        wanted = list(dict.fromkeys(group_ids))
+        wanted = list(dict.fromkeys(name_list(group_ids, "group_ids")))
         done: dict[str, R | KafkaError] = {}
 
         async def ask_one(node_id: int, ids: list[str]) -> Mapping[str, R | KafkaError]:
