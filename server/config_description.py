@@ -153,7 +153,8 @@ class ConfigDescriber:
                 chain.append(DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.DEFAULT))
             if key_name in own:
                 value = key.format(key.parse(own[key_name]))
-                chain.insert(0, DescribeConfigsSynonym(name=key_name, value=value, source=kind.source))
+                # Unlike that of a topic or a broker, Kafka's list ends here.
+                chain = [DescribeConfigsSynonym(name=key_name, value=value, source=kind.source)]
             yield self._entry(key_name, key, value, chain, BROKER_SENTENCES.get(f"group.{key_name}", NO_EFFECT))
 
     def _broker_entry(

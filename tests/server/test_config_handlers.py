@@ -262,10 +262,7 @@ async def test_a_group_has_settings_of_its_own_until_they_are_deleted(broker: An
     assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") == 50000
     session = entry(describe(broker, kind, name, synonyms=True), "consumer.session.timeout.ms")
     assert (session.value, session.config_source) == ("50000", ConfigSource.GROUP)
-    assert chain(session) == [
-        ("consumer.session.timeout.ms", "50000", ConfigSource.GROUP),
-        ("consumer.session.timeout.ms", "45000", ConfigSource.DEFAULT),
-    ]
+    assert chain(session) == [("consumer.session.timeout.ms", "50000", ConfigSource.GROUP)]
     assert entry(describe(broker, kind, "another"), "consumer.session.timeout.ms").value == "45000"
     assert listed(broker, [kind]) == [(name, kind)]
     assert await broker.topic_store.named_configs("groups") == {name: {"consumer.session.timeout.ms": "50000"}}

@@ -20,6 +20,7 @@ from barnabas.server.embedded import EMBEDDED_DEFAULTS, Broker
 pytestmark = [pytest.mark.java, pytest.mark.verify]
 
 TOPIC, BROKER, METRICS = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS
+GROUP = ConfigResourceType.GROUP
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 
 WHERE = {"listeners", "advertised.listeners", "log.dirs", "log.dir", "controller.quorum.voters"}
@@ -96,6 +97,8 @@ CHANGES: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = 
     (METRICS, "x", (("metrics", SET, " a , b"), ("interval.ms", SET, "100"))),
     (METRICS, "x", (("metrics", SET, ""), ("match", SET, "client_id = a=,client_source_port=\\p{Digit}+"))),
     (METRICS, "x", (("metrics", DELETE, None), ("match", DELETE, None), ("interval.ms", DELETE, None))),
+    (GROUP, "x", (("consumer.session.timeout.ms", SET, "50000"),)),
+    (GROUP, "x", (("consumer.session.timeout.ms", DELETE, None),)),
 )
 
 
@@ -105,7 +108,7 @@ def test_changes_have_the_same_effect(both: tuple[ConfigClient, ConfigClient]) -
         assert theirs.edit(kind, name, *changes) == ours.edit(kind, name, *changes) == (0, None)
         changed = [key for key, _, _ in changes]
         # What the controller of Apache Kafka has agreed to reaches its broker a moment later.
-        for kind_2, name_2 in ((TOPIC, "flights"), (BROKER, "1"), (BROKER, ""), (METRICS, "x")):
+        for kind_2, name_2 in ((TOPIC, "flights"), (BROKER, "1"), (BROKER, ""), (METRICS, "x"), (GROUP, "x")):
             wait_until_alike(theirs, ours, kind_2, name_2, changed)
 
 
