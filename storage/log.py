@@ -27,6 +27,9 @@ from .segment_changes import SegmentChanges
 from .segment_swap import SegmentSwap
 from .unsynced_files import UnsyncedFiles
 
+SEGMENTS_PER_TURN = 64
+"""How many segments retention lets go at once: each has four files to rename."""
+
 __all__ = ["FetchData", "FlushTask", "Log", "LogAppendInfo", "LogOffsetMetadata"]
 
 
@@ -483,12 +486,13 @@ class Log(LogQueries):
             return following.base_offset
 
     def finish_retention(self, below: int) -> list[str]:
-        """Rename the segments below an offset to `.deleted`; the paths, for others to sync and then to unlink.
+        """Rename segments below an offset to `.deleted`; the paths, for others to sync and then to unlink.
 
-        Raises `LogDirFailedError`.
+        So many that nobody waits for long; when none is left, none are renamed. Raises `LogDirFailedError`.
         """
         with failing_dir(self.directory):
-            return self._changes.rename_to_deleted(self._segments.wholly_below(min(below, self.log_start_offset)))
+            segments = self._segments.wholly_below(min(below, self.log_start_offset))
+            return self._changes.rename_to_deleted(segments[:SEGMENTS_PER_TURN])
 
     # -- compaction ------------------------------------------------------------------------------------------------
 

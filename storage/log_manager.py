@@ -384,7 +384,10 @@ class LogManager:
         return found
 
     def finish_retention(self, below: Mapping[TopicPartition, int]) -> list[LaneTask]:
-        """Marks segments below offsets as to be deleted; the tasks make that durable, the files go some time later."""
+        """Marks segments below offsets as to be deleted; the tasks make that durable, the files go some time later.
+
+        Some at a time: to be called until there are no tasks.
+        """
         directories: dict[str, list[str]] = {}
         for log in self._not_in_a_pass(below):
             try:
@@ -392,8 +395,9 @@ class LogManager:
             except LogDirFailedError as error:
                 self.fail_log_dir(error.path, error.cause)
             else:
-                self.delete_later(log, paths)
-                directories.setdefault(log.directory, []).append(log.path)
+                if paths:
+                    self.delete_later(log, paths)
+                    directories.setdefault(log.directory, []).append(log.path)
         return [LaneTask(lane, partial(self._sync_names, paths)) for lane, paths in directories.items()]
 
     def _not_in_a_pass(self, topic_partitions: Iterable[TopicPartition]) -> Iterable[Log]:
@@ -411,8 +415,9 @@ class LogManager:
         """All of retention, here and now."""
         if below := self.begin_retention(list(self.logs)):
             self.write_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        for task in self.finish_retention(below):
-            self._run(task)
+        while tasks := self.finish_retention(below):
+            for task in tasks:
+                self._run(task)
 
     def delete_later(self, log: Log, paths: list[str]) -> None:
         """Have files that a log needs no more unlinked after `file.delete.delay.ms`."""

@@ -177,7 +177,8 @@ class ReplicaManager:
                 below = logs.begin_retention(topic_partitions[first : first + RETAINED_PER_TURN])
                 if below:
                     await self.keep_log_starts(below)
-                    await self.run_on_lanes(logs.finish_retention(below))
+                    while tasks := logs.finish_retention(below):
+                        await self.run_on_lanes(tasks)
                 await asyncio.sleep(0)
 
     # -- group commit ----------------------------------------------------------------------------------------------

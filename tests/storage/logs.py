@@ -53,8 +53,10 @@ def marker(producer_id: int, *, epoch: int = 0, commit: bool, coordinator_epoch:
 
 def retain(log: Log) -> list[str]:
     """A round of retention without any sync; the files that are to be unlinked."""
-    below = log.begin_retention()
-    return [] if below is None else log.finish_retention(below)
+    below, paths = log.begin_retention(), []
+    while below is not None and (more := log.finish_retention(below)):
+        paths += more
+    return paths
 
 
 def open_log(

@@ -14,9 +14,9 @@ from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.found_logs import DuplicateLogError
-from barnabas.storage.log import Log
+from barnabas.storage.log import SEGMENTS_PER_TURN, Log
 from barnabas.storage.log_config import LogConfig
-from barnabas.storage.log_dir import RECOVERY_POINT_CHECKPOINT
+from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from barnabas.storage.log_manager import AllLogDirsFailedError, LogManager
 from barnabas.storage.meta_properties import InconsistentMetaPropertiesError
 from barnabas.storage.partition_dir import marked_dir_name, parse_partition_dir
@@ -304,6 +304,47 @@ def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one(disk: SimDisk) 
 
 
 # Timers
+
+
+def test_many_segments_go_some_at_a_time(disk: SimDisk) -> None:
+    manager = started(disk, config=SMALL.with_changes(retention_bytes=1, segment_bytes=200))
+    log = manager.get_or_create_log(A, is_new=True)
+    for _ in range(2 * SEGMENTS_PER_TURN + 3):
+        log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
+    log.update_high_watermark(log.log_end_offset)
+    count = len(log.segments)
+    assert count > SEGMENTS_PER_TURN
+    below = manager.begin_retention([A])
+    assert manager.finish_retention(below)
+    assert len(log.segments) == count - SEGMENTS_PER_TURN
+    manager.tick_retention()
+    assert len(log.segments) == 1
+    assert manager.finish_retention(below) == []
+
+
+def test_a_late_checkpoint_gives_way_to_one_of_a_later_moment(disk: SimDisk) -> None:
+    manager = started(disk)
+    log = manager.get_or_create_log(A, is_new=True)
+    log.append_as_leader(batch(*[b"x"] * 9), leader_epoch=0)
+    log.update_high_watermark(9)
+    log.maybe_increment_log_start_offset(3)
+    (late,) = manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT)
+    log.maybe_increment_log_start_offset(7)
+    (newer,) = manager.checkpoint_tasks(LOG_START_OFFSET_CHECKPOINT, [A])
+    newer()
+    late()
+    assert disk.read_bytes(f"/data/{LOG_START_OFFSET_CHECKPOINT}") == b"0\n1\na 0 7\n"
+
+
+def test_a_log_that_is_being_made_is_in_every_checkpoint_of_its_recovery_point(disk: SimDisk) -> None:
+    manager = started(disk)
+    (preparation,) = manager.preparation_tasks({A: ID_A})
+    manager.write_checkpoint(RECOVERY_POINT_CHECKPOINT)
+    assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n1\na 0 0\n"
+    preparation()
+    manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    manager.write_checkpoint(RECOVERY_POINT_CHECKPOINT)
+    assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n1\na 0 0\n"
 
 
 def test_segments_go_by_size_and_their_files_later(disk: SimDisk) -> None:
