@@ -120,6 +120,7 @@ def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
         cleaning=WorkerPool(loop),
         machine_name=socket.gethostname(),
         open_files=open_files,
+        stopwatch=time.perf_counter,
         lock=threading.Lock,
     )
 

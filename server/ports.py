@@ -66,6 +66,11 @@ def no_faults(name: str) -> bool:
     return False
 
 
+def no_time() -> float:
+    """The answer of a world in which work takes no time."""
+    return 0.0
+
+
 def no_limit() -> None:
     """The answer of a world in which files and sockets never run out."""
 
@@ -92,6 +97,8 @@ class Ports:
     """How many files and sockets this process may have open at present; None where there is no telling."""
     lock: Callable[[], AbstractContextManager[object]] = nullcontext
     """Makes a lock for what the loop and lanes, or several lanes, do with one file."""
+    stopwatch: Callable[[], float] = no_time
+    """Seconds, for how long work took: unlike the loop's, this clock moves within a turn of the loop."""
     fault: Callable[[str], bool] = no_faults
     """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
     `produce-answer-lost` and `fetch-session-lost`."""
