@@ -11,28 +11,52 @@ from .record_columns import Buffer, HeaderColumns, Ints, Slices
 
 _INLINE = 12
 """Byte strings up to this size stand inside an Arrow view itself."""
+_VIEW = np.dtype([("size", np.int32), ("inline", f"V{_INLINE}")])
+_FAR_VIEW = np.dtype([("size", np.int32), ("prefix", np.int32), ("buffer", np.int32), ("start", np.int32)])
+"""A view of a string that is inside it, and of one that is in the buffer."""
 
 
 def binary_array(data: Buffer, slices: Slices) -> Any:
-    """The byte strings as a `binary` array.
+    """The byte strings as a `binary` array."""
+    sizes = slices.sizes
+    least, most = (int(sizes.min()), int(sizes.max())) if len(sizes) else (0, 0)
+    if most < 0:
+        return pa.nulls(len(sizes), pa.binary())
+    if least == most > 0:
+        return _of_one_size(data, slices.starts, most)
+    return _of_any_size(data, slices, least, most)
 
-    Built as views over the buffer, which Arrow's own loop then copies together. Arrow compares views by a prefix that
-    is left out here, since these views live no longer than that copy.
+
+def _of_one_size(data: Buffer, starts: Ints, size: int) -> Any:
+    """Strings as long as each other, which numpy gathers several times as fast."""
+    count = len(starts)
+    found = _windows(data, size)[starts]
+    ends: Ints = np.arange(count + 1, dtype=np.int32) * size
+    return pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(ends), pa.py_buffer(found.view(np.uint8))])
+
+
+def _of_any_size(data: Buffer, slices: Slices, least: int, most: int) -> Any:
+    """Built as views over the buffer, which Arrow's own loop then copies together.
+
+    Arrow compares views by a prefix that is left out here, since these views live no longer than that copy.
     """
     count = len(slices.sizes)
-    sizes = np.maximum(slices.sizes, 0)
-    views: Ints = np.zeros((count, 4), np.int32)
-    views[:, 0] = sizes
-    views[:, 3] = slices.starts
-    short = np.flatnonzero(sizes <= _INLINE)
-    if short.size:
-        windows = np.ndarray((len(data) - _INLINE + 1,), f"V{_INLINE}", data, strides=(1,))
-        inline: Ints = views.view(np.uint8).reshape(count, 16)
-        inline[short, 4:] = windows[slices.starts[short]].view(np.uint8).reshape(len(short), _INLINE)
-    valid = slices.sizes >= 0
-    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    views: Ints = np.zeros(count, _VIEW)
+    views["size"] = np.maximum(slices.sizes, 0) if least < 0 else slices.sizes
+    if most <= _INLINE:
+        views["inline"] = _windows(data, _INLINE)[slices.starts]
+    else:
+        views.view(_FAR_VIEW)["start"] = slices.starts
+        short = np.flatnonzero(slices.sizes <= _INLINE)
+        views["inline"][short] = _windows(data, _INLINE)[slices.starts[short]]
+    bitmap = pa.py_buffer(np.packbits(slices.sizes >= 0, bitorder="little")) if least < 0 else None
     array = pa.Array.from_buffers(pa.binary_view(), count, [bitmap, pa.py_buffer(views), pa.py_buffer(data)])
     return array.cast(pa.binary())
+
+
+def _windows(data: Buffer, size: int) -> Any:
+    """All stretches of so many bytes."""
+    return np.ndarray((len(data) - size + 1,), f"V{size}", data, strides=(1,))
 
 
 def text_array(binary: Any) -> Any:
@@ -45,12 +69,16 @@ def text_array(binary: Any) -> Any:
 
 def int_array(values: Ints, kind: Any) -> Any:
     """Numbers as they are, or narrower."""
-    return pa.array(values, type=pa.int64()).cast(kind)
+    return _number_array(values.astype(kind.to_pandas_dtype(), copy=False), kind)
 
 
 def time_array(milliseconds: Ints, kind: Any) -> Any:
     """Times in Spark's microseconds."""
-    return pa.array(milliseconds * 1000, type=pa.int64()).cast(kind)
+    return _number_array(milliseconds * 1000, kind)
+
+
+def _number_array(values: Ints, kind: Any) -> Any:
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def constant_array(value: Any, count: int, kind: Any) -> Any:

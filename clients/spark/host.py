@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from zipimport import zipimporter
 
-from pyspark import TaskContext
-
 _SPARK_ARCHIVES = ("pyspark", "py4j", "spark-")
+_REUSED = "SPARK_REUSE_WORKER"
+"""Set where Spark runs a worker that will have another task."""
 
 
 def now_ms() -> int:
@@ -69,13 +69,14 @@ def private_folder(prefix: str) -> Path:
 def spare_next_task() -> None:
     """See to it that a worker does not begin and end its next task with work that is not the task's.
 
-    Before each task Spark has `importlib.invalidate_caches`, upon which Python up to 3.12 reads the whole directory of
-    Spark's archives, once for every package that was imported out of them; after it `gc.collect`, which goes through
-    all that was ever imported. That is most of what a small task costs. The archives do not change while a worker
-    lives, and Python looks for them anew when it has something to import; what is alive after a task stays alive.
+    Before each task and each plan of a query Spark has `importlib.invalidate_caches`, upon which Python up to 3.12
+    reads the whole directory of Spark's archives, once for every package that was imported out of them; after it
+    `gc.collect`, which goes through all that was ever imported. That is most of what a small task or a plan costs.
+    The archives do not change while a worker lives, and Python looks for them anew when it has something to import;
+    what is alive after a task stays alive.
     """
     for path, finder in list(sys.path_importer_cache.items()):
         if isinstance(finder, zipimporter) and Path(finder.archive).name.startswith(_SPARK_ARCHIVES):
             del sys.path_importer_cache[path]
-    if TaskContext.get() is not None and gc.get_freeze_count() == 0:
+    if environment(_REUSED) is not None and gc.get_freeze_count() == 0:
         gc.freeze()

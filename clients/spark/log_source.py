@@ -5,9 +5,15 @@ from __future__ import annotations
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
+from . import host
+
 
 class BarnabasLogSource(DataSource):
     """One row a record: Kafka's row, and where the record stands."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        host.spare_next_task()
 
     @classmethod
     def name(cls) -> str:
@@ -21,6 +27,7 @@ class BarnabasLogSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from .log_reader import BarnabasLogReader
 
+        host.spare_next_task()
         return BarnabasLogReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

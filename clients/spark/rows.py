@@ -62,6 +62,7 @@ class RowLayout:
         self.schema = schema
         self._arrow_schema = arrow_schema(schema)
         self._formats = formats
+        self._constants: dict[str, tuple[Any, Any]] = {}
         known = {f.name: f.dataType for f in ROW.fields} | {"headers": HEADERS_TYPE} | dict(extra or {})
         for field in schema.fields:
             if field.name not in known:
@@ -92,9 +93,9 @@ class RowLayout:
             slices = columns.keys if name == "key" else columns.values
             return self._bytes(name, kind, columns.data, slices)
         if name == "topic":
-            return constant_array(partition.topic, len(columns), kind)
+            return self._constant(name, partition.topic, len(columns), kind)
         if name == "partition":
-            return constant_array(partition.partition, len(columns), kind)
+            return self._constant(name, partition.partition, len(columns), kind)
         if name == "offset":
             return int_array(columns.offsets, kind)
         if name == "timestamp":
@@ -105,6 +106,14 @@ class RowLayout:
             assert columns.heads is not None
             return header_array(columns.data, columns.heads, kind)
         return extra(name, kind)
+
+    def _constant(self, name: str, value: Any, count: int, kind: Any) -> Any:
+        """A part of the longest array of this value that was made so far."""
+        known, array = self._constants.get(name, (None, ()))
+        if known != value or len(array) < count:
+            array = constant_array(value, count, kind)
+            self._constants[name] = value, array
+        return array[:count]
 
     def _bytes(self, name: str, kind: Any, data: Buffer, slices: Slices) -> Any:
         binary = binary_array(data, slices)

@@ -11,9 +11,15 @@ from typing import Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
+from . import host
+
 
 class BarnabasSource(DataSource):
     """The row and the options of Spark's own Kafka connector, reading and writing."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        host.spare_next_task()
 
     @classmethod
     def name(cls) -> str:
@@ -31,6 +37,7 @@ class BarnabasSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from .options import OptionReader
 
+        host.spare_next_task()
         if OptionReader(self.options).flag("pushdown", default=False):
             from .pushdown import NarrowingBatchReader
 

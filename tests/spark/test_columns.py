@@ -5,18 +5,19 @@ import random
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from barnabas.clients.spark.arrow_columns import binary_array, header_array
 from barnabas.clients.spark.range_reader import decode_batches
-from barnabas.clients.spark.record_columns import PAD, varints
-from barnabas.clients.spark.rows import HEADERS_TYPE, ROW, arrow_schema
+from barnabas.clients.spark.record_columns import PAD, Slices, columns_of_records, varints
+from barnabas.clients.spark.rows import HEADERS_TYPE, ROW, RowLayout, arrow_schema
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import KafkaError, ProtocolError
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.native import native
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
+from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.varint import encode_varint
 
 HEADERS = arrow_schema(StructType([StructField("h", HEADERS_TYPE)])).field("h").type
@@ -94,6 +95,27 @@ def test_older_formats(magic: int, codec: Compression) -> None:
     newer, expected = some_batches(random.Random(1), codec)
     data = newer + build_message_set(records, magic=magic, codec=codec) + newer
     assert columns_as_records(data) == [*expected, *(r._replace(headers=[]) for r in records), *expected]
+
+
+@pytest.mark.parametrize(
+    "sizes", [[], [0, 0], [-1, -1], [5] * 3, [12] * 2, [13] * 2, [300] * 4, [1, 12, 0, -1], [13, -1, 13], [0, 500, 7]]
+)
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+def test_byte_strings_of_any_sizes(sizes: list[int], kind: type) -> None:
+    strings = [None if size < 0 else random.Random(size).randbytes(size) for size in sizes]
+    data = b"_".join([b"", *(string or b"" for string in strings), PAD])
+    starts = np.cumsum([1, *(max(size, 0) + 1 for size in sizes)])[:-1]
+    array = binary_array(memoryview(data), Slices(starts.astype(kind), np.array(sizes, kind)))
+    array.validate(full=True)
+    assert array.type == pa.binary() and array.to_pylist() == strings
+
+
+def test_columns_that_repeat_a_value_follow_the_partition() -> None:
+    layout = RowLayout(StructType([StructField("topic", StringType()), StructField("partition", IntegerType())]), {})
+    for partition, count in [(TopicPartition("a", 1), 3), (TopicPartition("a", 1), 2), (TopicPartition("b", 0), 5)]:
+        columns = columns_of_records([Record(i, 0, None, b"") for i in range(count)], 0, headers=False)
+        row = {"topic": partition.topic, "partition": partition.partition}
+        assert layout.batch(columns, partition).to_pylist() == [row] * count
 
 
 def test_rows_between_offsets_keep_their_headers() -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.clients.spark import host, java, security
+from barnabas.clients.spark.log_source import BarnabasLogSource
 from barnabas.protocol.errors import KafkaError
 
 FAKE_JAVA = "#!/bin/sh\necho 'openjdk version \"{}.0.1\" 2024-01-01' >&2\n"
@@ -126,6 +127,17 @@ def test_looking_for_sources_loads_little() -> None:
     env = {"PYTHONPATH": str(CHECKOUT / ".src"), "PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["barnabas", "barnabas-log"]
+
+
+def test_a_worker_that_goes_on_keeps_what_it_imported_out_of_collections(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[bool] = []
+    monkeypatch.setattr("gc.freeze", lambda: frozen.append(True))
+    monkeypatch.delenv("SPARK_REUSE_WORKER", raising=False)
+    BarnabasLogSource({})
+    assert not frozen, "this process is no worker"
+    monkeypatch.setenv("SPARK_REUSE_WORKER", "1")
+    BarnabasLogSource({})
+    assert frozen
 
 
 def test_a_worker_does_not_read_sparks_archives_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
