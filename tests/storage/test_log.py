@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
@@ -58,6 +59,16 @@ def test_segments_roll_by_the_time_of_records(disk: SimDisk, clock: Clock) -> No
     assert base_offsets(log) == [0, 2]
 
 
+def test_segments_roll_earlier_by_a_chance_of_their_own(disk: SimDisk) -> None:
+    log = opened(disk, segment_ms=10_000, segment_jitter_ms=5_000)
+    for number in range(0, 400_000, 100):
+        append(log, timestamp=NOW_MS + number)
+    first_timestamps = [segment.load_first_timestamp() or 0 for segment in log.segments]
+    spans = [later - earlier for earlier, later in pairwise(first_timestamps)]
+    assert all(5_000 < span <= 10_100 for span in spans)
+    assert max(spans) - min(spans) > 2_000, "each segment has a jitter of its own"
+
+
 def test_segments_without_timestamps_roll_by_the_clock(disk: SimDisk, clock: Clock) -> None:
     log = opened(disk, clock=clock, segment_ms=1000)
     append(log, timestamp=-1, step=0)
@@ -89,6 +100,25 @@ def test_a_batch_larger_than_a_segment_is_refused(disk: SimDisk) -> None:
         append(log, size=200)
     assert caught.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("end", ["close", "kill", "kill after a flush"])
+def test_reserved_space_is_given_back(disk: SimDisk, end: str) -> None:
+    log = opened(disk, preallocate=True, segment_bytes=1000)
+    for _ in range(2 * (1000 // len(batch())) + 1):
+        append(log)
+    last = log.segments[-1]
+    assert len(log.segments) == 3
+    assert [disk.size(segment.records.path) for segment in log.segments] == [*(s.size for s in log.segments[:2]), 1000]
+    recovery_point = log.flush() if end == "kill after a flush" else 0
+    if end == "close":
+        log.close()
+        assert disk.size(last.records.path) == last.size
+        recovery_point = log.log_end_offset
+    again = opened(disk, clean=end == "close", recovery_point=recovery_point, preallocate=True, segment_bytes=1000)
+    assert (again.log_end_offset, offsets_in(again)) == (log.log_end_offset, list(range(log.log_end_offset)))
+    append(again)
+    assert offsets_in(again) == list(range(log.log_end_offset + 1))
 
 
 def test_an_empty_segment_is_not_rolled(disk: SimDisk) -> None:
