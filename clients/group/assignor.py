@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Protocol
 
 from ...protocol.topic_partition import TopicPartition
@@ -27,6 +28,9 @@ Members = Mapping[str, MemberSubscription]
 """Subscriptions by member id."""
 Assignments = dict[str, list[TopicPartition]]
 """Partitions by member id."""
+PartitionRacks = Mapping[TopicPartition, frozenset[str]]
+"""The racks that a partition's replicas are in; partitions without any may be missing."""
+NO_RACKS: PartitionRacks = MappingProxyType({})
 
 
 class Assignor(Protocol):
@@ -39,7 +43,9 @@ class Assignor(Protocol):
     def user_data(self) -> bytes | None:
         """What the member tells the leader's assignor beside its subscription."""
 
-    def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignments:
+    def assign(
+        self, partition_counts: Mapping[str, int], members: Members, partition_racks: PartitionRacks = NO_RACKS
+    ) -> Assignments:
         """Give every partition of the topics that exist to one of the members subscribed to it."""
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:

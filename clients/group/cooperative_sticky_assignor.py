@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ...protocol.topic_partition import TopicPartition
-from .assignor import NO_GENERATION, Assignments, Members, MemberSubscription
+from .assignor import NO_GENERATION, NO_RACKS, Assignments, Members, MemberSubscription, PartitionRacks
 from .sticky_balance import Claim, balance
 from .sticky_user_data import decode_generation, encode_generation
 
@@ -26,7 +26,9 @@ class CooperativeStickyAssignor:
     def user_data(self) -> bytes | None:
         return encode_generation(self._generation)
 
-    def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignments:
+    def assign(
+        self, partition_counts: Mapping[str, int], members: Members, partition_racks: PartitionRacks = NO_RACKS
+    ) -> Assignments:
         claims = {member_id: _claim(member) for member_id, member in members.items()}
         owners: dict[TopicPartition, set[str]] = {}
         for member_id, claim in claims.items():

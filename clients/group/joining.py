@@ -13,7 +13,7 @@ from ...protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAs
 from ...protocol.topic_partition import TopicPartition
 from ..client import Client
 from ..errors import code_of
-from .assignor import Assignor, Members, MemberSubscription
+from .assignor import NO_RACKS, Assignor, Members, MemberSubscription, PartitionRacks
 from .coordinator_link import CoordinatorLink
 from .membership import Generation, Membership
 from .settings import GroupSettings
@@ -72,7 +72,7 @@ class Joiner:
         if response.leader == response.member_id and not response.skip_assignment:
             members = _members(response)
             counts = await self._count_partitions(members)
-            division = _division(assignor.assign(counts, members))
+            division = _division(assignor.assign(counts, members, self._partition_racks(counts, members)))
         elif response.leader == response.member_id:
             counts = await self._count_partitions(_members(response))
         assignment = await self._sync(assignor, division)
@@ -128,6 +128,20 @@ class Joiner:
         if topics - known.keys():
             await self._client.refresh_metadata()
         return {topic: len(known[topic].partitions) if topic in known else 0 for topic in topics}
+
+    def _partition_racks(self, topics: Iterable[str], members: Members) -> PartitionRacks:
+        """Where replicas are, as far as that matters to anybody."""
+        if not any(member.rack for member in members.values()):
+            return NO_RACKS
+        brokers, known = self._client.cluster.brokers, self._client.cluster.topics
+        return {
+            TopicPartition(topic, partition.index): frozenset(
+                broker.rack for node in partition.replicas if (broker := brokers.get(node)) and broker.rack
+            )
+            for topic in topics
+            if topic in known
+            for partition in known[topic].partitions.values()
+        }
 
     async def _sync(self, assignor: Assignor, division: list[SyncGroupRequestAssignment]) -> bytes:
         generation = self._member.generation

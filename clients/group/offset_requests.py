@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from types import MappingProxyType
+from typing import NamedTuple
+from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offset_commit import (
@@ -18,8 +20,11 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
+    OffsetFetchResponseTopics,
 )
+from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
+from ..cluster import Cluster
 from ..errors import code_of
 from .membership import OUTSIDE, Generation
 
@@ -37,8 +42,14 @@ class OffsetAndMetadata(NamedTuple):
     leader_epoch: int = -1
 
 
-T = TypeVar("T", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
+NO_IDS: Mapping[str, UUID] = MappingProxyType({})
 Committed = dict[TopicPartition, OffsetAndMetadata]
+
+
+def topic_ids(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
+    """The ids of the topics by name; none at all unless all are known, since a request names topics in one way."""
+    ids = {topic: cluster.topic_id(topic) for topic in {tp.topic for tp in partitions}}
+    return {} if ZERO_UUID in ids.values() else ids
 
 
 def commit_request(
@@ -46,11 +57,14 @@ def commit_request(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     sender: Generation = OUTSIDE,
     group_instance_id: str | None = None,
+    *,
+    ids: Mapping[str, UUID] = NO_IDS,
 ) -> OffsetCommitRequest:
-    """By a member of a generation, or (OUTSIDE) for a group that has no members."""
+    """By a member of a generation, or (OUTSIDE) for a group that has no members. `ids` count from version 10 on."""
     topics: dict[str, OffsetCommitRequestTopic] = {}
     for tp, at in offsets.items():
-        topic = topics.setdefault(tp.topic, OffsetCommitRequestTopic(name=tp.topic))
+        named = OffsetCommitRequestTopic(name=tp.topic, topic_id=ids.get(tp.topic, ZERO_UUID))
+        topic = topics.setdefault(tp.topic, named)
         topic.partitions.append(
             OffsetCommitRequestPartition(
                 partition_index=tp.partition,
@@ -69,11 +83,14 @@ def commit_request(
 
 
 def fetch_requests(
-    group_ids: Sequence[str], partitions: Iterable[TopicPartition] | None, version: int
+    group_ids: Sequence[str],
+    partitions: Iterable[TopicPartition] | None,
+    version: int,
+    ids: Mapping[str, UUID] = NO_IDS,
 ) -> list[OffsetFetchRequest]:
     """What asks for these offsets, or all, of the groups: one request, or one for each group before version 8.
 
-    Offsets that an open transaction is about to change are waited for (KIP-447).
+    Offsets that an open transaction is about to change are waited for (KIP-447). `ids` count from version 10 on.
     """
     topics: dict[str, list[int]] | None = None if partitions is None else {}
     for tp in partitions or ():
@@ -81,40 +98,51 @@ def fetch_requests(
         topics.setdefault(tp.topic, []).append(tp.partition)
     stable = version >= _FIRST_FETCH_WITH_STABLE
     if version >= _FIRST_FETCH_WITH_GROUPS:
-        named = _named(OffsetFetchRequestTopics, topics)
+        named = (
+            None
+            if topics is None
+            else [
+                OffsetFetchRequestTopics(name=name, topic_id=ids.get(name, ZERO_UUID), partition_indexes=list(indexes))
+                for name, indexes in topics.items()
+            ]
+        )
         groups = [OffsetFetchRequestGroup(group_id=group_id, topics=named) for group_id in group_ids]
         return [OffsetFetchRequest(groups=groups, require_stable=stable)]
-    own = _named(OffsetFetchRequestTopic, topics)
+    own = (
+        None
+        if topics is None
+        else [OffsetFetchRequestTopic(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()]
+    )
     return [OffsetFetchRequest(group_id=group_id, topics=own, require_stable=stable) for group_id in group_ids]
 
 
 def committed_offsets(
-    group_ids: Sequence[str], responses: Sequence[OffsetFetchResponse]
+    group_ids: Sequence[str], responses: Sequence[OffsetFetchResponse], ids: Mapping[str, UUID] = NO_IDS
 ) -> dict[str, Committed | KafkaError]:
     """The answers to `fetch_requests`: offsets by group, without those never committed, or the group's error."""
+    names = {topic_id: name for name, topic_id in ids.items()}
     groups: list[tuple[str, OffsetFetchResponse | OffsetFetchResponseGroup]] = []
     for group_id, response in zip(group_ids, responses, strict=False):
         groups += [(g.group_id, g) for g in response.groups] or [(group_id, response)]
-    return {group_id: _committed(group_id, group) for group_id, group in groups}
+    return {group_id: _committed(group_id, group, names) for group_id, group in groups}
 
 
-def _committed(group_id: str, group: OffsetFetchResponse | OffsetFetchResponseGroup) -> Committed | KafkaError:
+def _committed(
+    group_id: str, group: OffsetFetchResponse | OffsetFetchResponseGroup, names: Mapping[UUID, str]
+) -> Committed | KafkaError:
     if group.error_code != ErrorCode.NONE:
         return KafkaError(code_of(group.error_code), f"offsets of group {group_id!r}")
     found: Committed = {}
     for topic in group.topics:
+        name = topic.name
+        if isinstance(topic, OffsetFetchResponseTopics) and topic.topic_id != ZERO_UUID:
+            name = names.get(topic.topic_id, str(topic.topic_id))
         for p in topic.partitions:
             code = code_of(p.error_code)
             if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-                return KafkaError(code, f"offset of group {group_id!r} in {topic.name}-{p.partition_index}")
+                return KafkaError(code, f"offset of group {group_id!r} in {name}-{p.partition_index}")
             if p.committed_offset >= 0:
-                found[TopicPartition(topic.name, p.partition_index)] = OffsetAndMetadata(
+                found[TopicPartition(name, p.partition_index)] = OffsetAndMetadata(
                     p.committed_offset, p.metadata or "", p.committed_leader_epoch
                 )
     return found
-
-
-def _named(kind: type[T], topics: Mapping[str, list[int]] | None) -> list[T] | None:
-    if topics is None:
-        return None
-    return [kind(name=name, partition_indexes=list(indexes)) for name, indexes in topics.items()]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from uuid import UUID
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.schema import UNBOUNDED
 from ...protocol.topic_partition import TopicPartition
 from ..client import Client
 from ..errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError, code_of
@@ -17,6 +19,7 @@ from .offset_requests import (
     commit_request,
     committed_offsets,
     fetch_requests,
+    topic_ids,
 )
 from .settings import GroupSettings
 
@@ -41,16 +44,19 @@ class OffsetStore:
         """
         sender = self._member.generation if as_member else OUTSIDE
         instance = self._settings.group_instance_id if as_member else None
-        request = commit_request(self._settings.group_id, offsets, sender, instance)
 
         async def ask() -> None:
             if as_member:
                 self._check_is_member(sender)
+            ids = topic_ids(self._client.cluster, offsets)
+            request = commit_request(self._settings.group_id, offsets, sender, instance, ids=ids)
             lowest = 0 if instance is None else _FIRST_COMMIT_WITH_INSTANCES
-            response = await self._link.send(request, lowest=lowest, highest=LAST_VERSION_BY_NAME)
+            response = await self._link.send(request, lowest=lowest, highest=_highest(ids))
+            names = {topic_id: name for name, topic_id in ids.items()}
             for topic in response.topics:
                 for partition in topic.partitions:
-                    place = TopicPartition(topic.name, partition.partition_index)
+                    name = topic.name or names.get(topic.topic_id, str(topic.topic_id))
+                    place = TopicPartition(name, partition.partition_index)
                     self._take_in(code_of(partition.error_code), place, sender)
 
         await self._client.retrying(ask, timeout_ms=timeout_ms)
@@ -91,10 +97,11 @@ class OffsetStore:
         wanted, group_id = list(partitions), self._settings.group_id
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
-            version = await self._link.version_for(ApiKey.OFFSET_FETCH, highest=LAST_VERSION_BY_NAME)
-            (request,) = fetch_requests([group_id], wanted, version)
+            ids = topic_ids(self._client.cluster, wanted)
+            version = await self._link.version_for(ApiKey.OFFSET_FETCH, highest=_highest(ids))
+            (request,) = fetch_requests([group_id], wanted, version, ids)
             response = await self._link.send(request, lowest=version, highest=version)
-            found = committed_offsets([group_id], [response])[group_id]
+            found = committed_offsets([group_id], [response], ids)[group_id]
             if isinstance(found, KafkaError):
                 self._link.check(found.code, found.message)
                 raise found
@@ -102,3 +109,7 @@ class OffsetStore:
 
         found = await self._client.retrying(ask, timeout_ms=timeout_ms) if wanted else {}
         return {tp: found.get(tp) for tp in wanted}
+
+
+def _highest(ids: Mapping[str, UUID]) -> int:
+    return UNBOUNDED if ids else LAST_VERSION_BY_NAME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .assignor import Assignments, Members, StatelessAssignor, in_order, partitions_of
+from .assignor import NO_RACKS, Assignments, Members, PartitionRacks, StatelessAssignor, in_order, partitions_of
 
 
 class RoundRobinAssignor(StatelessAssignor):
@@ -12,7 +12,9 @@ class RoundRobinAssignor(StatelessAssignor):
 
     name = "roundrobin"
 
-    def assign(self, partition_counts: Mapping[str, int], members: Members) -> Assignments:
+    def assign(
+        self, partition_counts: Mapping[str, int], members: Members, partition_racks: PartitionRacks = NO_RACKS
+    ) -> Assignments:
         given: Assignments = {member_id: [] for member_id in members}
         ordered = in_order(members)
         turn = 0

@@ -50,12 +50,17 @@ def joining(topics: dict[str, frozenset[str]], owned: Assignments | None = None,
 
 
 def settle(name: str, partition_counts: dict[str, int], members: Members) -> Assignments:
-    """Assign until nobody has anything more to give up: at most two rounds for the cooperative one."""
+    """Assign until everything is somebody's: at most two rounds for the cooperative one, or five for members unlike."""
     given_now = assignor(name).assign(partition_counts, members)
     if name != "cooperative-sticky":
         return given_now
     topics = {member_id: member.topics for member_id, member in members.items()}
-    return assignor(name).assign(partition_counts, joining(topics, given_now, generation=6))
+    for generation in range(6, 10 if len(set(topics.values())) > 1 else 7):
+        before = given_now
+        given_now = assignor(name).assign(partition_counts, joining(topics, before, generation))
+        if sum(map(len, given_now.values())) == len(all_of(partition_counts, topics)):
+            break
+    return given_now
 
 
 def all_of(partition_counts: dict[str, int], topics: dict[str, frozenset[str]]) -> set[TopicPartition]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -29,13 +29,18 @@ class Case:
 
     counts: dict[str, int]
     members: dict[str, MemberSubscription] = field(default_factory=dict)
+    racks: dict[TopicPartition, frozenset[str]] = field(default_factory=dict)
 
     def line(self, name: str) -> str:
-        parts = [name, ",".join(f"{topic}={count}" for topic, count in self.counts.items())]
+        topics = []
+        for topic, count in self.counts.items():
+            racks = (self.racks.get(TopicPartition(topic, index), frozenset()) for index in range(count))
+            topics.append(f"{topic}=" + "/".join("".join(sorted(one)) for one in racks))
+        parts = [name, ",".join(topics)]
         for member_id, m in self.members.items():
-            topics, owned = ",".join(sorted(m.topics)), " ".join(map(str, m.owned))
-            data = (m.user_data or b"").hex()
-            parts.append("|".join([member_id, m.group_instance_id or "", topics, owned, str(m.generation), data]))
+            wanted, owned = ",".join(sorted(m.topics)), " ".join(map(str, m.owned))
+            data, instance = (m.user_data or b"").hex(), m.group_instance_id or ""
+            parts.append("|".join([member_id, instance, wanted, owned, str(m.generation), data, m.rack or ""]))
         return ";".join(parts)
 
 
@@ -93,7 +98,7 @@ def place(text: str) -> TopicPartition:
 
 
 def ours(name: str, case: Case) -> Assignments:
-    return new_assignors([name])[name].assign(case.counts, case.members)
+    return new_assignors([name])[name].assign(case.counts, case.members, case.racks)
 
 
 def kept(case: Case, given: Assignments) -> int:
@@ -112,6 +117,35 @@ def test_the_same_answer(ask: Ask, name: str, alike: bool) -> None:
     for case, (theirs, told) in zip(cases, ask(name, cases), strict=True):
         assert ours(name, case) == theirs, case
         assert told == b""
+
+
+@pytest.mark.parametrize("alike", [True, False])
+def test_ranges_follow_the_racks(ask: Ask, alike: bool) -> None:
+    rng = random.Random(15)
+    cases = [in_racks(rng, random_case(rng, alike=alike, owning=False)) for _ in range(CASES)]
+    racks_mattered = 0
+    for case, (theirs, _) in zip(cases, ask("range", cases), strict=True):
+        mine = ours("range", case)
+        assert mine == theirs, case
+        racks_mattered += mine != new_assignors(["range"])["range"].assign(case.counts, case.members)
+    assert racks_mattered > CASES / 10
+
+
+def in_racks(rng: random.Random, case: Case) -> Case:
+    """The group in a cluster of one to four racks; topics of one group often have as many partitions."""
+    names = "abcd"[: rng.randint(1, 4)]
+    if rng.random() < 0.5:
+        case.counts = dict.fromkeys(case.counts, rng.randint(1, 8))
+    for topic, count in case.counts.items():
+        most = rng.randint(0, len(names))
+        for index in range(count):
+            case.racks[TopicPartition(topic, index)] = frozenset(rng.sample(names, rng.randint(0, most)))
+    if rng.random() < 0.5:  # all topics' partitions in the same places, as for a join
+        for place, _ in list(case.racks.items()):
+            case.racks[place] = case.racks.get(TopicPartition("t0", place.partition), frozenset())
+    for member_id, member in case.members.items():
+        case.members[member_id] = replace(member, rack=rng.choice([*names, *names, None, "z"]))
+    return case
 
 
 @pytest.mark.parametrize("name", ["sticky", "cooperative-sticky"])

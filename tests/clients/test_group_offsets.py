@@ -9,10 +9,15 @@ import pytest
 from tests.clients.group_world import GROUP, PARTITIONS, TOPIC, GroupWorld, play
 
 from barnabas.clients import OffsetAndMetadata
+from barnabas.clients.cluster import Cluster
+from barnabas.clients.connection import Connection
 from barnabas.clients.errors import CommitFailedError, NoOffsetError, RebalanceInProgressError
 from barnabas.clients.group_descriptions import GroupDescription
 from barnabas.clients.offset_reset import ResetKind, ResetTarget, plan_reset, require_inactive
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
 
 T0 = TopicPartition(TOPIC, 0)
@@ -46,6 +51,34 @@ def test_positions_are_committed_with_their_leader_epoch_or_offsets_with_metadat
             consumer.subscribe([TOPIC])
             assert {(r.partition, r.offset) for r in await take(consumer, 11)} >= {(0, 4), (1, 5)}
 
+    play(story)
+
+
+@pytest.mark.parametrize(("is_known", "version"), [(True, 10), (False, 9)])
+def test_offsets_go_by_topic_id_when_that_is_known(
+    monkeypatch: pytest.MonkeyPatch, is_known: bool, version: int
+) -> None:
+    versions = set()
+    send = Connection.send
+
+    def noted(connection: Connection, request: Any, number: int | None = None, **options: Any) -> Any:
+        if isinstance(request, OffsetCommitRequest | OffsetFetchRequest):
+            versions.add((type(request), number))
+        return send(connection, request, number, **options)
+
+    async def story(world: GroupWorld) -> None:
+        async with world.consumer(enable_auto_commit=False) as consumer:
+            consumer.subscribe([TOPIC])
+            await world.produce(40)
+            await take(consumer, 40)
+            versions.clear()
+            await consumer.commit({T0: OffsetAndMetadata(4, "why"), ALL[1]: 5})
+            assert await consumer.committed(ALL[:2]) == {T0: OffsetAndMetadata(4, "why"), ALL[1]: OffsetAndMetadata(5)}
+        assert versions == {(OffsetCommitRequest, version), (OffsetFetchRequest, version)}
+
+    monkeypatch.setattr(Connection, "send", noted)
+    if not is_known:
+        monkeypatch.setattr(Cluster, "topic_id", lambda *_: ZERO_UUID)
     play(story)
 
 

@@ -6,7 +6,8 @@ import org.apache.kafka.common.*;
 
 /** Runs Kafka's assignors on cases from standard input, one a line, and prints who is given what.
  *
- * A case: name;topic=partitions,...;member|instance|topic,...|topic-partition ...|generation|user data in hex;...
+ * A case: name;topic=racks,...;member|instance|topic,...|topic-partition ...|generation|user data in hex|rack;...
+ * Racks of a topic: for each of its partitions those of its replicas, as in `ab/b//c`, each a letter.
  * An answer: member=topic-partition ...;... and after it a space, a bar and what the first member would tell in its
  * user data after that assignment. */
 public class Assignors {
@@ -30,9 +31,12 @@ public class Assignors {
         Node node = new Node(1, "localhost", 9092);
         List<PartitionInfo> partitions = new ArrayList<>();
         for (String topic : split(parts[1], ",")) {
-            String[] both = topic.split("=");
-            for (int index = 0; index < Integer.parseInt(both[1]); index++) {
-                partitions.add(new PartitionInfo(both[0], index, node, new Node[] {node}, new Node[] {node}));
+            String[] both = topic.split("=", -1);
+            String[] racks = both[1].split("/", -1);
+            for (int index = 0; index < racks.length; index++) {
+                Node[] replicas = racks[index].chars()
+                    .mapToObj(rack -> new Node(rack, "localhost", 9092, String.valueOf((char) rack))).toArray(Node[]::new);
+                partitions.add(new PartitionInfo(both[0], index, node, replicas, replicas));
             }
         }
         Cluster cluster = new Cluster("c", List.of(node), partitions, Set.of(), Set.of());
@@ -41,7 +45,8 @@ public class Assignors {
             String[] member = parts[number].split("\\|", -1);
             ByteBuffer data = member[5].isEmpty() ? null : ByteBuffer.wrap(HexFormat.of().parseHex(member[5]));
             Subscription subscription = new Subscription(
-                split(member[2], ","), data, places(member[3]), Integer.parseInt(member[4]), Optional.empty());
+                split(member[2], ","), data, places(member[3]), Integer.parseInt(member[4]),
+                member[6].isEmpty() ? Optional.empty() : Optional.of(member[6]));
             if (!member[1].isEmpty()) {
                 subscription.setGroupInstanceId(Optional.of(member[1]));
             }
