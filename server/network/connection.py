@@ -165,6 +165,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def mute(self, seconds: float) -> None:
         """Look at no further request for that long once the one in hand is answered (KIP-219)."""
+        if self._transport is None:
+            return
         self._held = True
         self._muted = self._loop.call_later(seconds, self._unmute)
 
