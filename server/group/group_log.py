@@ -30,7 +30,7 @@ logger = logging.getLogger("barnabas.groups")
 
 LOAD_BYTES = 64 * 1024
 """Read at a time while loading."""
-RECORDS_A_TURN, OFFSETS_A_TURN = 40, 10
+RECORDS_A_TURN, OFFSETS_A_TURN = 20, 10
 """While loading the loop serves others after so many, half a tenth of a millisecond: their latency is to stay."""
 PRODUCE_VERSION = 7
 LATEST_MS = 24 * 3600 * 1000
