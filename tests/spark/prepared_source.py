@@ -12,6 +12,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from barnabas.clients.spark import host
 from barnabas.clients.spark.log_reader import BarnabasLogReader
 from barnabas.clients.spark.log_source import BarnabasLogSource
 
@@ -22,6 +23,7 @@ class PreparedSource(BarnabasLogSource):
         return "prepared"
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        host.spare_next_task()
         return PreparedReader(dict(self.options), schema)
 
 
