@@ -64,8 +64,8 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Without `consumer` in it, members that speak the consumer protocol are refused."
         ),
         "group.initial.rebalance.delay.ms": (
-            "How long the first member of an empty group waits for others before there is an assignment; "
-            "prolonged while more come."
+            "How long an empty group waits for more members, after its first and anew after each that comes, before "
+            "there is an assignment; at most the rebalance timeout."
         ),
         "group.max.session.timeout.ms": "The longest session timeout that a member of a group may have.",
         "group.max.size": "Members that one group may have.",
