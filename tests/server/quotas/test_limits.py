@@ -90,6 +90,9 @@ def test_connections_over_the_rate_of_their_address_are_put_off_and_not_counted(
     assert max(waits) <= WINDOW.seconds
     assert [quota.wait("10.0.0.2", 0.0) > 0 for _ in range(21)] == [False] * 20 + [True]
     assert quota.wait("10.0.0.1", 11.0) == 0.0
+    quota.limits["10.0.0.3"] = 10.0
+    waits = [quota.wait("10.0.0.3", 0.0) for _ in range(150)][100:]
+    assert waits == [pytest.approx(0.1)] * 50, "who is put off makes nobody wait longer"
 
 
 @pytest.mark.parametrize(
