@@ -15,6 +15,7 @@ from uuid import UUID
 
 import pytest
 from tests.barnabas_server import BarnabasServer
+from tests.compat.answers import plain
 from tests.kafka import KafkaServer
 from tests.server.config_client import ConfigClient
 
@@ -110,14 +111,7 @@ class Life:
         return answer
 
     def _plain(self, value: Any) -> object:
-        if type(value).__module__.startswith("barnabas.protocol.messages"):
-            names = type(value).__annotations__.keys() - UNTOLD
-            return {name: self._plain(getattr(value, name)) for name in sorted(names)}
-        if isinstance(value, list):
-            return sorted((self._plain(part) for part in value), key=repr)  # Kafka's order is that of a hash table
-        if isinstance(value, str) and value.startswith("config-client-"):
-            return self._names.setdefault(value, f"member {len(self._names)}")
-        return bytes(value) if isinstance(value, memoryview) else value
+        return plain(value, UNTOLD, self._names)
 
     def join(self, what: str, **fields: Any) -> Any:
         wanted = {
