@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import multiprocessing
 import os
 import sys
 import time
@@ -54,7 +55,7 @@ def look(first: int, rebalances: int, deadline: float) -> int:
     """Look until there were so many rebalances. Says how far it is now and then; returns 1 if a seed failed."""
     began = told = time.monotonic()
     lived = counted = failed = 0
-    with ProcessPoolExecutor() as pool:
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
         for seed, generations, problem in lives(first, pool, deadline):
             lived, counted = lived + 1, counted + generations
             if problem:

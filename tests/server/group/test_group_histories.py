@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.server.group import __main__ as command
+from tests.server.group.group_history import History
 from tests.server.group.group_life import play_seed
 
 from barnabas.protocol.errors import ErrorCode
@@ -207,3 +209,17 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: Patch) -> None:
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         play_seeds(range(SEEDS_PER_BUG))
+
+
+def test_the_command_names_the_seed_that_fails(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
+    def play(seed: int) -> History:
+        assert seed != 12, "two owners"
+        return History(generations={(1, number) for number in range(10)})
+
+    monkeypatch.setattr(command, "play_seed", play)  # the processes are forks of this one
+    monkeypatch.setattr("sys.argv", ["", "--first", "10", "--rebalances", "50"])
+    assert command.main() == 1
+    first, *_, replay, last = capsys.readouterr().out.splitlines()
+    assert first == "seed 12: AssertionError: two owners"
+    assert replay == "   replay: python -m tests.server.group --seed 12"
+    assert last.startswith("50 rebalances in 6 seeds, 1 failed, ") and last.endswith("; next: --first 16")
