@@ -83,10 +83,13 @@ def _append(
     ctx: RequestContext, topic: str | None, data: PartitionProduceData, acks: int, awaited: list[AwaitedAppend]
 ) -> PartitionProduceResponse:
     """Append one partition's records. Raises KafkaError."""
-    if acks not in (-1, 0, 1):
-        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; -1, 0 and 1 are allowed")
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+    # As in Kafka, a partition that is not here comes before anything that is wrong with the request.
+    replica_manager = ctx.broker.replica_manager
+    partition = replica_manager.partition(topic, data.index)
+    if acks not in (-1, 0, 1):
+        raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; -1, 0 and 1 are allowed")
     if is_internal(topic) and ctx.client_id != ADMIN_CLIENT_ID:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
     records = data.records
@@ -97,8 +100,6 @@ def _append(
     if _is_transactional(records):
         # There is no transaction coordinator: no transaction is open, and none could ever be ended.
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open")
-    replica_manager = ctx.broker.replica_manager
-    partition = replica_manager.partition(topic, data.index)
     try:
         info = partition.append_records_to_leader(records, acks, api_version=ctx.api_version)
     except LogDirFailedError as error:

@@ -95,6 +95,19 @@ def test_no_records_are_fine_up_to_version_2_and_refused_later(acks: int) -> Non
     play(talk)
 
 
+def test_a_partition_that_is_not_here_comes_before_what_is_wrong_with_the_request() -> None:
+    async def talk(plane: DataPlane) -> None:
+        connection = await plane.connect()
+        for version in (0, 2, 3, 9, 12):
+            for wrong in ({"topic": "nothing"}, {"index": 9}):
+                for records, acks in ((b"", 1), (batch(b"a") + batch(b"b"), -1), (batch(b"v"), 2)):
+                    request = produce(records, acks=acks, **wrong)
+                    answer = only_produced(await connection.send(request, version))
+                    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, (version, wrong, acks)
+
+    play(talk)
+
+
 def test_exactly_one_batch_of_format_2_since_version_3() -> None:
     async def talk(plane: DataPlane) -> None:
         connection = await plane.connect()
