@@ -50,6 +50,7 @@ async def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRe
 
 def _delete(ctx: RequestContext, topic: str, wanted: DeleteRecordsPartition) -> int:
     """Returns the new low watermark. Raises KafkaError."""
+    partition = ctx.broker.replica_manager.partition(topic, wanted.partition_index)
     if is_internal(topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
-    return ctx.broker.replica_manager.partition(topic, wanted.partition_index).delete_records(wanted.offset)
+    return partition.delete_records(wanted.offset)

@@ -85,11 +85,13 @@ async def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(broker:
 
 async def test_records_that_cannot_be_deleted(broker: Broker) -> None:
     wanted = [("t", 0, 11), ("t", 0, -2), ("compacted", 0, 1), ("__consumer_offsets", 0, -1), ("t", 9, 1), ("u", 0, 1)]
+    wanted.append(("__transaction_state", 0, 1))
     assert await delete(broker, 2, *wanted) == [
         (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
         (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
         (-1, ErrorCode.POLICY_VIOLATION),
         (-1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
