@@ -305,3 +305,31 @@ def test_cluster_tools(broker: str, tools: ToolSession) -> None:
     versions = tools.output("kafka-broker-api-versions", *at)
     for api in ("JoinGroup", "OffsetDelete", "DescribeGroups", "ListGroups"):
         assert re.search(rf"{api}\(\d+\): [\d to]+ \[usable: \d+\]", versions), api
+    assert re.search(
+        r"^Feature: group.version\s.*FinalizedVersionLevel: 1", tools.output("kafka-features", *at, "describe")
+    )
+    status, text = tools.run("kafka-metadata-quorum", *at, "describe", "--status")
+    assert status == 1 and "UnsupportedVersionException" in text, text
+
+
+def test_latency_from_end_to_end(broker: str, tools: ToolSession) -> None:
+    topic = f"topic-{uuid.uuid4().hex[:8]}"
+    tools.output("kafka-topics", "--bootstrap-server", broker, "--create", "--topic", topic)
+    assert "Avg latency" in tools.output("kafka-e2e-latency", broker, topic, "50", "all", "20")
+
+
+def test_transactions_that_are_not_there(scene: Scene, tools: ToolSession) -> None:
+    """The records of the scene come from a producer without a transaction; nothing hangs."""
+
+    def run(*args: str) -> tuple[int, str]:
+        return tools.run("kafka-transactions", "--bootstrap-server", scene.bootstrap, *args)
+
+    for filters in ((), ("--duration-filter", "5"), ("--transactional-id-pattern", "a.*")):
+        status, text = run("list", *filters)
+        assert status == 0 and len(text.splitlines()) == 1, text
+    status, text = run("describe", "--transactional-id", "nobody")
+    assert status == 1 and "Could not find coordinator" not in text and "nobody" in text, text
+    status, text = run("describe-producers", "--topic", scene.topic, "--partition", "0")
+    assert status == 0 and "LatestCoordinatorEpoch" in text, text
+    status, text = run("find-hanging", "--topic", scene.topic)
+    assert status == 0 and len(text.splitlines()) == 1, text
