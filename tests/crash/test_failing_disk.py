@@ -17,9 +17,14 @@ from tests.hostile.in_process import HostileConnection
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
@@ -194,6 +199,36 @@ async def test_a_broker_without_any_disk_says_that_it_has_failed(tmp_path: Path)
         assert await broker.produce("a") is STORAGE_ERROR
         async with asyncio.timeout(5):
             await broker.server.failed.wait()
+
+
+async def test_records_are_not_said_to_be_deleted_where_the_disk_fails(tmp_path: Path) -> None:
+    async with live_broker(tmp_path) as broker:
+        for topic in ("a", "b"):
+            await fill(broker, topic, 3)
+        broker.disk.faults["fsync", broker.directory_of("a")] = errno.EIO
+        part = DeleteRecordsPartition(partition_index=0, offset=2)
+        topics = [DeleteRecordsTopic(name=topic, partitions=[part]) for topic in ("a", "b")]
+        answer = await broker.call(ApiKey.DELETE_RECORDS, 2, DeleteRecordsRequest(topics=topics, timeout_ms=5000))
+        results = {topic.name: topic.partitions[0] for topic in answer.topics}
+        assert (results["a"].error_code, results["a"].low_watermark) == (STORAGE_ERROR, -1)
+        assert (results["b"].error_code, results["b"].low_watermark) == (ErrorCode.NONE, 2)
+        assert await broker.produce("a") is STORAGE_ERROR
+        assert await broker.produce("b") is ErrorCode.NONE
+
+
+async def test_a_topic_whose_folder_cannot_be_let_go_is_deleted_by_the_next_start(tmp_path: Path) -> None:
+    async with live_broker(tmp_path) as broker:
+        await fill(broker, "a", 3)
+        broker.disk.faults["fsync_dir", broker.directory_of("a")] = errno.EIO
+        with pytest.raises(KafkaError):
+            await broker.server.delete_topic("a")
+        assert await broker.produce("b") is ErrorCode.NONE
+    again = LiveBroker(tmp_path)
+    try:
+        await again.server.start()
+        assert {name for name, _ in again.server.state.log_manager.logs} == {"b"}
+    finally:
+        await again.server.stop()
 
 
 @pytest.mark.parametrize("operation", ["open", "pwrite", "fsync", "fsync_dir"])
