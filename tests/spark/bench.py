@@ -1,10 +1,11 @@
 """Rows a second through Spark's own Kafka connector, this source and the segment reader, side by side in one session.
 
-    python -m tests.spark.bench [--rounds 3] [--rows 100:4000000 1000:1000000]
+    python -m tests.spark.bench [--rounds 3] [--warm 3] [--rows 100:4000000 1000:1000000]
 
 Run it under PySpark 4.0, which the connector's jars are for; `--with-4.0` fetches that and starts itself again. Each
 size of values has a topic with one partition; a broker in a process of its own, `local[2]`. Prints a table in Markdown:
-the median of the rounds after one that warms up, and the ratios to the connector round by round, smallest and largest.
+the median of the rounds after those that warm up, and the ratios to the connector round by round, smallest and largest.
+Java goes on compiling for several rounds, on the cores that the queries would have.
 
 Beside them stands what bounds every Python source, a prepared Arrow batch over and over (`prepared_source.py`), and the
 connector where `minPartitions` cuts the partition into as many tasks as a segment reader has.
@@ -22,7 +23,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.barnabas_server import BarnabasServer
 from tests.spark.jvm import connector_jars, run_with_pyspark_4_0
@@ -37,6 +38,15 @@ KINDS = {
 SINKS = ("noop", "parquet")
 TASKS = 4
 SCHEMA = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+
+
+class Rounds(NamedTuple):
+    """How often everything is done, untimed and timed."""
+
+    warm: int
+    timed: int
+
+
 Rates = dict[str, dict[str, list[float]]]
 """Rows a second by sink and kind, one for each round."""
 
@@ -77,19 +87,19 @@ def timed(work: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def measure(kinds: list[str], frame: Callable[[str], Any], folder: Path, rounds: int, rows: int) -> Rates:
-    """Every kind into every sink, once to warm up and then `rounds` times."""
+def measure(kinds: list[str], frame: Callable[[str], Any], folder: Path, rounds: Rounds, rows: int) -> Rates:
+    """Every kind into every sink, to warm up and then to be timed."""
     found: Rates = {sink: {kind: [] for kind in kinds} for sink in SINKS}
     target = folder / "out"
     for kind in kinds:
         assert abs(frame(kind).count() - rows) < TASKS, f"{kind} has other rows"
-    for number in range(rounds + 1):
+    for number in range(rounds.warm + rounds.timed):
         for sink in SINKS:
             for kind in kinds:
                 writer = frame(kind).write.format(sink).mode("overwrite")
                 took = timed(partial(writer.save, *([str(target)] if sink == "parquet" else [])))
                 shutil.rmtree(target, ignore_errors=True)
-                if number:
+                if number >= rounds.warm:
                     found[sink][kind].append(rows / took)
     return found
 
@@ -113,7 +123,7 @@ def table(found: dict[int, Rates], kinds: list[str]) -> str:
     return "\n".join(lines)
 
 
-def run(sizes: dict[int, int], rounds: int, kinds: list[str]) -> None:
+def run(sizes: dict[int, int], rounds: Rounds, kinds: list[str]) -> None:
     """Fill a topic for each size, measure, print. `sizes` says how many rows of each size."""
     from tests.spark.prepared_source import PreparedSource
 
@@ -146,14 +156,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", default=["100:4000000", "1000:1000000"], metavar="SIZE:ROWS")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--warm", type=int, default=3, help="rounds that do not count")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="× is to the first")
     parser.add_argument("--with-4.0", dest="with_4_0", action="store_true")
     chosen = parser.parse_args()
     if chosen.with_4_0:
-        arguments = ["--rows", *chosen.rows, "--rounds", str(chosen.rounds), "--kinds", *chosen.kinds]
+        rounds = ["--rounds", str(chosen.rounds), "--warm", str(chosen.warm)]
+        arguments = ["--rows", *chosen.rows, *rounds, "--kinds", *chosen.kinds]
         print(run_with_pyspark_4_0("tests.spark.bench", arguments, timeout_s=3600), end="")
         return
-    run({int(size): int(rows) for size, rows in (text.split(":") for text in chosen.rows)}, chosen.rounds, chosen.kinds)
+    sizes = {int(size): int(rows) for size, rows in (text.split(":") for text in chosen.rows)}
+    run(sizes, Rounds(chosen.warm, chosen.rounds), chosen.kinds)
 
 
 if __name__ == "__main__":
