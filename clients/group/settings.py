@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from types import MappingProxyType
 from typing import Literal, TypedDict, get_args
 
 from .assignor import Assignor
 
 GroupProtocol = Literal["classic", "consumer"]
 Strategies = Sequence[str | Assignor]
+
+_FOREIGN: Mapping[GroupProtocol, tuple[str, ...]] = MappingProxyType(
+    {
+        "classic": ("group_remote_assignor",),
+        "consumer": ("partition_assignment_strategy", "session_timeout_ms", "heartbeat_interval_ms"),
+    }
+)
+"""What a protocol has no use for: in the newer one the coordinator assigns and sets the times."""
 
 
 class GroupOptions(TypedDict, total=False):
@@ -55,3 +64,6 @@ class GroupSettings:
             raise ValueError(f"group_protocol is {self.group_protocol!r}, not classic or consumer")
         if self.group_instance_id == "":
             raise ValueError("group_instance_id must not be empty")
+        for field in fields(self):
+            if field.name in _FOREIGN[self.group_protocol] and getattr(self, field.name) != field.default:
+                raise ValueError(f"{field.name} cannot be set with group_protocol={self.group_protocol!r}")

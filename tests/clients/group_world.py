@@ -30,13 +30,14 @@ QUICK = {
 }
 SETTINGS: dict[str, Any] = {
     "auto_offset_reset": "earliest",
-    "session_timeout_ms": 6_000,
-    "heartbeat_interval_ms": 500,
     "fetch_max_wait_ms": 50,
     "metadata_max_age_ms": 2_000,
     "request_timeout_ms": 5_000,
     "default_api_timeout_ms": 20_000,
 }
+
+CLASSIC: dict[str, Any] = {"session_timeout_ms": 6_000, "heartbeat_interval_ms": 500}
+"""The newer protocol's coordinator sets these times."""
 
 
 class Diary(RebalanceListener):
@@ -139,7 +140,8 @@ class GroupWorld:
 
     def consumer(self, **settings: Any) -> Consumer:
         rng = random.Random(f"{self.world.seed}/consumer/{next(self._readers)}")
-        return Consumer(BOOTSTRAP, rng=rng, **({"group_id": GROUP} | SETTINGS | settings))
+        times = {} if settings.get("group_protocol") == "consumer" else CLASSIC
+        return Consumer(BOOTSTRAP, rng=rng, **({"group_id": GROUP} | SETTINGS | times | settings))
 
     def reader(self, *, topics: list[str] | None = None, **settings: Any) -> Reader:
         return Reader(self, settings, topics or [TOPIC])

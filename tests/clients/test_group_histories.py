@@ -55,8 +55,9 @@ class History:
         self.world = world
         self.rng = random.Random(f"{seed}/history")
         self.acts = acts
+        strategy = {"partition_assignment_strategy": [self.rng.choice(STRATEGIES)]}
         self.settings: dict[str, Any] = {
-            "partition_assignment_strategy": [self.rng.choice(STRATEGIES)],
+            **({} if "group_protocol" in settings else strategy),
             "max_poll_interval_ms": 4_000,
             "auto_commit_interval_ms": self.rng.choice([200, 2_000, 1_000_000]),
             **settings,

@@ -452,6 +452,9 @@ def test_what_a_group_needs_is_asked_for() -> None:
             ({"group_instance_id": ""}, "empty"),
             ({"partition_assignment_strategy": ["rank"]}, "no assignor"),
             ({"group_protocol": "newest"}, "not classic or consumer"),
+            ({"group_remote_assignor": "range"}, "group_remote_assignor cannot be set with group_protocol='classic'"),
+            ({"group_protocol": "consumer", "session_timeout_ms": 9_000}, "session_timeout_ms cannot be set"),
+            ({"group_protocol": "consumer", "partition_assignment_strategy": ["range"]}, "strategy cannot be set"),
             ({"group_id": None}, "need a group_id"),
         ):
             with pytest.raises(ValueError, match=message):

@@ -7,6 +7,7 @@ import asyncio
 import sys
 import threading
 from collections.abc import Iterable
+from typing import Any
 
 from barnabas.clients import Consumer, RebalanceListener
 from barnabas.clients.errors import CommitFailedError, RebalanceInProgressError
@@ -22,17 +23,20 @@ def say(word: str, items: Iterable[object] = ()) -> None:
 
 class Member(RebalanceListener):
     def __init__(self) -> None:
-        newer = STRATEGY == "consumer"
+        protocol: dict[str, Any] = {"group_protocol": "consumer"}
+        if STRATEGY != "consumer":
+            protocol = {
+                "session_timeout_ms": int(SESSION_MS),
+                "heartbeat_interval_ms": 300,
+                "partition_assignment_strategy": [STRATEGY],
+            }
         self.consumer = Consumer(
             BOOTSTRAP,
             group_id=GROUP,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            session_timeout_ms=int(SESSION_MS),
-            heartbeat_interval_ms=300,
             fetch_max_wait_ms=200,
-            group_protocol="consumer" if newer else "classic",
-            partition_assignment_strategy=["range" if newer else STRATEGY],
+            **protocol,
         )
         self.assigned: set[int] = set()
         self.has_uncommitted = False
