@@ -32,7 +32,8 @@ IMPATIENT = {
     "log.cleaner.backoff.ms": "20",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }
-LOAD_SECONDS = 30.0
+LOAD_SECONDS = 100.0
+"""A deadline; a few seconds do on a machine that has nothing else to do."""
 
 
 class WatchedFile:
@@ -95,13 +96,12 @@ async def test_every_sync_is_a_lanes(tmp_path: Path) -> None:
             compacted = NewTopic("compacted", 1, configs={"cleanup.policy": "compact", "segment.bytes": "4000"})
             assert (await admin.create_topics([NewTopic("load", 4), compacted]))["load"] is None
             async with asyncio.timeout(LOAD_SECONDS):
-                turn = 0
-                while turn < 20 or not (wanted <= set(disk.elsewhere) and server.state.cleaner.reports):
-                    turn += 1
-                    for number in range(40):
+                while not (wanted <= set(disk.elsewhere) and server.state.cleaner.reports):
+                    for number in range(16):
                         await producer.send("load", b"x" * 200, partition=number % 4)
                         await producer.send("compacted", b"x" * 200, key=b"%d" % (number % 3))
                     await producer.flush()
+                    await asyncio.sleep(0.02)  # the disk, not the broker, is what limits this
             low = server.state.log_manager.logs[TopicPartition("load", 0)].high_watermark - 1
             deleted = TopicPartition("load", 0)
             assert await admin.delete_records({deleted: low}) == {deleted: low}
