@@ -287,6 +287,10 @@ class GroupCoordinator:
 
     # -- members that speak the classic protocol, whatever kind of group they find ----------------------------------
 
+    def in_turn(self, work: Callable[[], None]) -> None:
+        """Do this soon, when others have been served in between."""
+        self.members.turns.add(work)
+
     def join(self, group: AnyGroup, joining: Joining) -> None:
         """JoinGroup; the request says how to answer it."""
         if isinstance(group, ConsumerGroup):

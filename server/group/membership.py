@@ -1,16 +1,14 @@
 """Members coming, going and staying: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on one group.
 
 Kafka's classic rebalance protocol with its static members (KIP-345) and given-out member ids (KIP-394). Everything runs
-on the loop's thread and to its end; answers are sent later, so that a client's next request never finds a group in the
-middle of a change, and one in each turn of the loop: whoever gets one asks for more at once, and a thousand members in
-step would else keep everybody else waiting.
+on the loop's thread and to its end; answers are sent when it is their turn later on, so that a client's next request
+never finds a group in the middle of a change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +25,7 @@ from .member import NO_MEMBER, JoinReply, JoinResult, Member, Protocols, SyncRep
 from .rebalances import DelayedJoin, DelayedSync, InitialDelayedJoin
 from .sessions import Sessions
 from .states import HEARTBEAT_ANSWERS, SYNC_ANSWERS, GroupState
+from .turns import Turns
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
@@ -96,27 +95,14 @@ class Membership:
         self._partition_of = partition_of
         self._on_idle = on_idle
         self._loop = loop
-        self._answers: deque[Callable[[], None]] = deque()
-        """On their way, the oldest first."""
+        self.turns = Turns(loop)
         self._changes = LimitedLog(logger, loop.time)
         self._joins = Purgatory("Rebalance", loop)
         self._syncs = Purgatory("Sync", loop)
         self.sessions: Sessions[Group] = Sessions(loop, self._session_expired)
 
     def _in_turn(self, reply: Callable[[T], None]) -> Callable[[T], None]:
-        def later(result: T) -> None:
-            if not self._answers:
-                self._loop.call_soon(self._send_answer)
-            self._answers.append(partial(reply, result))
-
-        return later
-
-    def _send_answer(self) -> None:
-        """The next one. Between this turn of the loop and the one after it others are served."""
-        answer = self._answers.popleft()
-        if self._answers:
-            self._loop.call_soon(self._send_answer)
-        answer()
+        return lambda result: self.turns.add(partial(reply, result))
 
     # -- JoinGroup -------------------------------------------------------------------------------------------------
 

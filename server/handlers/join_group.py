@@ -24,15 +24,20 @@ MOST_METADATA_BYTES = 1024 * 1024
 
 
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> None:
-    """Hand the member to its group, which answers."""
+    """Hand the member to its group, which answers, when it is its turn: thousands may want to join at once."""
+    for protocol in request.protocols:
+        protocol.metadata = bytes(protocol.metadata)  # what it lies in is the connection's, for the next request
 
     def reply(result: JoinResult) -> None:
         ctx.respond(_response(ctx.api_version, result))
 
-    try:
-        _join(ctx, request, reply)
-    except KafkaError as error:
-        reply(JoinResult(error.code, request.member_id))
+    def join() -> None:
+        try:
+            _join(ctx, request, reply)
+        except KafkaError as error:
+            reply(JoinResult(error.code, request.member_id))
+
+    ctx.broker.groups.in_turn(join)
 
 
 def _join(ctx: RequestContext, request: JoinGroupRequest, reply: Callable[[JoinResult], None]) -> None:
@@ -41,7 +46,7 @@ def _join(ctx: RequestContext, request: JoinGroupRequest, reply: Callable[[JoinR
     groups.shard_of(request.group_id)
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, "The session timeout is not within the broker's range.")
-    protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+    protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
     if sum(len(name) + len(metadata) for name, metadata in protocols) > MOST_METADATA_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MOST_METADATA_BYTES} bytes")
     if request.reason:
