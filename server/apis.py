@@ -52,7 +52,7 @@ SERVED: dict[ApiKey, tuple[str, int, int]] = {
     ApiKey.DESCRIBE_CONFIGS: ("describe_configs", 0, 4),
     ApiKey.ALTER_CONFIGS: ("alter_configs", 0, 2),
     ApiKey.ALTER_REPLICA_LOG_DIRS: ("alter_replica_log_dirs", 0, 2),
-    ApiKey.DESCRIBE_LOG_DIRS: ("describe_log_dirs", 0, 4),
+    ApiKey.DESCRIBE_LOG_DIRS: ("describe_log_dirs", 0, 5),
     ApiKey.CREATE_PARTITIONS: ("create_partitions", 0, 3),
     ApiKey.DELETE_GROUPS: ("delete_groups", 0, 2),
     ApiKey.ELECT_LEADERS: ("elect_leaders", 0, 2),

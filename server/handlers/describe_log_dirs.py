@@ -1,7 +1,8 @@
 """DescribeLogDirs (key 35): which partitions lie in which log directory, and how large they are (KIP-113).
 
-v3 has a top-level error (KIP-784), v4 the size of the volume and what is free on it (KIP-827). A directory that
-failed is listed with KAFKA_STORAGE_ERROR and nothing in it.
+v3 has a top-level error (KIP-784), v4 the size of the volume and what is free on it (KIP-827), v5 whether a directory
+takes no new partitions (KIP-1066), which none can be told here. A directory that failed is listed with
+KAFKA_STORAGE_ERROR and nothing in it.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ async def test_records_that_cannot_be_deleted(broker: Broker) -> None:
     ]
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_log_directories_in_every_version(broker: Broker, version: int) -> None:
     response = ask(broker, describe_log_dirs, ApiKey.DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
     (directory,) = response.results
@@ -110,6 +110,7 @@ async def test_log_directories_in_every_version(broker: Broker, version: int) ->
     assert {(p.offset_lag, p.is_future_key) for p in partitions.values()} == {(0, False)}
     if version >= 4:
         assert directory.usable_bytes > 0
+    assert not directory.is_cordoned
 
 
 async def test_only_the_partitions_asked_for_are_described(broker: Broker) -> None:
