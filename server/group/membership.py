@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,6 +36,11 @@ logger = logging.getLogger("barnabas.groups")
 
 T = TypeVar("T")
 
+ANSWERS_A_TURN, TURN_S = 3, 0.001
+"""Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
+its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
+MORE_ANSWERS, MANY_ANSWERS = 4, 1000
+"""So many more are sent in a turn for each so many that wait: all groups at once shall not have to wait for seconds."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a JoinGroup of somebody new may wait for the rebalance to end before its client is taken for gone."""
 
@@ -96,13 +102,28 @@ class Membership:
         self._on_idle = on_idle
         self._loop = loop
         self.turns = Turns(loop)
+        self._answers: deque[Callable[[], None]] = deque()
+        """On their way: sent in the loop's next turn or, if they are many, in milliseconds after it."""
         self._changes = LimitedLog(logger, loop.time)
         self._joins = Purgatory("Rebalance", loop)
         self._syncs = Purgatory("Sync", loop)
         self.sessions: Sessions[Group] = Sessions(loop, self._session_expired)
 
     def _in_turn(self, reply: Callable[[T], None]) -> Callable[[T], None]:
-        return lambda result: self.turns.add(partial(reply, result))
+        def later(result: T) -> None:
+            if not self._answers:
+                self._loop.call_soon(self._send_answers)
+            self._answers.append(partial(reply, result))
+
+        return later
+
+    def _send_answers(self) -> None:
+        """Some at a time, so that others are served while a thousand members of a group are answered."""
+        waiting = len(self._answers)
+        for _ in range(min(ANSWERS_A_TURN + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting)):
+            self._loop.call_soon(self._answers.popleft())
+        if self._answers:
+            self._loop.call_later(TURN_S, self._send_answers)
 
     # -- JoinGroup -------------------------------------------------------------------------------------------------
 
