@@ -30,7 +30,7 @@ _txn_entry = Struct(">hqqqq")
 _snapshot_head = Struct(">hIi")
 _snapshot_entry = Struct(">qhiqiqiq")
 _entry_head = Struct(">qi")
-BLOCK_BYTES = 4 << 20
+BLOCK_BYTES = 2 << 20
 ROOM_BEHIND = 64
 """Bytes of memory behind a block, so that who decodes it where it is may look some bytes past its end."""
 
