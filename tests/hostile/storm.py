@@ -93,10 +93,10 @@ def storm(folder: Path, *, frames: int, seconds: float, seed: int, attackers: in
         report.rss_before = resident_bytes(broker.pid)
         began = time.monotonic()
         processes = [_attack(broker, seed * 1000 + number, frames // attackers, seconds) for number in range(attackers)]
-        _stay_healthy(report, client, processes)
+        if _stay_healthy(report, client, processes):
+            _collect(report, processes)
         report.seconds = time.monotonic() - began
         report.latencies = client.latencies
-        _collect(report, processes)
         client.close()
         report.rss_after, report.rss_peak = resident_bytes(broker.pid), most_resident_bytes(broker.pid)
         if not report.rss_after:
@@ -125,8 +125,8 @@ def _attack(broker: BarnabasServer, seed: int, frames: int, seconds: float) -> s
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
 
 
-def _stay_healthy(report: Report, client: HealthyClient, processes: list[subprocess.Popen[str]]) -> None:
-    """Work as long as the attack lasts."""
+def _stay_healthy(report: Report, client: HealthyClient, processes: list[subprocess.Popen[str]]) -> bool:
+    """Work as long as the attack lasts; False, and a problem reported, if that was not possible."""
     number = 0
     while any(process.poll() is None for process in processes):
         number += 1
@@ -134,8 +134,9 @@ def _stay_healthy(report: Report, client: HealthyClient, processes: list[subproc
             client.round(-1 if number % 10 == 0 else 1)
         except (AssertionError, OSError) as error:
             report.problems.append(f"the healthy client: {error!r}")
-            return
+            return False
         time.sleep(PAUSE_SECONDS)
+    return True
 
 
 def _collect(report: Report, processes: list[subprocess.Popen[str]]) -> None:
