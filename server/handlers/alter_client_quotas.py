@@ -6,6 +6,8 @@ changed counts from the next request on.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -23,11 +25,12 @@ async def handle(ctx: RequestContext, request: AlterClientQuotasRequest) -> Alte
     """An entity that is named twice is changed not at all."""
     response = AlterClientQuotasResponse(entries=[])
     named = [_key(entry) for entry in request.entries]
+    times_named = Counter(named)
     async with ctx.broker.dynamic_config.changing:
         for entry, key in zip(request.entries, named, strict=True):
             answer = ResponseEntryData(error_message=None, entity=entry.entity)
             try:
-                if named.count(key) > 1:
+                if times_named[key] > 1:
                     names = ", ".join(f"{kind}={name}" for kind, name in key)
                     raise invalid(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
                 await _alter(ctx, entry, validate_only=request.validate_only)
@@ -37,8 +40,8 @@ async def handle(ctx: RequestContext, request: AlterClientQuotasRequest) -> Alte
     return response
 
 
-def _key(entry: EntryData) -> list[tuple[str, str | None]]:
-    return sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str)
+def _key(entry: EntryData) -> tuple[tuple[str, str | None], ...]:
+    return tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str))
 
 
 async def _alter(ctx: RequestContext, entry: EntryData, *, validate_only: bool) -> None:

@@ -156,6 +156,34 @@ async def test_nobody_is_named_twice_nor_is_a_quota() -> None:
     assert await plane.described() == {}
 
 
+MANY = 20_000
+
+
+class CountedName(str):
+    """A name that notes how often it was compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedName.compared += 1
+        assert CountedName.compared < 10 * MANY, "the work grows faster than the number of entities"
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+async def test_many_entities_are_compared_with_few_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    plane = await Plane().start()
+    monkeypatch.setattr(CountedName, "compared", 0)
+    quotas: dict[str, float | None] = {"producer_byte_rate": 1.0}
+    entries: list[tuple[PAIRS, dict[str, float | None]]] = [
+        ((("client-id", CountedName(f"app-{number % (MANY - 1)}")),), quotas) for number in range(MANY)
+    ]
+    answers = await plane.alter(*entries, validate_only=True)
+    assert CountedName.compared > 0
+    assert [number for number, (code, _) in enumerate(answers) if code] == [0, MANY - 1], "the one named twice"
+
+
 async def test_a_validation_changes_nothing() -> None:
     plane = await Plane().start()
     assert await plane.alter((ANNA, {"producer_byte_rate": 1.0}), validate_only=True) == GOOD
