@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from ...protocol.topic_partition import TopicPartition
 from ..config import BrokerConfig
 from ..metadata_cache import MetadataCache
 from ..metadata_store import StoreUnavailableError
+from ..quotas.charge import Pay, for_nothing
 from ..topic_names import collision_key
 from ..topic_store import ControllerTerm, NewTopic, TopicStore
 from ..znodes import NO_LEADER, PartitionState, TopicRegistration
@@ -30,14 +31,6 @@ from .replica_channel import ReplicaChannel
 from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicPlan, TopicRules
 
 logger = logging.getLogger("barnabas.controller")
-
-Pay = Callable[[int], None]
-"""Called with a number of partitions before they are created or deleted. Raises KafkaError if that may not be."""
-
-
-def _for_nothing(_: int) -> None:
-    """The price of changes that no client asked for, or one without a quota."""
-
 
 STORE_FAILED = "The metadata store could not be written."
 WISHES_PER_TURN = 50
@@ -165,7 +158,7 @@ class Controller:
     # Topics
 
     async def create_topics(
-        self, wishes: Sequence[TopicCreation], *, validate_only: bool = False, pay: Pay = _for_nothing
+        self, wishes: Sequence[TopicCreation], *, validate_only: bool = False, pay: Pay = for_nothing
     ) -> dict[str, CreatedTopic | KafkaError]:
         """Creates the topics that may be created and are paid for, each led and ready when this returns.
 
@@ -240,14 +233,14 @@ class Controller:
         await self._partitions.announce(partitions, term, is_new=True)
         return None
 
-    async def auto_create(self, names: Iterable[str], *, pay: Pay = _for_nothing) -> dict[str, KafkaError | None]:
+    async def auto_create(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
         """Creates topics because somebody asked for them, with the broker's defaults; None where that went well."""
         wishes = [self._rules.auto_creation(name) for name in names]
         results = await self.create_topics(wishes, pay=pay)
         return {name: result if isinstance(result, KafkaError) else None for name, result in results.items()}
 
     async def create_partitions(
-        self, wishes: Sequence[PartitionsCreation], *, validate_only: bool = False, pay: Pay = _for_nothing
+        self, wishes: Sequence[PartitionsCreation], *, validate_only: bool = False, pay: Pay = for_nothing
     ) -> dict[str, KafkaError | None]:
         """Gives topics more partitions, each led and ready when this returns; None where that went well.
 
@@ -288,7 +281,7 @@ class Controller:
 
     # Deletion
 
-    async def delete_topics(self, names: Iterable[str], *, pay: Pay = _for_nothing) -> dict[str, KafkaError | None]:
+    async def delete_topics(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
         """Deletes topics: nothing serves them, their folders are renamed away and the store is clean on return.
 
         Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result, None where that went well.

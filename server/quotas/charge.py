@@ -17,9 +17,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _INT_MAX = 2**31 - 1
 
-
 Handle = Callable[["RequestContext", Any], Any]
 Respond = Callable[["RequestContext", Any], None]
+Pay = Callable[[int], None]
+"""Called with a number of partitions before they are created or deleted. Raises KafkaError if that may not be."""
+
+
+def for_nothing(_: int) -> None:
+    """The price of changes that no client asked for, or one without a quota."""
 
 
 class Charge:
@@ -103,7 +108,7 @@ class Charge:
             quotas.fetch.record(self._user, self._client_id, -size, now)
         return self.wait_ms
 
-    def partitions_changed(self, *, strict: bool) -> Callable[[int], None]:
+    def partitions_changed(self, *, strict: bool) -> Pay:
         """What to call with the number of partitions before they are created or deleted.
 
         If `strict`, who owes already is refused with KafkaError THROTTLING_QUOTA_EXCEEDED; others are let do, and wait.
@@ -157,10 +162,6 @@ class Charge:
             self._wait = max(self._wait, self._quotas.request.record(self._user, self._client_id, percent, now))
 
 
-def price_of_changes(charge: Charge | None, *, strict: bool = False) -> Callable[[int], None]:
+def price_of_changes(charge: Charge | None, *, strict: bool = False) -> Pay:
     """What a client pays for partitions that it has created or deleted; nothing if no quotas are set."""
-    return _nothing if charge is None else charge.partitions_changed(strict=strict)
-
-
-def _nothing(_: int) -> None:
-    """Nobody has a quota."""
+    return for_nothing if charge is None else charge.partitions_changed(strict=strict)
