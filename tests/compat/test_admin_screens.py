@@ -16,7 +16,7 @@ NEWER_SCREENS = 3
 @pytest.mark.parametrize(("version", "expected"), [("3.9.1", SCREENS), ("4.1.1", SCREENS + NEWER_SCREENS)])
 def test_screens(version: str, expected: int, broker: str, tmp_path: Path) -> None:
     newer = f"screens_{version[0]}_{version[2]}"
-    classpath = program(("screens", newer, "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
+    classpath = program(("screens", newer, "futures", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     result = run_java("Screens", classpath, [broker], timeout=120)
     answers = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"feature"')]
     failed = {answer["feature"]: answer["detail"] for answer in answers if not answer["ok"]}

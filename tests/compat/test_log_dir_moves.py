@@ -18,7 +18,7 @@ RECORDS = 8000
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
 def test_moves(version: str, tmp_path: Path) -> None:
-    classpath = program(("moves", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
+    classpath = program(("moves", "futures", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     settings = {"log.dirs": f"{one},{two}", "log.segment.bytes": "16384"}
     with BarnabasServer(tmp_path / "broker", properties=settings) as server:

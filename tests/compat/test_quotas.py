@@ -37,7 +37,7 @@ def server(tmp_path: Path) -> Iterator[BarnabasServer]:
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
 def test_admin_client(version: str, server: BarnabasServer, tmp_path: Path) -> None:
-    classpath = program(("quotas", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
+    classpath = program(("quotas", "futures", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     result = run_java("Quotas", classpath, [server.bootstrap], timeout=120)
     answers = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"feature"')]
     failed = {answer["feature"]: answer["detail"] for answer in answers if not answer["ok"]}

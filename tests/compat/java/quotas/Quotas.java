@@ -1,3 +1,6 @@
+import static futures.Futures.fails;
+import static futures.Futures.get;
+
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 import java.util.Collection;
@@ -13,7 +16,6 @@ import org.apache.kafka.clients.admin.CreateTopicsOptions;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.errors.InvalidRequestException;
@@ -58,10 +60,6 @@ public final class Quotas {
         Report.feature("topics are refused", quotas::topicsAreRefused);
         Report.feature("topics are retried", quotas::topicsAreRetried);
         quotas.admin.close();
-    }
-
-    private static <T> T get(KafkaFuture<T> future) throws Exception {
-        return future.get(30, TimeUnit.SECONDS);
     }
 
     private static ClientQuotaEntity entity(String... parts) {
@@ -195,15 +193,5 @@ public final class Quotas {
             get(other.createTopics(Collections.singleton(topic("at-last", 1))).all());
         }
         alter(change(maker, "controller_mutation_rate", null));
-    }
-
-    private static void fails(Class<?> expected, KafkaFuture<?> future) throws Exception {
-        try {
-            get(future);
-        } catch (ExecutionException error) {
-            Report.equal(expected, error.getCause().getClass());
-            return;
-        }
-        throw new AssertionError("no " + expected);
     }
 }

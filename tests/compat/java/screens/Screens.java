@@ -1,3 +1,6 @@
+import static futures.Futures.fails;
+import static futures.Futures.get;
+
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -13,7 +16,6 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
@@ -110,10 +112,6 @@ public final class Screens {
         screens.admin.close();
     }
 
-    private static <T> T get(KafkaFuture<T> future) throws Exception {
-        return future.get(20, TimeUnit.SECONDS);
-    }
-
     private TopicPartition place(int partition) {
         return new TopicPartition(topic, partition);
     }
@@ -197,7 +195,7 @@ public final class Screens {
         Report.equal(true, byName.authorizedOperations().contains(AclOperation.DELETE));
         TopicCollection ids = TopicCollection.ofTopicIds(Collections.singleton(id));
         Report.equal(topic, get(admin.describeTopics(ids, options).allTopicIds()).get(id).name());
-        refused(UnknownTopicOrPartitionException.class,
+        fails(UnknownTopicOrPartitionException.class,
             admin.describeTopics(Collections.singleton("no-such-topic")).allTopicNames());
     }
 
@@ -301,7 +299,7 @@ public final class Screens {
         get(admin.deleteConsumerGroupOffsets(group, Collections.singleton(place(0))).all());
         Report.equal(2, get(admin.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()).size());
         get(admin.deleteConsumerGroups(Collections.singleton(group)).all());
-        refused(GroupIdNotFoundException.class, admin.deleteConsumerGroups(Collections.singleton(group)).all());
+        fails(GroupIdNotFoundException.class, admin.deleteConsumerGroups(Collections.singleton(group)).all());
     }
 
     private void logDirectories() throws Exception {
@@ -346,8 +344,8 @@ public final class Screens {
         check("tokens", admin.describeDelegationToken().delegationTokens(), served);
         System.out.println("# served: " + served);
         Set<String> nobody = Collections.singleton("no-such-transaction");
-        refused(TransactionalIdNotFoundException.class, admin.describeTransactions(nobody).all());
-        refused(UnsupportedVersionException.class, admin.fenceProducers(nobody).all());
+        fails(TransactionalIdNotFoundException.class, admin.describeTransactions(nobody).all());
+        fails(UnsupportedVersionException.class, admin.fenceProducers(nobody).all());
     }
 
     private static void check(String name, KafkaFuture<?> future, List<String> served) throws Exception {
@@ -361,16 +359,6 @@ public final class Screens {
                 throw error;
             }
         }
-    }
-
-    private static void refused(Class<?> expected, KafkaFuture<?> future) throws Exception {
-        try {
-            get(future);
-        } catch (ExecutionException error) {
-            Report.equal(expected, error.getCause().getClass());
-            return;
-        }
-        throw new AssertionError("no " + expected);
     }
 
     private static void refused(Class<?> expected, Optional<Throwable> outcome) {
