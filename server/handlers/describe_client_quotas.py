@@ -5,6 +5,7 @@ Version 1 is the same in flexible form.
 
 from __future__ import annotations
 
+from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
@@ -18,9 +19,12 @@ from ..request_context import RequestContext
 
 
 async def handle(ctx: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Raises KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION for a filter that cannot be."""
+    """INVALID_REQUEST or UNSUPPORTED_VERSION for a filter that cannot be; the entries are null then, as Kafka's are."""
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
-    wanted = QuotaFilter(components, strict=request.strict)
+    try:
+        wanted = QuotaFilter(components, strict=request.strict)
+    except KafkaError as error:
+        return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
     return DescribeClientQuotasResponse(
         entries=[
             EntryData(

@@ -47,8 +47,6 @@ NOBODY = UUID(int=7)
 UNTOLD = {"throttle_time_ms", "host", "port", "error_message", "topic_id", "cluster_id", "log_dir", "configs"}
 """Of each broker its own, or words for people; configurations are compared elsewhere."""
 UNTOLD |= {"partition_size", "total_bytes", "usable_bytes"}
-UNTOLD |= {"entries"}
-"""Quotas: there are none; beside an error Kafka says null."""
 
 Requests = Iterator[tuple[str, Any]]
 
