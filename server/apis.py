@@ -161,7 +161,8 @@ class KafkaApis:
         except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, None)
         else:
-            context.respond(response)
+            if response is not None:
+                context.respond(response)
 
     def _responder(self, key: ApiKey, version: int) -> Callable[[RequestContext, Any], None]:
         """What encodes and sends the answers of one version of one API; None means that the request wants no answer."""

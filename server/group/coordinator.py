@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError, StorageError
 from ..topic_names import GROUP_METADATA_TOPIC
+from .answers import Later
 from .any_group import AnyGroup
 from .consumer.classic_members import ClassicMembers
 from .consumer.group import ConsumerGroup
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from ..replication.replica_manager import ReplicaManager
 
 logger = logging.getLogger("barnabas.groups")
+
+T = TypeVar("T")
 
 MOST_GROUPS = 10_000
 """Groups in memory; more are refused, as surplus members of one group are."""
@@ -287,9 +290,13 @@ class GroupCoordinator:
 
     # -- members that speak the classic protocol, whatever kind of group they find ----------------------------------
 
-    def in_turn(self, work: Callable[[], None]) -> None:
-        """Do this soon, when others have been served in between."""
-        self.members.turns.add(work)
+    async def turn(self) -> None:
+        """Wait until others have been served, if many want something of groups at once."""
+        await self.members.turns.turn()
+
+    def later(self, reply: Callable[[T], None]) -> Later[T]:
+        """How a member is answered that waits for the others: when it is its turn."""
+        return self.members.answers.later(reply)
 
     def join(self, group: AnyGroup, joining: Joining) -> None:
         """JoinGroup; the request says how to answer it."""

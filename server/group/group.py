@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ...protocol.codec import decode_versioned
 from ...protocol.consumer_protocol import ConsumerProtocolSubscription
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
-from .member import JoinReply, JoinResult, Member, Protocols, SyncResult
+from .member import JoinReply, JoinResult, Member, Protocols, SyncReply, SyncResult
 from .offsets import GroupOffsets
 from .states import CAN_REBALANCE, TRANSITIONS, GroupState
 
@@ -205,6 +205,23 @@ class Group:
         if reply is not None:
             member.sync_reply = None
             reply(result)
+
+    def take_joins(self) -> Iterator[tuple[Member, JoinReply]]:
+        """Everybody whose JoinGroup waits: it is answered when it is his turn. From then on he is no newcomer."""
+        self._awaiting_join = 0
+        for member in self.members.values():
+            reply = member.join_reply
+            if reply is not None:
+                member.join_reply, member.is_answer_due, member.is_new = None, True, False
+                yield member, reply
+
+    def take_syncs(self) -> Iterator[tuple[Member, SyncReply]]:
+        """Everybody whose SyncGroup waits: it is answered when it is his turn."""
+        for member in self.members.values():
+            reply = member.sync_reply
+            if reply is not None:
+                member.sync_reply, member.is_answer_due = None, True
+                yield member, reply
 
     @property
     def awaiting_join(self) -> int:

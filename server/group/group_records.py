@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from ...protocol.codec import decode_versioned, encode_versioned, peek_version
@@ -57,16 +59,37 @@ def group_key(group_id: str) -> bytes:
     return encode_versioned(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
-def group_entry(group: Group, assignments: dict[str, bytes]) -> Entry:
+def group_entry(group: Group, assignments: Mapping[str, bytes]) -> Entry:
     """The record of a group's present generation with these assignments."""
-    name = group.protocol_name
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=name,
-        leader=group.leader_id,
-        current_state_timestamp=group.state_timestamp_ms,
-        members=[
+    encoder = GroupEncoder(group, assignments)
+    encoder.encode(len(group.members))
+    return encoder.entry()
+
+
+class GroupEncoder:
+    """`group_entry` in pieces, as many members at a time as the caller has time for. The group must not change."""
+
+    def __init__(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+        self._key = group_key(group.group_id)
+        self._protocol_name = group.protocol_name
+        self._assignments = assignments
+        self._value = GroupMetadataValue(
+            protocol_type=group.protocol_type or "",
+            generation=group.generation,
+            protocol=group.protocol_name,
+            leader=group.leader_id,
+            current_state_timestamp=group.state_timestamp_ms,
+            members=[],
+        )
+        # The members are what a record ends with, and before them stands how many there are.
+        self._head = encode_versioned(self._value, GROUP_VALUE_VERSION)
+        self._pieces = [self._head[:-4], len(group.members).to_bytes(4, "big")]
+        self._left = iter(group.members.values())
+
+    def encode(self, count: int) -> bool:
+        """Encode so many more members; returns whether there may be more."""
+        name, assignments = self._protocol_name, self._assignments
+        self._value.members = [
             MemberMetadata(
                 member_id=member.member_id,
                 group_instance_id=member.group_instance_id,
@@ -77,10 +100,14 @@ def group_entry(group: Group, assignments: dict[str, bytes]) -> Entry:
                 subscription=member.metadata(name),
                 assignment=assignments.get(member.member_id, b""),
             )
-            for member in group.members.values()
-        ],
-    )
-    return group_key(group.group_id), encode_versioned(value, GROUP_VALUE_VERSION)
+            for member in islice(self._left, count)
+        ]
+        self._pieces.append(encode_versioned(self._value, GROUP_VALUE_VERSION)[len(self._head) :])
+        return len(self._value.members) == count
+
+    def entry(self) -> Entry:
+        """The record once all are encoded."""
+        return self._key, b"".join(self._pieces)
 
 
 def read_key(key: bytes) -> OffsetId | str | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode
+from .answers import Later
 
 NO_GENERATION = -1
 NO_MEMBER = ""
@@ -39,8 +40,8 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
 
-JoinReply = Callable[[JoinResult], None]
-SyncReply = Callable[[SyncResult], None]
+JoinReply = Later[JoinResult]
+SyncReply = Later[SyncResult]
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +61,8 @@ class Member:
     """Has not been part of a generation yet: it may wait longer than its session for that, yet not for ever."""
     join_reply: JoinReply | None = None
     sync_reply: SyncReply | None = None
+    is_answer_due: bool = False
+    """Its request is answered as soon as it is its turn."""
 
     @property
     def is_awaiting_join(self) -> bool:
@@ -69,7 +72,7 @@ class Member:
     @property
     def is_waiting(self) -> bool:
         """Whether it is the coordinator that owes the next step: no heartbeats are to be expected then."""
-        return self.sync_reply is not None or (self.join_reply is not None and not self.is_new)
+        return self.is_answer_due or self.sync_reply is not None or (self.join_reply is not None and not self.is_new)
 
     @property
     def is_static(self) -> bool:

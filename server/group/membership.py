@@ -1,27 +1,27 @@
 """Members coming, going and staying: JoinGroup, SyncGroup, Heartbeat and LeaveGroup on one group.
 
 Kafka's classic rebalance protocol with its static members (KIP-345) and given-out member ids (KIP-394). Everything runs
-on the loop's thread and to its end; answers are sent when it is their turn later on, so that a client's next request
-never finds a group in the middle of a change.
+on the loop's thread and to its end, but for writing down a large group; answers are sent when it is their turn later
+on, so that a client's next request never finds a group in the middle of a change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...protocol.errors import ErrorCode
 from ..delayed_operation import Purgatory
 from ..network.log_limit import LimitedLog
+from .answers import Answers
 from .group import Group
 from .group_log import GroupLog
-from .group_records import group_entry
+from .group_records import Entry, GroupEncoder, group_entry
 from .member import NO_MEMBER, JoinReply, JoinResult, Member, Protocols, SyncReply, SyncResult
 from .rebalances import DelayedJoin, DelayedSync, InitialDelayedJoin
 from .sessions import Sessions
@@ -34,13 +34,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.groups")
 
-T = TypeVar("T")
-
-ANSWERS_A_TURN, TURN_S = 3, 0.001
-"""Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
-its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
-MORE_ANSWERS, MANY_ANSWERS = 4, 1000
-"""So many more are sent in a turn for each so many that wait: all groups at once shall not have to wait for seconds."""
+MEMBERS_A_TURN = 100
+"""Others are served after so many have been written down, which takes a quarter of a millisecond."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a JoinGroup of somebody new may wait for the rebalance to end before its client is taken for gone."""
 
@@ -102,34 +97,16 @@ class Membership:
         self._on_idle = on_idle
         self._loop = loop
         self.turns = Turns(loop)
-        self._answers: deque[Callable[[], None]] = deque()
-        """On their way: sent in the loop's next turn or, if they are many, in milliseconds after it."""
+        self.answers = Answers(loop)
         self._changes = LimitedLog(logger, loop.time)
         self._joins = Purgatory("Rebalance", loop)
         self._syncs = Purgatory("Sync", loop)
         self.sessions: Sessions[Group] = Sessions(loop, self._session_expired)
 
-    def _in_turn(self, reply: Callable[[T], None]) -> Callable[[T], None]:
-        def later(result: T) -> None:
-            if not self._answers:
-                self._loop.call_soon(self._send_answers)
-            self._answers.append(partial(reply, result))
-
-        return later
-
-    def _send_answers(self) -> None:
-        """Some at a time, so that others are served while a thousand members of a group are answered."""
-        waiting = len(self._answers)
-        for _ in range(min(ANSWERS_A_TURN + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting)):
-            self._loop.call_soon(self._answers.popleft())
-        if self._answers:
-            self._loop.call_later(TURN_S, self._send_answers)
-
     # -- JoinGroup -------------------------------------------------------------------------------------------------
 
     def join(self, group: Group, joining: Joining) -> None:
         """Let somebody in, or in again; `joining.reply` is called soon or when the rebalance is over."""
-        joining = replace(joining, reply=self._in_turn(joining.reply))
         if group.state is GroupState.DEAD:
             joining.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -251,7 +228,8 @@ class Membership:
             else:
                 self._answer_replaced(group, member, joining, leader_before)
 
-        self._store(group, {one.member_id: one.assignment for one in group.members.values()}, stored)
+        assignments = {one.member_id: one.assignment for one in group.members.values()}
+        self._store(group, group_entry(group, assignments), stored)
 
     def _answer_replaced(self, group: Group, member: Member, joining: Joining, leader_before: str | None) -> None:
         """The present generation for a static member that is back; who led it before shall not assign anew."""
@@ -316,24 +294,41 @@ class Membership:
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         for member in list(group.members.values()):
-            if not member.is_awaiting_join and not member.is_static:
-                self.sessions.end(group, member.member_id)
-                group.remove(member.member_id)
+            if member.is_awaiting_join:
+                continue
+            if member.is_static:
+                self.sessions.restart(group, member.member_id, member.session_timeout_ms)
+                continue
+            self.sessions.end(group, member.member_id)
+            group.remove(member.member_id)
         if group.members and not group.elect_joined_leader():
             self._joins.watch(DelayedJoin(self, group), (group,), group.rebalance_timeout_ms)
             return
         group.begin_generation(self._now_ms())
         if not group.members:
-            self._store(group, {}, lambda outcome: self._emptied(group, outcome))
+            self._store(group, group_entry(group, {}), lambda outcome: self._emptied(group, outcome))
             return
         message = "group %s: generation %d of %d members"
         self._changes.write(logging.INFO, message, group.group_id, group.generation, len(group.members))
-        for member in group.members.values():
-            group.answer_join(member, group.join_result(member, with_members=member.member_id == group.leader_id))
-            member.is_new = False
-            self.sessions.restart(group, member.member_id, member.session_timeout_ms)
-            group.pending_syncs.add(member.member_id)
+        leader = group.join_result(group.members[group.leader_id or ""], with_members=True)
+        follower = leader._replace(members=())
+        self.answers.extend(
+            partial(self._let_in, group, member, reply, leader if member.member_id == leader.member_id else follower)
+            for member, reply in group.take_joins()
+        )
+        group.pending_syncs.update(group.members)
         self._syncs.watch(DelayedSync(self, group), (group,), group.rebalance_timeout_ms)
+
+    def _let_in(self, group: Group, member: Member, reply: JoinReply, result: JoinResult) -> None:
+        """It is a member's turn to hear of its new generation."""
+        self._hand_over(group, member)
+        reply.now(result if result.members else result._replace(member_id=member.member_id))
+
+    def _hand_over(self, group: Group, member: Member) -> None:
+        """The next step is the member's now, for which it has its session timeout."""
+        member.is_answer_due = False
+        if not group.is_dead and group.members.get(member.member_id) is member:
+            self.sessions.restart(group, member.member_id, member.session_timeout_ms)
 
     def _emptied(self, group: Group, outcome: ErrorCode) -> None:
         if outcome is not ErrorCode.NONE:
@@ -359,7 +354,6 @@ class Membership:
 
     def sync(self, group: Group, syncing: Syncing) -> None:
         """Give a member its assignment, once the leader has brought it and it is durable."""
-        syncing = replace(syncing, reply=self._in_turn(syncing.reply))
         error = self._check_sync(group, syncing) or SYNC_ANSWERS[group.state]
         if error:
             syncing.reply(SyncResult(error))
@@ -391,30 +385,49 @@ class Membership:
         return ErrorCode.NONE
 
     def _store_assignment(self, group: Group, given: Mapping[str, bytes]) -> None:
+        """Write the assignment down, a part of a large group in each turn of the loop, and tell everybody his."""
         generation = group.generation
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        encoder = GroupEncoder(group, assignments)
+
+        def is_over() -> bool:
+            """Whether another rebalance has begun and has answered everybody."""
+            return group.generation != generation or group.state is not GroupState.COMPLETING_REBALANCE
+
+        def encode() -> None:
+            if is_over():
+                return
+            if encoder.encode(MEMBERS_A_TURN):
+                self._loop.call_soon(encode)
+            else:
+                self._store(group, encoder.entry(), stored)
 
         def stored(outcome: ErrorCode) -> None:
-            if group.generation != generation or group.state is not GroupState.COMPLETING_REBALANCE:
-                return  # another rebalance has begun and has answered everybody
+            if is_over():
+                return
             if outcome is not ErrorCode.NONE:
                 self._fail_syncs(group, outcome)
                 self._maybe_rebalance(group, f"the assignment could not be written: {outcome.name}")
                 return
             group.assign(assignments)
             group.transition_to(GroupState.STABLE, self._now_ms())
-            for member in group.members.values():
-                if member.sync_reply is not None:
-                    self.sessions.restart(group, member.member_id, member.session_timeout_ms)
-                    group.answer_sync(member, self._assignment(group, member))
+            self.answers.extend(
+                partial(self._hand_assignment, group, member, reply, self._assignment(group, member))
+                for member, reply in group.take_syncs()
+            )
 
-        self._store(group, assignments, stored)
+        encode()
 
-    def _store(self, group: Group, assignments: dict[str, bytes], done: Callable[[ErrorCode], None]) -> None:
+    def _hand_assignment(self, group: Group, member: Member, reply: SyncReply, result: SyncResult) -> None:
+        """It is a member's turn to get what it was assigned."""
+        self._hand_over(group, member)
+        reply.now(result)
+
+    def _store(self, group: Group, entry: Entry, done: Callable[[ErrorCode], None]) -> None:
         """Write the generation down; `done` gets the outcome as a member is to be told it."""
         self._log.append(
             self._partition_of(group.group_id),
-            [group_entry(group, assignments)],
+            [entry],
             lambda outcome: done(_GROUP_ERRORS.get(outcome, outcome)),
             timeout_ms=self._config.offsets_commit_timeout_ms,
         )

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 
 
 class Turns:
-    """A queue: the oldest piece is done in the loop's next turn. Loop-thread only.
+    """A queue: the oldest who waits goes on in the loop's next turn. Loop-thread only.
 
     Thousands of members may ask for something at the same moment, and whoever gets an answer asks for more at once. A
     turn is then as long as one of these takes, and not all of them.
@@ -16,16 +15,19 @@ class Turns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
-    def add(self, work: Callable[[], None]) -> None:
-        """Do this when it is its turn."""
+    async def turn(self) -> None:
+        """Wait for it."""
+        mine = self._loop.create_future()
         if not self._waiting:
-            self._loop.call_soon(self._do_one)
-        self._waiting.append(work)
+            self._loop.call_soon(self._wake_one)
+        self._waiting.append(mine)
+        await mine
 
-    def _do_one(self) -> None:
-        work = self._waiting.popleft()
+    def _wake_one(self) -> None:
+        mine = self._waiting.popleft()
         if self._waiting:
-            self._loop.call_soon(self._do_one)
-        work()
+            self._loop.call_soon(self._wake_one)
+        if not mine.done():
+            mine.set_result(None)

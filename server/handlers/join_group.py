@@ -8,12 +8,13 @@ Version 1 adds the rebalance timeout (before, the session timeout stands for bot
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Coroutine
+from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ..group.group_id import check_group_id
-from ..group.member import JoinResult
+from ..group.member import JoinReply, JoinResult
 from ..group.membership import Joining
 from ..request_context import RequestContext
 
@@ -23,24 +24,26 @@ MOST_METADATA_BYTES = 1024 * 1024
 """Of one member, all its protocols together."""
 
 
-def handle(ctx: RequestContext, request: JoinGroupRequest) -> None:
+def handle(ctx: RequestContext, request: JoinGroupRequest) -> Coroutine[Any, Any, None]:
     """Hand the member to its group, which answers, when it is its turn: thousands may want to join at once."""
     for protocol in request.protocols:
         protocol.metadata = bytes(protocol.metadata)  # what it lies in is the connection's, for the next request
+    return _join_in_turn(ctx, request)
 
+
+async def _join_in_turn(ctx: RequestContext, request: JoinGroupRequest) -> None:
     def reply(result: JoinResult) -> None:
         ctx.respond(_response(ctx.api_version, result))
 
-    def join() -> None:
-        try:
-            _join(ctx, request, reply)
-        except KafkaError as error:
-            reply(JoinResult(error.code, request.member_id))
+    groups = ctx.broker.groups
+    await groups.turn()
+    try:
+        _join(ctx, request, groups.later(reply))
+    except KafkaError as error:
+        reply(JoinResult(error.code, request.member_id))
 
-    ctx.broker.groups.in_turn(join)
 
-
-def _join(ctx: RequestContext, request: JoinGroupRequest, reply: Callable[[JoinResult], None]) -> None:
+def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply) -> None:
     check_group_id(request.group_id)
     config, groups = ctx.broker.config, ctx.broker.groups
     groups.shard_of(request.group_id)

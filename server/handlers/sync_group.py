@@ -48,6 +48,6 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> None:
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
             assignments={one.member_id: bytes(one.assignment) for one in request.assignments},
-            reply=reply,
+            reply=groups.later(reply),
         ),
     )

@@ -11,8 +11,10 @@ from tests.server.group.members import GROUP, Cluster, Member, enter_together, p
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest
-from barnabas.server.group.member import JoinResult
-from barnabas.server.group.membership import ANSWERS_A_TURN, TURN_S, Joining
+from barnabas.server.group import membership
+from barnabas.server.group.answers import ANSWERS_A_TURN, TURN_S
+from barnabas.server.group.member import JoinResult, SyncResult
+from barnabas.server.group.membership import Joining, Membership, Syncing
 from barnabas.server.group.states import GroupState
 
 VERSIONS = [
@@ -314,10 +316,101 @@ def test_many_answers_are_sent_at_a_pace() -> None:
 
         for _ in range(60):
             protocols = (("range", subscription("t")),)
-            groups.join(group, Joining("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, answer))
+            reply = groups.later(answer)
+            groups.join(group, Joining("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply))
         await cluster.until(lambda: answered.total() == 60, seconds=1)
         assert max(answered.values()) == ANSWERS_A_TURN
         assert max(answered) - min(answered) < 60 / ANSWERS_A_TURN * TURN_S * 1.1
+
+    play(talk)
+
+
+async def join_again(cluster: Cluster, *members: Member) -> int:
+    """All members of a stable group join, first the leader, with whom a rebalance begins; returns the generation."""
+    group = cluster.group()
+    assert group is not None
+    leader = next(member for member in members if member.is_leader)
+    joining = [asyncio.ensure_future(leader.join())]
+    await cluster.until(lambda: group.is_in(GroupState.PREPARING_REBALANCE), seconds=1)
+    joining += [asyncio.ensure_future(member.join()) for member in members if member is not leader]
+    assert await asyncio.gather(*joining) == [ErrorCode.NONE] * len(members)
+    return group.generation
+
+
+def test_who_waits_for_its_turn_to_be_answered_does_not_fall_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(cluster: Cluster) -> None:
+        members = [await cluster.member(versions=(3, 2, 2, 2), session_ms=10_000) for _ in range(2 * ANSWERS_A_TURN)]
+        await enter_together(*members)
+        group = cluster.group()
+        assert group is not None
+        await asyncio.sleep(9)
+        monkeypatch.setattr("barnabas.server.group.answers.TURN_S", 8.0)
+        began, generation = cluster.loop.time(), group.generation
+        assert await join_again(cluster, *members) == generation + 1
+        assert cluster.loop.time() - began > 8
+        assert len(group.members) == len(members)
+        await cluster.until(lambda: group.is_empty, seconds=21)  # the sessions go on from the answers
+
+    play(talk)
+
+
+def test_a_large_group_is_written_down_in_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "MEMBERS_A_TURN", 2)
+
+    async def talk(cluster: Cluster) -> None:
+        members = [await cluster.member(versions=(3, 2, 2, 2)) for _ in range(5)]
+        await enter_together(*members)
+        assert [member.assignment for member in members] == [member.member_id.encode() for member in members]
+        await cluster.restart()
+        for member in members:
+            await member.connect()
+            assert await member.heartbeat() is ErrorCode.NONE
+        group = cluster.group()
+        assert group is not None and {m: one.assignment.decode() for m, one in group.members.items()} == {
+            member.member_id: member.member_id for member in members
+        }
+
+    play(talk)
+
+
+def test_a_rebalance_may_begin_while_the_one_before_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "MEMBERS_A_TURN", 1)
+
+    async def talk(cluster: Cluster) -> None:
+        members = [await cluster.member(versions=(3, 2, 2, 2)) for _ in range(4)]
+        await enter_together(*members)
+        leader = next(member for member in members if member.is_leader)
+        others = [member for member in members if member is not leader]
+        generation = await join_again(cluster, *members)
+        group = cluster.group()
+        assert group is not None and leader.is_leader
+        waiting = [asyncio.ensure_future(member.sync()) for member in others[1:]]
+        await cluster.until(lambda: len(group.pending_syncs) == 2, seconds=5)
+        groups, syncing, outcome = cluster.state.groups, list[SyncResult](), list[ErrorCode]()
+        assignments = {member.member_id: b"given" for member in members}
+        reply = groups.later(syncing.append)
+        groups.sync(group, Syncing(leader.member_id, None, generation, None, None, assignments, reply))
+        groups.leave(group, others[0].member_id, None, outcome.append)
+        assert outcome == [ErrorCode.NONE] and group.is_in(GroupState.PREPARING_REBALANCE)
+        assert await asyncio.gather(*waiting) == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
+        await cluster.until(lambda: [one.error for one in syncing] == [ErrorCode.REBALANCE_IN_PROGRESS], seconds=1)
+        await rebalance(leader, *others[1:])
+        assert group.generation == generation + 1 and group.state is GroupState.STABLE
+        assert [member.assignment for member in others[1:]] == [member.member_id.encode() for member in others[1:]]
+
+    play(talk)
+
+
+def test_a_join_that_fails_inside_the_broker_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("a bug")
+
+    async def talk(cluster: Cluster) -> None:
+        member = await cluster.member()
+        with monkeypatch.context() as patch:
+            patch.setattr(Membership, "join", broken)
+            assert (await member.join_once()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        await member.enter()
 
     play(talk)
 

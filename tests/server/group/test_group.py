@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from barnabas.protocol.codec import encode_versioned
 from barnabas.protocol.consumer_protocol import ConsumerProtocolSubscription
-from barnabas.protocol.coordinator_records import GroupMetadataKey, OffsetCommitValue
+from barnabas.protocol.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+)
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_batch import ControlType, RecordBatch, RecordBatchBuilder, control_batch
+from barnabas.server.group.answers import Answers, Later
 from barnabas.server.group.group import Group
 from barnabas.server.group.group_id import partition_for
 from barnabas.server.group.group_log import LoadedGroups
 from barnabas.server.group.group_records import (
+    GroupEncoder,
     OffsetId,
     group_entry,
     group_key,
@@ -34,6 +42,17 @@ from barnabas.server.group.states import (
     TRANSITIONS,
     GroupState,
 )
+
+
+class AtOnce(Answers):
+    """It is always everybody's turn."""
+
+    def __init__(self) -> None:
+        """There is nothing to wait for."""
+
+    def extend(self, answers: Iterable[Callable[[], None]]) -> None:
+        for answer in answers:
+            answer()
 
 
 def make_member(name: str, *protocols: str, instance_id: str | None = None, metadata: bytes = b"") -> Member:
@@ -90,7 +109,7 @@ def test_a_leader_that_has_not_joined_is_replaced_by_one_that_has() -> None:
     answers: list[JoinResult] = []
     group = make_group(make_member("a", instance_id="s"), make_member("b"))
     assert not group.elect_joined_leader()
-    group.update(group.members["b"], (("range", b""),), 1, 1, answers.append)
+    group.update(group.members["b"], (("range", b""),), 1, 1, Later(AtOnce(), answers.append))
     assert group.elect_joined_leader() and group.leader_id == "b"
     assert not group.has_all_joined
     group.remove("a")
@@ -118,8 +137,8 @@ def test_a_static_member_is_replaced_and_whatever_waited_is_fenced() -> None:
     joins: list[JoinResult] = []
     syncs: list[SyncResult] = []
     group = make_group(make_member("a", instance_id="s"), make_member("b"))
-    group.update(group.members["a"], (("range", b""),), 1, 1, joins.append)
-    group.members["a"].sync_reply = syncs.append
+    group.update(group.members["a"], (("range", b""),), 1, 1, Later(AtOnce(), joins.append))
+    group.members["a"].sync_reply = Later(AtOnce(), syncs.append)
     group.pending_syncs.add("a")
     replaced = group.replace_static("s", "a2")
     assert [one.error for one in joins] == [one.error for one in syncs] == [ErrorCode.FENCED_INSTANCE_ID]
@@ -184,6 +203,38 @@ def test_a_group_is_read_as_it_was_written() -> None:
         ("a", b"ma", b"1"),
         ("b", b"mb", b""),
     ]
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 3, 4, 5, 100])
+def test_a_group_written_in_pieces_is_the_same(at_a_time: int) -> None:
+    group = make_group(*[make_member(f"m{index}", metadata=b"x" * index) for index in range(4)])
+    group.state = GroupState.PREPARING_REBALANCE
+    group.begin_generation(77)
+    assignments = {"m0": b"first", "m3": b"last"}
+    members = [
+        MemberMetadata(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata("range"),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader="m0",
+        current_state_timestamp=77,
+        members=members,
+    )
+    encoder = GroupEncoder(group, assignments)
+    while encoder.encode(at_a_time):
+        continue
+    assert encoder.entry() == group_entry(group, assignments) == (group_key("g"), encode_versioned(value, 3))
 
 
 def test_an_offset_is_read_as_it_was_written() -> None:
