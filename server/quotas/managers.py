@@ -8,18 +8,15 @@ from ...protocol.errors import ErrorCode, KafkaError
 from .client_limits import ClientLimits
 from .rates import InUse, QuotaWindow, SampledRate, TokenBucket
 
-BUCKET_IDLE_SECONDS = 3600.0
-"""A client that has changed nothing for this long owes nothing, however much it did before."""
-
 
 class RateQuota:
-    """A quota of something per second: bytes, or percent of time. Rates that all samples have left are forgotten."""
+    """A quota of something per second: bytes, or percent of time."""
 
     def __init__(self, window: QuotaWindow, *, longest_wait: float = math.inf) -> None:
         self.limits = ClientLimits()
         self._window = window
         self._longest_wait = longest_wait
-        self._rates = InUse(lambda: SampledRate(window), window.reach)
+        self._rates = InUse(lambda: SampledRate(window))
 
     def record(self, user: str, client_id: str, value: float, now: float) -> float:
         """Count a use; returns how many seconds the client has to wait for that."""
@@ -42,7 +39,7 @@ class MutationQuota:
 
     def __init__(self, window: QuotaWindow) -> None:
         self.limits = ClientLimits()
-        self._buckets = InUse(lambda: TokenBucket(window), BUCKET_IDLE_SECONDS)
+        self._buckets = InUse(lambda: TokenBucket(window))
 
     def record(self, user: str, client_id: str, partitions: int, now: float) -> float:
         """Count a change whatever it costs; returns how many seconds the client has to wait for it."""
@@ -72,7 +69,7 @@ class ConnectionQuota:
         self.limits: dict[str | None, float] = {}
         """By address; None is for those that have none of their own."""
         self._window = window
-        self._rates = InUse(lambda: SampledRate(window), window.reach)
+        self._rates = InUse(lambda: SampledRate(window))
 
     def wait(self, host: str, now: float) -> float:
         """Count a new connection and return 0, or count nothing and return for how many seconds to put it off."""

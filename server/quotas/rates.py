@@ -5,13 +5,19 @@ All times are seconds of one clock that never goes back.
 
 from __future__ import annotations
 
-from collections import deque
+import math
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 LEAST_SECONDS = 0.001
 """A rate over less time than this is taken over this."""
+BUCKET_IDLE_SECONDS = 3600.0
+"""A client that has changed nothing for this long owes nothing, however much it did before."""
+MOST_EVEN = 10_000
+"""So many who owe nothing are remembered at once: clients name themselves, and may have a new name for each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +48,16 @@ class _Sample:
 class SampledRate:
     """Use per second over the last samples, the present one included."""
 
-    __slots__ = ("_samples", "_window", "last_used")
+    __slots__ = ("_limit", "_samples", "_window")
 
     def __init__(self, window: QuotaWindow) -> None:
         self._window = window
         # One more than is measured: the oldest may reach into the measured time with its end.
         self._samples: deque[_Sample] = deque(maxlen=window.samples + 1)
-        self.last_used = 0.0
+        self._limit = math.inf
 
     def record(self, value: float, now: float) -> None:
         """Count a use; a negative one takes back what was counted too much."""
-        self.last_used = now
         if not self._samples or now - self._samples[-1].start >= self._window.seconds:
             self._samples.append(_Sample(now, now))
         sample = self._samples[-1]
@@ -72,19 +77,29 @@ class SampledRate:
 
     def excess(self, limit: float, now: float) -> float:
         """Seconds without any use after which the rate is down at its limit; 0 if it is not above."""
+        self._limit = limit
         rate, elapsed = self.measure(now)
         return (rate - limit) / limit * elapsed if rate > limit else 0.0
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether all samples are out of reach."""
+        return not self._samples or now - self._samples[-1].last >= self._window.reach
+
+    def owes(self, now: float) -> bool:
+        """Whether the rate is above the limit that it was held against last."""
+        return self.measure(now)[0] > self._limit
 
 
 class TokenBucket:
     """Tokens that come at the limit's rate, up to as many as the samples' time brings (KIP-599). It begins full."""
 
-    __slots__ = ("_tokens", "_window", "last_used")
+    __slots__ = ("_filled_at", "_limit", "_tokens", "_window")
 
     def __init__(self, window: QuotaWindow) -> None:
         self._window = window
-        self._tokens = float("inf")
-        self.last_used = 0.0
+        self._tokens = math.inf
+        self._limit = 0.0
+        self._filled_at = 0.0
 
     def debt(self, limit: float, now: float) -> float:
         """Seconds until no token is owed, 0 if none is."""
@@ -96,29 +111,47 @@ class TokenBucket:
         self._fill(limit, now)
         self._tokens -= tokens
 
+    def is_fresh(self, now: float) -> bool:
+        """Whether it is full again, or has been idle for so long that it is taken to be."""
+        full = self._window.reach * self._limit
+        return now - self._filled_at >= BUCKET_IDLE_SECONDS or self._filled(self._limit, now) >= full
+
+    def owes(self, now: float) -> bool:
+        """Whether tokens are owed, at the limit that it was filled at last."""
+        return self._filled(self._limit, now) < 0
+
     def _fill(self, limit: float, now: float) -> None:
-        most = self._window.reach * limit
-        self._tokens = min(most, self._tokens + limit * (now - self.last_used))
-        self.last_used = now
+        self._tokens = min(self._window.reach * limit, self._filled(limit, now))
+        self._limit = limit
+        self._filled_at = now
+
+    def _filled(self, limit: float, now: float) -> float:
+        return self._tokens + limit * (now - self._filled_at)
 
 
 class Measured(Protocol):
-    """What is kept as long as it is used."""
+    """What somebody uses and pays back by waiting."""
 
-    last_used: float
+    def is_fresh(self, now: float) -> bool:
+        """Whether it is as good as one that was just made."""
+
+    def owes(self, now: float) -> bool:
+        """Whether whoever uses it has to wait."""
 
 
 T = TypeVar("T", bound=Measured)
 
 
 class InUse(Generic[T]):
-    """What is measured, by whom it is measured for; forgotten when it has not been used for `idle_seconds`."""
+    """What is measured, by whom it is measured for, in the order of use.
 
-    def __init__(self, make: Callable[[], T], idle_seconds: float) -> None:
+    Forgotten is what is fresh, which changes nothing, and beyond `MOST_EVEN` who has not come for longest; never who owes.
+    To owe costs a client a connection that waits, or partitions that it changed, so there are never many of those.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
-        self._idle_seconds = idle_seconds
-        self._kept: dict[Hashable, T] = {}
-        self._swept = 0.0
+        self._kept: OrderedDict[Hashable, T] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -127,13 +160,17 @@ class InUse(Generic[T]):
         """What is measured for the owner, from now on if nothing was."""
         kept = self._kept.get(owner)
         if kept is None:
-            if now - self._swept >= self._idle_seconds:
-                self._sweep(now)
+            self._forget(now)
             kept = self._kept[owner] = self._make()
-            kept.last_used = now
+        else:
+            self._kept.move_to_end(owner)
         return kept
 
-    def _sweep(self, now: float) -> None:
-        self._swept = now
-        for owner in [owner for owner, kept in self._kept.items() if now - kept.last_used >= self._idle_seconds]:
-            del self._kept[owner]
+    def _forget(self, now: float) -> None:
+        """Look at the two oldest, one more than comes: so they become fewer, and nobody has to wait for many."""
+        for owner, oldest in list(islice(self._kept.items(), 2)):
+            owes = oldest.owes(now)
+            if oldest.is_fresh(now) or (len(self._kept) >= MOST_EVEN and not owes):
+                del self._kept[owner]
+            elif owes:
+                self._kept.move_to_end(owner)

@@ -11,7 +11,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.quotas.client_limits import ClientLimits
 from barnabas.server.quotas.entities import Entity, check_quota, entity_of, quota_text
 from barnabas.server.quotas.managers import ConnectionQuota, MutationQuota, RateQuota
-from barnabas.server.quotas.rates import QuotaWindow
+from barnabas.server.quotas.rates import MOST_EVEN, QuotaWindow
 
 WINDOW = QuotaWindow(11, 1)
 PRECEDENCE: list[tuple[Entity, tuple[str | None, str | None]]] = [
@@ -80,6 +80,17 @@ def test_changes_are_paid_from_a_bucket() -> None:
     assert quota.record("anna", "app", 24, 0.0) == pytest.approx(1.0)
     assert quota.debt("bert", "app", 0.5) == pytest.approx(0.5)
     assert quota.debt("bert", "other", 0.5) == 0.0
+
+
+@pytest.mark.parametrize("kind", [RateQuota, MutationQuota])
+def test_no_number_of_other_names_gets_a_client_out_of_debt(kind: type[RateQuota | MutationQuota]) -> None:
+    quota, alone = kind(WINDOW), kind(WINDOW)
+    for each in (quota, alone):
+        each.limits.set({"client-id": None}, 2.0)
+        assert each.record("", "debtor", 60, 0.0) > 0
+    for number in range(3 * MOST_EVEN):
+        assert quota.record("", f"name-{number}", 1, number / (3 * MOST_EVEN)) == 0.0
+    assert quota.record("", "debtor", 0, 1.0) == alone.record("", "debtor", 0, 1.0) > 0
 
 
 def test_connections_over_the_rate_of_their_address_are_put_off_and_not_counted() -> None:

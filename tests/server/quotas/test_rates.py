@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.server.quotas.rates import InUse, QuotaWindow, SampledRate, TokenBucket
+from barnabas.server.quotas.rates import MOST_EVEN, InUse, QuotaWindow, SampledRate, TokenBucket
 
 KAFKAS = QuotaWindow(11, 1)
 
@@ -74,12 +74,53 @@ def test_a_bucket_begins_full_lets_overdraw_once_and_fills_at_its_limit() -> Non
     assert bucket.debt(2.0, 1000.0) == pytest.approx(0.5), "it is never fuller than full"
 
 
-def test_what_is_idle_is_forgotten_when_something_new_comes() -> None:
-    rates = InUse(lambda: SampledRate(KAFKAS), KAFKAS.reach)
+def test_what_is_as_good_as_new_is_forgotten_when_something_new_comes() -> None:
+    rates = InUse(lambda: SampledRate(KAFKAS))
     for number in range(1000):
         rates.get(number, 20.0).record(1.0, 20.0)
-    rates.get("busy", 20.0).record(1.0, 25.0)
-    assert len(rates) == 1001
-    rates.get("new", 33.0)
-    assert len(rates) == 2
-    assert rates.get("busy", 33.0).measure(33.0)[0] > 0
+    rates.get(0, 20.0).record(1.0, 25.0)
+    for number in range(500):
+        rates.get(("too early", number), 30.9).record(1.0, 30.9)
+    assert len(rates) == 1500
+    for number in range(500):
+        rates.get(("new", number), 31.0).record(1.0, 31.0)
+    assert len(rates) == 1001, "two go for each that comes"
+    assert rates.get(0, 31.0).measure(31.0)[0] > 0
+
+
+def test_a_bucket_is_as_good_as_new_once_it_is_full_or_an_hour_idle() -> None:
+    buckets = InUse(lambda: TokenBucket(KAFKAS))
+    buckets.get("little", 100.0).take(4.0, 2.0, 100.0)
+    assert not buckets.get("little", 101.9).is_fresh(101.9)
+    assert buckets.get("little", 102.0).is_fresh(102.0)
+    buckets.get("much", 100.0).take(1e6, 2.0, 100.0)
+    assert len(buckets) == 2
+    buckets.get("new", 3699.9).take(1.0, 2.0, 3699.9)
+    assert len(buckets) == 2 and buckets.get("much", 3699.9).owes(3699.9)
+    buckets.get("newer", 3700.0).take(1.0, 2.0, 3700.0)
+    assert len(buckets) == 2 and not buckets.get("much", 3700.0).owes(3700.0), "as Kafka forgets it"
+
+
+@pytest.mark.parametrize("make", [SampledRate, TokenBucket])
+def test_a_hundred_thousand_names_are_not_all_kept_but_who_owes_is(make: type[SampledRate | TokenBucket]) -> None:
+    kept: InUse[SampledRate | TokenBucket] = InUse(lambda: make(KAFKAS))
+
+    def use(owner: str, amount: float) -> None:
+        used = kept.get(owner, 100.0)
+        if isinstance(used, SampledRate):
+            used.record(amount, 100.0)
+            used.excess(2.0, 100.0)
+        else:
+            used.take(amount, 2.0, 100.0)
+
+    debtors = [f"debtor {number}" for number in range(100)]
+    for number in range(100_000):
+        if number % 1000 == 0:
+            use(debtors[number // 1000], 30.0)
+        use(f"name {number}", 1.0)
+        if number % 5000 == 0:
+            use("regular", 0.01)
+    assert len(kept) == MOST_EVEN
+    assert all(kept.get(debtor, 100.0).owes(100.0) for debtor in debtors)
+    assert not kept.get("regular", 100.0).is_fresh(100.0), "who comes again is not the oldest"
+    assert len(kept) == MOST_EVEN, "all of them were there"
