@@ -116,10 +116,34 @@ class BrokerServer:
         Raises OSError (a port or a directory cannot be had), StorageError, ConfigError, KafkaError. After a failure
         `stop` gives back what was taken.
         """
-        config, ports = self.config, self._ports
-        dynamic_config = DynamicConfig(config)
+        dynamic_config = DynamicConfig(self.config)
+        log_manager = self._open_log_dirs(dynamic_config)
+        stored_id, stored_cluster_id = log_manager.stored_identity()
+        broker_id = self._choose_broker_id(stored_id)
+        store = self._open_store()
+        self._stops.append(store.close)
+        topic_store = TopicStore(store, now_ms=self._ports.now_ms, token_bytes=self._ports.token_bytes)
+        cluster_id = await topic_store.prepare(stored_cluster_id)
+        log_manager.write_identity(broker_id, cluster_id)
+        await dynamic_config.load(topic_store, broker_id)
+        quotas = await self._load_quotas(store)
+        await self._load_logs(log_manager)
+        self._state = self._build_state(
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            store=store,
+            topic_store=topic_store,
+            dynamic_config=dynamic_config,
+            log_manager=log_manager,
+            quotas=quotas,
+        )
+        await self._serve(self._state)
+
+    def _open_log_dirs(self, dynamic_config: DynamicConfig) -> LogManager:
+        """Make and lock the log directories. Raises BlockingIOError, AllLogDirsFailedError."""
+        ports = self._ports
         log_manager = LogManager(
-            config.log_dirs,
+            self.config.log_dirs,
             fs=ports.filesystem,
             config_for=dynamic_config.topic_log_config,
             now_ms=ports.now_ms,
@@ -128,24 +152,37 @@ class BrokerServer:
         )
         log_manager.open_dirs()
         self._stops.append(lambda: self._shut_down_logs(log_manager))
-        stored_id, stored_cluster_id = log_manager.stored_identity()
-        broker_id = config.configured_broker_id
-        if broker_id is None:
-            broker_id = config.broker_id if stored_id is None else stored_id
-        store = self._open_store()
-        self._stops.append(store.close)
-        topic_store = TopicStore(store, now_ms=ports.now_ms, token_bytes=ports.token_bytes)
-        cluster_id = await topic_store.prepare(stored_cluster_id)
-        log_manager.write_identity(broker_id, cluster_id)
-        await dynamic_config.load(topic_store, broker_id)
-        quotas = ClientQuotas(config, self._loop, ports.stopwatch)
+        return log_manager
+
+    def _choose_broker_id(self, stored_id: int | None) -> int:
+        """The one that is configured, else the one that the log directories have."""
+        if self.config.configured_broker_id is not None:
+            return self.config.configured_broker_id
+        return self.config.broker_id if stored_id is None else stored_id
+
+    async def _load_quotas(self, store: MetadataStore) -> ClientQuotas:
+        quotas = ClientQuotas(self.config, self._loop, self._ports.stopwatch)
         async for entity, limits in stored_quotas(store):
             await quotas.changed(entity, limits)
-        await self._load_logs(log_manager)
+        return quotas
+
+    def _build_state(
+        self,
+        *,
+        broker_id: int,
+        cluster_id: str,
+        store: MetadataStore,
+        topic_store: TopicStore,
+        dynamic_config: DynamicConfig,
+        log_manager: LogManager,
+        quotas: ClientQuotas,
+    ) -> BrokerState:
+        """All parts that handlers reach, none of them at work yet."""
+        config, ports = self.config, self._ports
         metadata, replica_manager, cleaner, controller = self._topic_parts(
             broker_id, cluster_id, log_manager, topic_store, dynamic_config
         )
-        self._state = BrokerState(
+        return BrokerState(
             broker_id=broker_id,
             cluster_id=cluster_id,
             broker_epoch=-1,
@@ -173,7 +210,6 @@ class BrokerServer:
             ),
             quotas=quotas,
         )
-        await self._serve(self._state)
 
     def _topic_parts(
         self,
