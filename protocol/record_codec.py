@@ -104,62 +104,71 @@ def decode_records(
 
     With `append_time` every record gets that timestamp. Raises ProtocolError if the bytes are no such records.
     """
-    records: list[Record] = []
-    append = records.append
     try:
-        for _ in range(count):
-            size = data[position]
-            if size < 128:
-                position += 2
-            elif data[position + 1] < 128:
-                size = size & 127 | data[position + 1] << 7
-                position += 3
-            else:
-                size, position = decode_unsigned(data, position)
-                position += 1
-            end = position + (size >> 1) - 1
-            stamp, delta, key_size, d, e = _five_bytes(data, position)
-            if stamp < 128 and delta < 128 and key_size < 128:
-                position += 3
-            elif stamp < 128 and key_size < 128 and d < 128:
-                delta, key_size = delta & 127 | key_size << 7, d
-                position += 4
-            elif stamp > 127 and delta < 128 and key_size < 128 and d < 128:
-                stamp, delta, key_size = stamp & 127 | delta << 7, key_size, d
-                position += 4
-            elif stamp > 127 and delta < 128 and d < 128 and e < 128:
-                stamp, delta, key_size = stamp & 127 | delta << 7, key_size & 127 | d << 7, e
-                position += 5
-            else:
-                stamp, delta, key_size, position = _long_head(data, position)
-            key = None
-            if not key_size & 1:
-                start, position = position, position + (key_size >> 1)
-                key = data[start:position]
-            value_size = data[position]
-            if value_size < 128:
-                position += 1
-            elif data[position + 1] < 128:
-                value_size = value_size & 127 | data[position + 1] << 7
-                position += 2
-            else:
-                value_size, position = decode_unsigned(data, position)
-            value = None
-            if not value_size & 1:
-                start, position = position, position + (value_size >> 1)
-                value = data[start:position]
-            headers: Headers = ()
-            if data[position]:
-                headers, position = _decode_headers(data, position, end)
-            else:
-                position += 1
-            if position != end or size & 1:
-                raise ProtocolError(f"record of {size >> 1} bytes does not end where its length says")
-            timestamp = base_timestamp + ((stamp >> 1) ^ -(stamp & 1)) if append_time is None else append_time
-            offset = base_offset + ((delta >> 1) ^ -(delta & 1))
-            append(_new_record(Record, (offset, timestamp, key, value, headers)))
+        return _decode_records(
+            data, position, count, base_offset, base_timestamp=base_timestamp, append_time=append_time
+        )
     except (IndexError, struct_error):
         raise ProtocolError("records end in the middle of a record") from None
+
+
+def _decode_records(
+    data: bytes, position: int, count: int, base_offset: int, *, base_timestamp: int, append_time: int | None
+) -> tuple[list[Record], int]:
+    """About 0.8 µs for a small record: hence the usual sizes of varints told apart by hand, and no call in between."""
+    records: list[Record] = []
+    append = records.append
+    for _ in range(count):
+        size = data[position]
+        if size < 128:
+            position += 2
+        elif data[position + 1] < 128:
+            size = size & 127 | data[position + 1] << 7
+            position += 3
+        else:
+            size, position = decode_unsigned(data, position)
+            position += 1
+        end = position + (size >> 1) - 1
+        stamp, delta, key_size, d, e = _five_bytes(data, position)
+        if stamp < 128 and delta < 128 and key_size < 128:
+            position += 3
+        elif stamp < 128 and key_size < 128 and d < 128:
+            delta, key_size = delta & 127 | key_size << 7, d
+            position += 4
+        elif stamp > 127 and delta < 128 and key_size < 128 and d < 128:
+            stamp, delta, key_size = stamp & 127 | delta << 7, key_size, d
+            position += 4
+        elif stamp > 127 and delta < 128 and d < 128 and e < 128:
+            stamp, delta, key_size = stamp & 127 | delta << 7, key_size & 127 | d << 7, e
+            position += 5
+        else:
+            stamp, delta, key_size, position = _long_head(data, position)
+        key = None
+        if not key_size & 1:
+            start, position = position, position + (key_size >> 1)
+            key = data[start:position]
+        value_size = data[position]
+        if value_size < 128:
+            position += 1
+        elif data[position + 1] < 128:
+            value_size = value_size & 127 | data[position + 1] << 7
+            position += 2
+        else:
+            value_size, position = decode_unsigned(data, position)
+        value = None
+        if not value_size & 1:
+            start, position = position, position + (value_size >> 1)
+            value = data[start:position]
+        headers: Headers = ()
+        if data[position]:
+            headers, position = _decode_headers(data, position, end)
+        else:
+            position += 1
+        if position != end or size & 1:
+            raise ProtocolError(f"record of {size >> 1} bytes does not end where its length says")
+        timestamp = base_timestamp + ((stamp >> 1) ^ -(stamp & 1)) if append_time is None else append_time
+        offset = base_offset + ((delta >> 1) ^ -(delta & 1))
+        append(_new_record(Record, (offset, timestamp, key, value, headers)))
     return records, position
 
 
