@@ -6,8 +6,9 @@ coordinates none: InitProducerId refuses transactional ids.
 
 from __future__ import annotations
 
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
-from ..group.consumer.topic_pattern import TopicPattern
+from ..group.consumer.regex_syntax import RegexSyntaxError, parse
 from ..request_context import RequestContext
 
 STATES = frozenset(
@@ -26,8 +27,13 @@ STATES = frozenset(
 
 def handle(ctx: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """Names the states in the filter that there are not. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
-    if request.transactional_id_pattern:
-        TopicPattern(request.transactional_id_pattern)
+    pattern = request.transactional_id_pattern
+    if pattern:
+        try:
+            parse(pattern)
+        except RegexSyntaxError as error:
+            text = f"TransactionalIdPattern `{pattern}` is not a valid regular expression: {error}."
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
     return ListTransactionsResponse(
         unknown_state_filters=[name for name in request.state_filters if name not in STATES]
     )

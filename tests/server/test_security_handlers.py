@@ -190,9 +190,10 @@ def test_there_are_no_transactions(version: int) -> None:
 
 
 def test_a_pattern_of_transactional_ids_is_checked() -> None:
-    request = ListTransactionsRequest(transactional_id_pattern="app-.*")
-    assert list_transactions.handle(context(2), request).transaction_states == []
-    with pytest.raises(KafkaError, match="app-") as caught:
+    for pattern in ("app-.*", "(a transaction){900}", "[ä-ü]/+"):
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        assert list_transactions.handle(context(2), request).transaction_states == []
+    with pytest.raises(KafkaError, match="TransactionalIdPattern `app-") as caught:
         list_transactions.handle(context(2), ListTransactionsRequest(transactional_id_pattern="app-["))
     assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
