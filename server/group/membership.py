@@ -311,18 +311,17 @@ class Membership:
         message = "group %s: generation %d of %d members"
         self._changes.write(logging.INFO, message, group.group_id, group.generation, len(group.members))
         leader = group.join_result(group.members[group.leader_id or ""], with_members=True)
-        follower = leader._replace(members=())
         self.answers.extend(
-            partial(self._let_in, group, member, reply, leader if member.member_id == leader.member_id else follower)
+            partial(self._let_in, group, member, member.member_id, leader, reply)
             for member, reply in group.take_joins()
         )
         group.pending_syncs.update(group.members)
         self._syncs.watch(DelayedSync(self, group), (group,), group.rebalance_timeout_ms)
 
-    def _let_in(self, group: Group, member: Member, reply: JoinReply, result: JoinResult) -> None:
-        """It is a member's turn to hear of its new generation."""
+    def _let_in(self, group: Group, member: Member, member_id: str, leader: JoinResult, reply: JoinReply) -> None:
+        """It is a member's turn to hear of the generation, under the id it joined with: it may have another by now."""
         self._hand_over(group, member)
-        reply.now(result if result.members else result._replace(member_id=member.member_id))
+        reply.now(leader if member_id == leader.member_id else leader._replace(member_id=member_id, members=()))
 
     def _hand_over(self, group: Group, member: Member) -> None:
         """The next step is the member's now, for which it has its session timeout."""

@@ -354,6 +354,33 @@ def test_who_waits_for_its_turn_to_be_answered_does_not_fall_silent(monkeypatch:
     play(talk)
 
 
+def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.server.group.answers.TURN_S", 1.0)
+
+    async def talk(cluster: Cluster) -> None:
+        groups, told = cluster.state.groups, list[JoinResult]()
+        await groups.find_coordinator(GROUP)
+        group = groups.find_or_create(GROUP)
+
+        def join(instance_id: str | None) -> None:
+            reply, protocols = groups.later(told.append), (("range", subscription("t")),)
+            groups.join(
+                group, Joining("", instance_id, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply)
+            )
+
+        for _ in range(ANSWERS_A_TURN):
+            join(None)
+        join("static")
+        await cluster.until(lambda: len(told) == ANSWERS_A_TURN, seconds=1)
+        former = group.static_member_id("static")
+        join("static")
+        assert group.static_member_id("static") != former
+        await cluster.until(lambda: len(told) > ANSWERS_A_TURN, seconds=2)
+        assert (told[-1].error, told[-1].member_id, told[-1].generation) == (ErrorCode.NONE, former, 1)
+
+    play(talk)
+
+
 def test_a_large_group_is_written_down_in_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(membership, "MEMBERS_A_TURN", 2)
 
