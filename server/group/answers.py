@@ -10,15 +10,15 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-ANSWERS_A_TURN, TURN_S = 3, 0.001
+ANSWERS_AT_ONCE, PAUSE_S = 3, 0.001
 """Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
 its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
 MORE_ANSWERS, MANY_ANSWERS = 4, 1000
-"""So many more are sent in a turn for each so many that wait: all groups at once shall not have to wait for seconds."""
+"""So many more are sent at once for each so many that wait: all groups at once shall not have to wait for seconds."""
 
 
 class Answers:
-    """Answers on their way: sent in the loop's next turn or, if they are many, in milliseconds after it.
+    """Answers on their way: sent in the loop's next turns or, if they are many, in milliseconds after them.
 
     Loop-thread only.
     """
@@ -33,17 +33,22 @@ class Answers:
 
     def extend(self, answers: Iterable[Callable[[], None]]) -> None:
         """Call each of these when it is its turn."""
-        if not self._waiting:
-            self._loop.call_soon(self._send)
+        was_idle = not self._waiting
         self._waiting.extend(answers)
+        if was_idle and self._waiting:
+            self._loop.call_soon(self._begin)
 
-    def _send(self) -> None:
-        """Some at a time, so that others are served while a thousand members of a group are answered."""
+    def _begin(self) -> None:
         waiting = len(self._waiting)
-        for _ in range(min(ANSWERS_A_TURN + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting)):
-            self._loop.call_soon(self._waiting.popleft())
-        if self._waiting:
-            self._loop.call_later(TURN_S, self._send)
+        self._send(min(ANSWERS_AT_ONCE + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting))
+
+    def _send(self, count: int) -> None:
+        """One now, one in each of the loop's next turns until there were so many, and then a pause."""
+        if count > 1:
+            self._loop.call_soon(self._send, count - 1)
+        elif len(self._waiting) > 1:
+            self._loop.call_later(PAUSE_S, self._begin)
+        self._waiting.popleft()()
 
 
 class Later(Generic[T]):

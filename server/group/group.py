@@ -253,6 +253,8 @@ class Group:
         """The protocol with most votes among those that all members support; on a tie the one voted for first."""
         everybody = len(self.members)
         candidates = {name for name, count in self._supported.items() if count == everybody}
+        if len(candidates) == 1:
+            return candidates.pop()
         votes = Counter([member.vote(candidates) for member in self.members.values()])
         return votes.most_common(1)[0][0]
 

@@ -12,7 +12,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest
 from barnabas.server.group import membership
-from barnabas.server.group.answers import ANSWERS_A_TURN, TURN_S
+from barnabas.server.group.answers import ANSWERS_AT_ONCE, PAUSE_S
 from barnabas.server.group.member import JoinResult, SyncResult
 from barnabas.server.group.membership import Joining, Membership, Syncing
 from barnabas.server.group.states import GroupState
@@ -319,8 +319,8 @@ def test_many_answers_are_sent_at_a_pace() -> None:
             reply = groups.later(answer)
             groups.join(group, Joining("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply))
         await cluster.until(lambda: answered.total() == 60, seconds=1)
-        assert max(answered.values()) == ANSWERS_A_TURN
-        assert max(answered) - min(answered) < 60 / ANSWERS_A_TURN * TURN_S * 1.1
+        assert max(answered.values()) == ANSWERS_AT_ONCE
+        assert max(answered) - min(answered) < 60 / ANSWERS_AT_ONCE * PAUSE_S * 1.1
 
     play(talk)
 
@@ -339,12 +339,12 @@ async def join_again(cluster: Cluster, *members: Member) -> int:
 
 def test_who_waits_for_its_turn_to_be_answered_does_not_fall_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk(cluster: Cluster) -> None:
-        members = [await cluster.member(versions=(3, 2, 2, 2), session_ms=10_000) for _ in range(2 * ANSWERS_A_TURN)]
+        members = [await cluster.member(versions=(3, 2, 2, 2), session_ms=10_000) for _ in range(2 * ANSWERS_AT_ONCE)]
         await enter_together(*members)
         group = cluster.group()
         assert group is not None
         await asyncio.sleep(9)
-        monkeypatch.setattr("barnabas.server.group.answers.TURN_S", 8.0)
+        monkeypatch.setattr("barnabas.server.group.answers.PAUSE_S", 8.0)
         began, generation = cluster.loop.time(), group.generation
         assert await join_again(cluster, *members) == generation + 1
         assert cluster.loop.time() - began > 8
@@ -355,7 +355,7 @@ def test_who_waits_for_its_turn_to_be_answered_does_not_fall_silent(monkeypatch:
 
 
 def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("barnabas.server.group.answers.TURN_S", 1.0)
+    monkeypatch.setattr("barnabas.server.group.answers.PAUSE_S", 1.0)
 
     async def talk(cluster: Cluster) -> None:
         groups, told = cluster.state.groups, list[JoinResult]()
@@ -368,14 +368,14 @@ def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypat
                 group, Joining("", instance_id, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply)
             )
 
-        for _ in range(ANSWERS_A_TURN):
+        for _ in range(ANSWERS_AT_ONCE):
             join(None)
         join("static")
-        await cluster.until(lambda: len(told) == ANSWERS_A_TURN, seconds=1)
+        await cluster.until(lambda: len(told) == ANSWERS_AT_ONCE, seconds=1)
         former = group.static_member_id("static")
         join("static")
         assert group.static_member_id("static") != former
-        await cluster.until(lambda: len(told) > ANSWERS_A_TURN, seconds=2)
+        await cluster.until(lambda: len(told) > ANSWERS_AT_ONCE, seconds=2)
         assert (told[-1].error, told[-1].member_id, told[-1].generation) == (ErrorCode.NONE, former, 1)
 
     play(talk)
