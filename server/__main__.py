@@ -49,8 +49,8 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
         raise
     # What exists now stays: modules, configuration, logs. Without this the collector would go through all of it again
     # and again, for milliseconds in which nobody is answered. What comes to stay later, offsets of groups for one, is
-    # not gone through so often either, and while much comes to stay, as requests that wait do, the collector goes through
-    # it in small portions, a tenth of a millisecond each: with the usual threshold it is half a millisecond and more.
+    # not gone through so often either, and while much comes to stay, as requests that wait do, the collector goes
+    # through it in small portions, a tenth of a millisecond each: with the usual threshold it is half of one and more.
     # Requests are meant to leave no circles behind; those of one that did are found among the last few hundred objects.
     gc.freeze()
     gc.set_threshold(200, 1, 17_500)
