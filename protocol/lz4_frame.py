@@ -5,7 +5,7 @@
 
 HC is the second byte of xxHash32 over FLG, BD and content size. Kafka before 0.10 computed it over the four magic bytes
 as well; inside message format v0 that mistake is the format: there it is written so, and not checked when read.
-Block and content checksums are skipped: the CRC of the batch has covered these bytes already.
+Block and content checksums need not hold: the CRC of the batch has covered these bytes already.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from struct import Struct
 
 import lz4.block
+from lz4.frame import LZ4FrameDecompressor
 
 from .errors import ProtocolError
 
@@ -27,6 +28,10 @@ _END_MARK = b"\x00\x00\x00\x00"
 _length = Struct("<I")
 # One length byte of 255 stands for 255 more bytes of a match: no honest block grows by more.
 _MAX_EXPANSION = 255
+_MANY_BYTES = 16 * 1024
+"""From here on it pays to let the library join the blocks."""
+_MOST_AT_ONCE = 4 * 1024 * 1024
+"""The library sets so much aside before it looks at a frame. Of what is larger, block after block is looked at."""
 
 
 def xxhash32_short(data: bytes) -> int:
@@ -76,6 +81,10 @@ def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> bytes 
     Raises ProtocolError for bytes that are no frame that Kafka's clients could read.
     """
     position, block_size, checksum_size = _read_header(data, check=magic > 0)
+    if len(data) >= _MANY_BYTES:
+        plain = _decompress_at_once(data, max_size)
+        if plain is not None:
+            return plain
     parts: list[bytes | memoryview] = []
     end = len(data)
     while True:
@@ -95,6 +104,16 @@ def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> bytes 
         max_size -= len(part)
         parts.append(part)
         position += length + checksum_size
+
+
+def _decompress_at_once(data: memoryview, max_size: int) -> bytes | None:
+    """What a frame holds; None if that is too much, or if there is something the library minds."""
+    decompressor = LZ4FrameDecompressor()
+    try:
+        plain: bytes = decompressor.decompress(data, max_length=min(max_size, _MOST_AT_ONCE))
+    except RuntimeError:
+        return None
+    return plain if decompressor.eof else None
 
 
 def _decompress_block(block: memoryview, block_size: int, max_size: int) -> bytes | None:

@@ -125,6 +125,21 @@ def test_lz4_of_others(block_size: int, with_extras: bool) -> None:
         assert decompress(Compression.LZ4, packed, max_size=len(data)) == data
 
 
+@pytest.mark.parametrize("size", [1000, 300_000])
+@pytest.mark.parametrize("position", [-1, -9], ids=["content", "last-block"])
+def test_lz4_checksums_need_not_hold(size: int, position: int) -> None:
+    data = random.Random(7).randbytes(size)
+    packed = bytearray(
+        lz4.frame.compress(
+            data, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, block_checksum=True, content_checksum=True
+        )
+    )
+    packed[position] ^= 1
+    with pytest.raises(RuntimeError):
+        lz4.frame.decompress(packed)
+    assert decompress(Compression.LZ4, packed, max_size=len(data)) == data
+
+
 def test_lz4_with_linked_blocks_is_refused_as_java_does() -> None:
     packed = lz4.frame.compress(b"some data" * 50_000, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True)
     assert refused(Compression.LZ4, packed) is ErrorCode.CORRUPT_MESSAGE
