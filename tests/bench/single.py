@@ -15,8 +15,10 @@ from tests.bench.wire import (
     produce_request,
     read_frame,
     received,
+    received_at,
     settle,
     small_batch,
+    stamp_arrivals,
 )
 
 IN_FLIGHT = 64
@@ -55,9 +57,10 @@ def requests_per_second(
 
 
 def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000) -> dict[str, float]:
-    """Send `rate` requests a second, evenly and whether or not answers came; milliseconds from sending to answer.
+    """Send `rate` requests a second, evenly and whether or not answers came; milliseconds until the answer is here.
 
-    As nothing waits for an answer, a server that stalls does not slow the load down and hide its stall.
+    As nothing waits for an answer, a server that stalls does not slow the load down and hide its stall. An answer is
+    here when it has come to the socket: when a processor is free to read it is not the server's doing.
     """
     first_acknowledgement(bootstrap, topic)
     request = produce_request(topic, [(0, small_batch())])
@@ -66,18 +69,18 @@ def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000) -
     sent: list[float] = []
     spent: list[float] = []
     with connect(bootstrap) as connection:
+        stamp_arrivals(connection)
         begin = time.perf_counter() + 0.01
         while len(spent) < total:
             pause = begin + len(sent) / rate - time.perf_counter() if len(sent) < total else 5.0
             if pause <= 0:
-                sent.append(time.perf_counter())
+                sent.append(time.time())
                 connection.sendall(request)
                 continue
             if select.select([connection], [], [], pause)[0]:
-                data = received(connection)
-                now = time.perf_counter()
+                data, arrived = received_at(connection)
                 for _ in range(answers.take(data)):
-                    spent.append((now - sent[len(spent)]) * 1000)
+                    spent.append((arrived - sent[len(spent)]) * 1000)
             elif len(sent) == total:
                 raise RuntimeError(f"{total - len(spent)} answers did not come")
     # The first tenth warms up the connection and caches.

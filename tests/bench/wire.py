@@ -7,6 +7,7 @@ them costs next to nothing and the server is what is measured.
 import random
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +16,9 @@ import crc32c
 CLIENT_ID = b"bench"
 PARTITION_ANSWER = 30
 RECEIVE_SIZE = 1 << 16
+SO_TIMESTAMPNS = 35
+"""Linux notes when bytes come to a socket (socket(7)); the module `socket` knows the number only lately."""
+_STAMP = struct.Struct("@ll")
 
 
 def varint(number: int) -> bytes:
@@ -83,6 +87,24 @@ def received(connection: socket.socket, size: int = RECEIVE_SIZE) -> bytes:
     if not data:
         raise ConnectionError("the server closed the connection")
     return data
+
+
+def stamp_arrivals(connection: socket.socket) -> None:
+    """Have the kernel tell `received_at` when bytes came, where it can."""
+    if sys.platform == "linux":
+        connection.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+
+
+def received_at(connection: socket.socket) -> tuple[bytes, float]:
+    """What has come, as `received`, and when the last of it did, by the wall clock."""
+    data, notes, _, _ = connection.recvmsg(RECEIVE_SIZE, socket.CMSG_SPACE(_STAMP.size))
+    if not data:
+        raise ConnectionError("the server closed the connection")
+    for level, kind, note in notes:
+        if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+            seconds, nanoseconds = _STAMP.unpack(note)
+            return data, float(seconds + nanoseconds / 1e9)
+    return data, time.time()
 
 
 def read_frame(connection: socket.socket) -> bytes:
