@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
-from tests.bench.members import Caller, Crowd, Member
+from tests.bench.members import Crowd, Member
 
 
 class CrowdProcess:
@@ -51,9 +51,9 @@ class CrowdProcess:
         count: int = self._ask("heartbeats")
         return count
 
-    def rebalance(self, group_id: str) -> None:
-        """From now on a newcomer joins the one group that all are in and leaves again, over and over."""
-        self._ask("rebalance", group_id)
+    def rebalance(self, group_ids: Sequence[str]) -> None:
+        """From now on newcomers join the groups that all are in, one each and all at once, and leave again."""
+        self._ask("rebalance", group_ids)
 
     def rest(self) -> list[float]:
         """End that; returns how many seconds each rebalance took until the last member had its assignment."""
@@ -78,7 +78,6 @@ class _Puppets:
     """The other end of the pipe."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
         self._crowd = Crowd(bootstrap)
         self._rebalances: asyncio.Task[list[float]] | None = None
         self._is_enough = False
@@ -89,7 +88,7 @@ class _Puppets:
             try:
                 what, argument = await asyncio.to_thread(pipe.recv)
             except EOFError:
-                self._crowd.close()
+                await self._crowd.close()
                 return
             try:
                 pipe.send(await getattr(self, what)(argument))
@@ -107,22 +106,22 @@ class _Puppets:
     async def heartbeats(self, _: object) -> int:
         return self._crowd.heartbeats
 
-    async def rebalance(self, group_id: str) -> None:
-        newcomer = Member(await Caller.open(self._bootstrap), group_id)
+    async def rebalance(self, group_ids: Sequence[str]) -> None:
+        newcomers = await self._crowd.come(group_ids)
         self._is_enough = False
-        self._rebalances = asyncio.create_task(self._come_and_go(newcomer))
+        self._rebalances = asyncio.create_task(self._come_and_go(newcomers))
 
     async def rest(self, _: object) -> list[float]:
         assert self._rebalances is not None
         self._is_enough = True
         return await self._rebalances
 
-    async def _come_and_go(self, newcomer: Member) -> list[float]:
+    async def _come_and_go(self, newcomers: Sequence[Member]) -> list[float]:
         spent: list[float] = []
         while not self._is_enough:
-            for act in (newcomer.enter, newcomer.leave):
-                generation = max(member.generation for member in self._crowd.members)
+            for act in (Member.join_again, Member.leave):
+                generations = {member: member.generation for member in self._crowd.members}
                 begin = time.perf_counter()
-                await act()
-                spent.append(await self._crowd.settled(generation + 1) - begin)
+                await asyncio.gather(*map(act, newcomers))
+                spent.append(await self._crowd.settled_after(generations) - begin)
         return spent

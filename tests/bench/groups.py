@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import fmean
 
@@ -49,12 +50,23 @@ def prepare_groups(run: Run) -> None:
 
 def measure_rebalance(run: Run) -> Figures:
     """A newcomer joins 1000 members and leaves again, over and over: the longest until all had their assignments."""
-    seconds, group_id = max(run.seconds, LEAST_S), f"crowd-{run.number}"
+    group_id = f"crowd-{run.number}"
+    return _measure_rebalances(run, [group_id] * MEMBERS_OF_ONE, [group_id])
+
+
+def measure_rebalances(run: Run) -> Figures:
+    """A fifth member joins each of 1000 groups, all at once, and they leave again: as above."""
+    group_ids = [f"group-{run.number}-{index}" for index in range(GROUPS)]
+    return _measure_rebalances(run, group_ids * (MEMBERS_EACH - 1), group_ids)
+
+
+def _measure_rebalances(run: Run, members: Sequence[str], newcomers: Sequence[str]) -> Figures:
+    seconds = max(run.seconds, LEAST_S)
     calm = produce_p99_ms(run, seconds)
     with CrowdProcess(run.target.bootstrap) as crowd:
-        crowd.add([group_id] * MEMBERS_OF_ONE)
+        crowd.add(members)
         meter = CpuMeter(run.target.pid)
-        crowd.rebalance(group_id)
+        crowd.rebalance(newcomers)
         busy = produce_p99_ms(run, seconds)
         spent = crowd.rest()
         cost = meter.spent() / len(spent)

@@ -3,7 +3,8 @@
 import asyncio
 import struct
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.bench.wire import framed
@@ -29,12 +30,12 @@ SIZE = struct.Struct(">i")
 
 
 class Caller(asyncio.Protocol):
-    """One request at a time over one connection."""
+    """Requests over one connection, answered in their order."""
 
     def __init__(self) -> None:
         self._transport: Any = None
         self._received = b""
-        self._answer: asyncio.Future[bytes] | None = None
+        self._asked: deque[asyncio.Future[bytes]] = deque()
 
     @classmethod
     async def open(cls, bootstrap: str) -> "Caller":
@@ -47,20 +48,27 @@ class Caller(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        if len(self._received) >= 4 and len(self._received) - 4 >= SIZE.unpack_from(self._received)[0]:
-            frame, self._received = self._received, b""
-            assert self._answer is not None
-            self._answer.set_result(frame)
+        while len(self._received) >= 4:
+            end = 4 + SIZE.unpack_from(self._received)[0]
+            if len(self._received) < end:
+                return
+            frame, self._received = self._received[:end], self._received[end:]
+            answer = self._asked.popleft()
+            if not answer.cancelled():
+                answer.set_result(frame)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(ConnectionError("the broker closed the connection"))
+        for answer in self._asked:
+            if not answer.cancelled():
+                answer.set_exception(ConnectionError("the broker closed the connection"))
+        self._asked.clear()
 
     async def ask(self, frame: bytes) -> bytes:
         """Send a whole request frame; the whole answer's frame."""
-        self._answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._asked.append(answer)
         self._transport.write(frame)
-        return await self._answer
+        return await answer
 
     async def send(self, key: ApiKey, version: int, request: Any) -> Any:
         """A request and its answer as messages, of a version without tagged fields."""
@@ -82,16 +90,10 @@ class Member:
         self.synced_at = 0.0
         """When it got the assignment of its present generation."""
         self.heartbeats = 0
-        self._next_beat = 0.0
 
     async def find(self) -> None:
         """Ask who coordinates the group."""
         await self._caller.send(ApiKey.FIND_COORDINATOR, 1, FindCoordinatorRequest(key=self._group_id))
-
-    async def enter(self) -> None:
-        """`find`, then `join_again`."""
-        await self.find()
-        await self.join_again()
 
     async def join_again(self) -> None:
         """Join and sync until there is an assignment."""
@@ -132,10 +134,16 @@ class Member:
         return int(synced.error_code)
 
     async def beat(self, delay_s: float) -> None:
-        """A heartbeat every three seconds, the first after `delay_s`; join again when told to."""
+        """A heartbeat every three seconds, the first after `delay_s`; join again when told to.
+
+        The times are fixed: members that once beat late together, since none of them had a processor, do not do so
+        every time from then on.
+        """
         frame, generation = b"", -1
-        await asyncio.sleep(delay_s)
+        loop = asyncio.get_running_loop()
+        due = loop.time() + delay_s
         while True:
+            await asyncio.sleep(due - loop.time())
             if generation != self.generation:
                 generation = self.generation
                 request = HeartbeatRequest(group_id=self._group_id, generation_id=generation, member_id=self.member_id)
@@ -144,12 +152,14 @@ class Member:
             self.heartbeats += 1
             if answer[12:14] != b"\0\0":
                 await self.join_again()
-            await asyncio.sleep(HEARTBEAT_S)
+            while due < loop.time():
+                due += HEARTBEAT_S
 
     async def leave(self) -> None:
         """Go, as a consumer does that is closed."""
         request = LeaveGroupRequest(group_id=self._group_id, member_id=self.member_id)
         await self._caller.send(ApiKey.LEAVE_GROUP, 1, request)
+        self.member_id = ""
 
 
 class Crowd:
@@ -172,13 +182,19 @@ class Crowd:
 
     async def connect(self, group_ids: Sequence[str]) -> None:
         """Somebody for each of these groups, who has asked for its coordinator and will `join` with the others."""
+        self._newcomers += await self.come(group_ids)
+
+    async def come(self, group_ids: Sequence[str]) -> list[Member]:
+        """Somebody for each of these groups, who has asked for its coordinator, and whom nobody here cares for."""
+        came: list[Member] = []
         for start in range(0, len(group_ids), CONNECTED_AT_ONCE):
             names = group_ids[start : start + CONNECTED_AT_ONCE]
             callers = await asyncio.gather(*(Caller.open(self._bootstrap) for _ in names))
             self._callers += callers
-            newcomers = [Member(caller, name) for caller, name in zip(callers, names, strict=True)]
-            await asyncio.gather(*(member.find() for member in newcomers))
-            self._newcomers += newcomers
+            members = [Member(caller, name) for caller, name in zip(callers, names, strict=True)]
+            await asyncio.gather(*(member.find() for member in members))
+            came += members
+        return came
 
     async def join(self) -> None:
         """All who are connected join at once; returns when all have assignments."""
@@ -188,19 +204,27 @@ class Crowd:
             self._beating[member] = asyncio.ensure_future(member.beat(HEARTBEAT_S * index / len(made)))
 
     async def settled(self, generation: int) -> float:
-        """When the last member got its assignment of a generation that is not older than this."""
+        """When the last member got its assignment of a generation that is not older than this, whatever its group."""
+        return await self.settled_after(dict.fromkeys(self.members, generation - 1))
+
+    async def settled_after(self, generations: Mapping[Member, int]) -> float:
+        """When the last of these members got its assignment of a newer generation than this."""
         while True:
-            members = self.members
-            if all(one.generation >= generation and one.synced_at for one in members):
-                return max(one.synced_at for one in members)
+            if all(one.generation > before and one.synced_at for one, before in generations.items()):
+                return max(one.synced_at for one in generations)
             for task in self._beating.values():
                 if task.done():
                     task.result()
             await asyncio.sleep(0.02)
 
-    def close(self) -> None:
-        """Everybody is gone without a word."""
+    async def close(self) -> None:
+        """Everybody leaves, so that no session is left to expire while something else is measured."""
+        members = self.members
         for task in self._beating.values():
             task.cancel()
+        await asyncio.gather(*self._beating.values(), return_exceptions=True)
+        for start in range(0, len(members), CONNECTED_AT_ONCE):
+            leaving = members[start : start + CONNECTED_AT_ONCE]
+            await asyncio.gather(*(member.leave() for member in leaving), return_exceptions=True)
         for caller in self._callers:
             caller.close()
