@@ -143,7 +143,9 @@ def kafka_python() -> None:
     )
     consumer.subscribe([TOPIC], listener=Listener())
     while not is_over.is_set():
-        batches = consumer.poll(timeout_ms=100)
+        # A rebalance that ends between two calls is lost on this client. Its metadata come after a tenth of a second,
+        # and begin one: a call is not to end then, too.
+        batches = consumer.poll(timeout_ms=700)
         if batches:
             got((place.partition, each.offset) for place, batch in batches.items() for each in batch)
             pending = True
