@@ -37,6 +37,7 @@ from .replication.log_dir_mover import LogDirMover
 from .replication.replica_manager import ReplicaManager
 from .scheduler import Scheduler
 from .topic_store import TopicStore
+from .turns import Turns
 from .znodes import BrokerEndpoint, BrokerRegistration
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ class BrokerServer:
         quotas: ClientQuotas,
     ) -> BrokerState:
         """All parts that handlers reach, none of them at work yet."""
-        config, ports = self.config, self._ports
+        config, ports, turns = self.config, self._ports, Turns(self._loop, self._ports.collect_new)
         metadata, replica_manager, cleaner, controller = self._topic_parts(
             broker_id, cluster_id, log_manager, topic_store, dynamic_config
         )
@@ -199,6 +200,7 @@ class BrokerServer:
             cleaner=cleaner,
             mover=LogDirMover(log_manager, replica_manager, cleaner, ports, self._loop),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
+            turns=turns,
             groups=GroupCoordinator(
                 config=config,
                 replica_manager=replica_manager,
@@ -207,6 +209,7 @@ class BrokerServer:
                 dynamic_config=dynamic_config,
                 ports=ports,
                 loop=self._loop,
+                turns=turns,
             ),
             quotas=quotas,
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .replication.log_dir_mover import LogDirMover
     from .replication.replica_manager import ReplicaManager
     from .topic_store import TopicStore
+    from .turns import Turns
 
 
 @dataclass(slots=True)
@@ -43,5 +44,6 @@ class BrokerState:
     cleaner: LogCleaner
     mover: LogDirMover
     fetch_sessions: FetchSessions
+    turns: Turns
     groups: GroupCoordinator
     quotas: ClientQuotas

@@ -71,6 +71,11 @@ def no_time() -> float:
     return 0.0
 
 
+def no_collection() -> object:
+    """The answer of a process that the broker shares with others, whose garbage is not its business."""
+    return None
+
+
 def no_limit() -> None:
     """The answer of a world in which files and sockets never run out."""
 
@@ -99,6 +104,8 @@ class Ports:
     """Makes a lock for what the loop and lanes, or several lanes, do with one file."""
     stopwatch: Callable[[], float] = no_time
     """Seconds, for how long work took: unlike the loop's, this clock moves within a turn of the loop."""
+    collect_new: Callable[[], object] = no_collection
+    """Has the garbage collector go through what has come lately."""
     fault: Callable[[str], bool] = no_faults
     """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
     `produce-answer-lost` and `fetch-session-lost`."""

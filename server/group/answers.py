@@ -6,7 +6,10 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from ..turns import Turns
 
 T = TypeVar("T")
 
@@ -18,13 +21,14 @@ MORE_ANSWERS, MANY_ANSWERS = 4, 1000
 
 
 class Answers:
-    """Answers on their way: sent in the loop's next turns or, if they are many, in milliseconds after them.
+    """Answers on their way: sent when it is their turn or, if they are many, in milliseconds after that.
 
     Loop-thread only.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop
+        self._turns = turns
         self._waiting: deque[Callable[[], None]] = deque()
 
     def later(self, reply: Callable[[T], None]) -> Later[T]:
@@ -36,17 +40,17 @@ class Answers:
         was_idle = not self._waiting
         self._waiting.extend(answers)
         if was_idle and self._waiting:
-            self._loop.call_soon(self._begin)
+            self._begin()
 
     def _begin(self) -> None:
+        """So many in their turns, and then a pause."""
         waiting = len(self._waiting)
-        self._send(min(ANSWERS_AT_ONCE + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting))
+        count = min(ANSWERS_AT_ONCE + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting)
+        for left in range(count - 1, -1, -1):
+            self._turns.add(partial(self._send, left))
 
-    def _send(self, count: int) -> None:
-        """One now, one in each of the loop's next turns until there were so many, and then a pause."""
-        if count > 1:
-            self._loop.call_soon(self._send, count - 1)
-        elif len(self._waiting) > 1:
+    def _send(self, left: int) -> None:
+        if left == 0 and len(self._waiting) > 1:
             self._loop.call_later(PAUSE_S, self._begin)
         self._waiting.popleft()()
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from ..ports import Ports
     from ..replication.partition import Partition
     from ..replication.replica_manager import ReplicaManager
+    from ..turns import Turns
 
 logger = logging.getLogger("barnabas.groups")
 
@@ -80,6 +81,7 @@ class GroupCoordinator:
         dynamic_config: DynamicConfig,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
+        turns: Turns,
     ) -> None:
         self._replicas = replica_manager
         self._metadata = metadata
@@ -93,7 +95,7 @@ class GroupCoordinator:
         self._creation: asyncio.Task[None] | None = None
         self._is_closed = False
         log = GroupLog(replica_manager, ports.now_ms, loop)
-        self.members = Membership(config, log, ports, loop, partition_of=self._index_of, on_idle=self._forget)
+        self.members = Membership(config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget)
         self.offsets = OffsetCommits(config, log, self.members, self._index_of)
         consumers = ConsumerMembership(
             config, dynamic_config, log, ports, loop, metadata=metadata, partition_of=self._index_of
@@ -289,10 +291,6 @@ class GroupCoordinator:
             self.members.unload(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     # -- members that speak the classic protocol, whatever kind of group they find ----------------------------------
-
-    async def turn(self) -> None:
-        """Wait until others have been served, if many want something of groups at once."""
-        await self.members.turns.turn()
 
     def later(self, reply: Callable[[T], None]) -> Later[T]:
         """How a member is answered that waits for the others: when it is its turn."""

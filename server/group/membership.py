@@ -26,11 +26,11 @@ from .member import NO_MEMBER, JoinReply, JoinResult, Member, Protocols, SyncRep
 from .rebalances import DelayedJoin, DelayedSync, InitialDelayedJoin
 from .sessions import Sessions
 from .states import HEARTBEAT_ANSWERS, SYNC_ANSWERS, GroupState
-from .turns import Turns
 
 if TYPE_CHECKING:
     from ..config import BrokerConfig
     from ..ports import Ports
+    from ..turns import Turns
 
 logger = logging.getLogger("barnabas.groups")
 
@@ -76,6 +76,22 @@ class Syncing:
     reply: SyncReply
 
 
+@dataclass(frozen=True, slots=True)
+class NewAssignment:
+    """What the leader of a generation has brought, on its way into the log."""
+
+    group: Group
+    generation: int
+    assignments: Mapping[str, bytes]
+    encoder: GroupEncoder
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another rebalance has begun and has answered everybody."""
+        group = self.group
+        return group.generation != self.generation or group.state is not GroupState.COMPLETING_REBALANCE
+
+
 class Membership:
     """The rules by which groups change. Loop-thread only."""
 
@@ -85,6 +101,7 @@ class Membership:
         log: GroupLog,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
+        turns: Turns,
         *,
         partition_of: Callable[[str], int],
         on_idle: Callable[[Group], None],
@@ -96,8 +113,8 @@ class Membership:
         self._partition_of = partition_of
         self._on_idle = on_idle
         self._loop = loop
-        self.turns = Turns(loop)
-        self.answers = Answers(loop)
+        self._turns = turns
+        self.answers = Answers(loop, turns)
         self._changes = LimitedLog(logger, loop.time)
         self._joins = Purgatory("Rebalance", loop)
         self._syncs = Purgatory("Sync", loop)
@@ -289,6 +306,10 @@ class Membership:
         self._joins.watch(InitialDelayedJoin(self, group, latest), (group,), wait_ms)
         return True
 
+    def end_initial_wait(self, group: Group) -> None:
+        """`complete_join` when it is its turn: the waits of groups that began together end together."""
+        self._turns.add(partial(self.complete_join, group))
+
     def complete_join(self, group: Group) -> None:
         """The wait is over: who has not joined is out, static members aside, and a new generation begins."""
         if group.state is not GroupState.PREPARING_REBALANCE:
@@ -384,38 +405,37 @@ class Membership:
         return ErrorCode.NONE
 
     def _store_assignment(self, group: Group, given: Mapping[str, bytes]) -> None:
-        """Write the assignment down, a part of a large group in each turn of the loop, and tell everybody his."""
-        generation = group.generation
+        """Write the assignment down, a part of a large group in each turn, and tell everybody his."""
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
-        encoder = GroupEncoder(group, assignments)
+        new = NewAssignment(group, group.generation, assignments, GroupEncoder(group, assignments))
+        self._turns.add(partial(self._encode, new))
 
-        def is_over() -> bool:
-            """Whether another rebalance has begun and has answered everybody."""
-            return group.generation != generation or group.state is not GroupState.COMPLETING_REBALANCE
+    def _encode(self, new: NewAssignment) -> None:
+        if new.is_over:
+            return
+        is_done = not new.encoder.encode(MEMBERS_A_TURN)
+        self._turns.add(partial(self._write_down if is_done else self._encode, new))
 
-        def encode() -> None:
-            if is_over():
-                return
-            if encoder.encode(MEMBERS_A_TURN):
-                self._loop.call_soon(encode)
-            else:
-                self._store(group, encoder.entry(), stored)
+    def _write_down(self, new: NewAssignment) -> None:
+        if new.is_over:
+            return
+        stored = partial(self._stored, new)
+        self._store(new.group, new.encoder.entry(), lambda outcome: self._turns.add(partial(stored, outcome)))
 
-        def stored(outcome: ErrorCode) -> None:
-            if is_over():
-                return
-            if outcome is not ErrorCode.NONE:
-                self._fail_syncs(group, outcome)
-                self._maybe_rebalance(group, f"the assignment could not be written: {outcome.name}")
-                return
-            group.assign(assignments)
-            group.transition_to(GroupState.STABLE, self._now_ms())
-            self.answers.extend(
-                partial(self._hand_assignment, group, member, reply, self._assignment(group, member))
-                for member, reply in group.take_syncs()
-            )
-
-        encode()
+    def _stored(self, new: NewAssignment, outcome: ErrorCode) -> None:
+        if new.is_over:
+            return
+        group = new.group
+        if outcome is not ErrorCode.NONE:
+            self._fail_syncs(group, outcome)
+            self._maybe_rebalance(group, f"the assignment could not be written: {outcome.name}")
+            return
+        group.assign(new.assignments)
+        group.transition_to(GroupState.STABLE, self._now_ms())
+        self.answers.extend(
+            partial(self._hand_assignment, group, member, reply, self._assignment(group, member))
+            for member, reply in group.take_syncs()
+        )
 
     def _hand_assignment(self, group: Group, member: Member, reply: SyncReply, result: SyncResult) -> None:
         """It is a member's turn to get what it was assigned."""

@@ -43,7 +43,7 @@ class InitialDelayedJoin(DelayedJoin):
 
     def on_complete(self) -> None:
         if not self._membership.prolong_initial_wait(self._group, self._latest):
-            super().on_complete()
+            self._membership.end_initial_wait(self._group)
 
 
 class DelayedSync(DelayedOperation):

@@ -8,8 +8,6 @@ Version 1 adds the rebalance timeout (before, the session timeout stands for bot
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
-from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
@@ -24,21 +22,14 @@ MOST_METADATA_BYTES = 1024 * 1024
 """Of one member, all its protocols together."""
 
 
-def handle(ctx: RequestContext, request: JoinGroupRequest) -> Coroutine[Any, Any, None]:
-    """Hand the member to its group, which answers, when it is its turn: thousands may want to join at once."""
-    for protocol in request.protocols:
-        protocol.metadata = bytes(protocol.metadata)  # what it lies in is the connection's, for the next request
-    return _join_in_turn(ctx, request)
+def handle(ctx: RequestContext, request: JoinGroupRequest) -> None:
+    """Hand the member to its group, which answers."""
 
-
-async def _join_in_turn(ctx: RequestContext, request: JoinGroupRequest) -> None:
     def reply(result: JoinResult) -> None:
         ctx.respond(_response(ctx.api_version, result))
 
-    groups = ctx.broker.groups
-    await groups.turn()
     try:
-        _join(ctx, request, groups.later(reply))
+        _join(ctx, request, ctx.broker.groups.later(reply))
     except KafkaError as error:
         reply(JoinResult(error.code, request.member_id))
 
@@ -49,7 +40,7 @@ def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply) -> N
     groups.shard_of(request.group_id)
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, "The session timeout is not within the broker's range.")
-    protocols = tuple((protocol.name, protocol.metadata) for protocol in request.protocols)
+    protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if sum(len(name) + len(metadata) for name, metadata in protocols) > MOST_METADATA_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MOST_METADATA_BYTES} bytes")
     if request.reason:

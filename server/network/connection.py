@@ -170,6 +170,11 @@ class Connection(asyncio.BufferedProtocol):
         self._held = True
         self._muted = self._loop.call_later(seconds, self._unmute)
 
+    def refuse(self, error: ProtocolError) -> None:
+        """Close because of a request that is none."""
+        self._server.protocol_error(self, error)
+        self.close()
+
     def close(self) -> None:
         """Send what is ready, then close."""
         transport = self._transport
@@ -226,8 +231,7 @@ class Connection(asyncio.BufferedProtocol):
                 if self._out_bytes > JOIN_BYTES:
                     self._flush()
         except ProtocolError as error:
-            self._server.protocol_error(self, error)
-            self.close()
+            self.refuse(error)
         finally:
             self._processing = False
         if self._transport is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...protocol.frames import BufferPool, FrameReader
@@ -32,6 +33,8 @@ STALL_SECONDS = 30.0
 RESERVED_FILES = 128
 """So many file handles are left to logs and the metadata store when clients use up all others."""
 SWEEP_SECONDS = 1.0
+SWEPT_A_TURN = 100
+"""Others are served after so many connections have been looked at."""
 
 
 class SocketServer:
@@ -63,7 +66,7 @@ class SocketServer:
         self._by_host: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS)
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeper: asyncio.Handle | None = None
         self._closing = False
         self._open_files = open_files
         self._connection_quota = connection_quota
@@ -183,17 +186,28 @@ class SocketServer:
         return Connection(self, listener, self._handle, reader)
 
     def _sweep(self) -> None:
+        """Look at all connections, a portion in each of the loop's next turns."""
+        self._sweep_on(iter(list(self._connections)))
+
+    def _sweep_on(self, connections: Iterator[Connection]) -> None:
+        portion = list(islice(connections, SWEPT_A_TURN))
+        for connection in portion:
+            if connection in self._connections:
+                self._end_if_overdue(connection)
+        if len(portion) == SWEPT_A_TURN:
+            self._sweeper = self.loop.call_soon(self._sweep_on, connections)
+        else:
+            self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _end_if_overdue(self, connection: Connection) -> None:
         """Close what has been idle too long, sends a frame too slowly, or does not take its answers."""
         now = self.loop.time()
-        idle_before = now - self._config.connections_max_idle_ms / 1000
-        for connection in list(self._connections):
-            if connection.last_active < idle_before:
-                logger.debug("closed an idle connection from %s", connection.client_host)
-                connection.abort()
-            elif connection.frame_started is not None and connection.frame_started < now - FRAME_SECONDS:
-                logger.info("closed the connection from %s: a request takes too long to arrive", connection.client_host)
-                connection.abort()
-            elif connection.stalled_for(now) > STALL_SECONDS:
-                logger.info("closed the connection from %s: it does not take its answers", connection.client_host)
-                connection.abort()
-        self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
+        if connection.last_active < now - self._config.connections_max_idle_ms / 1000:
+            logger.debug("closed an idle connection from %s", connection.client_host)
+        elif connection.frame_started is not None and connection.frame_started < now - FRAME_SECONDS:
+            logger.info("closed the connection from %s: a request takes too long to arrive", connection.client_host)
+        elif connection.stalled_for(now) > STALL_SECONDS:
+            logger.info("closed the connection from %s: it does not take its answers", connection.client_host)
+        else:
+            return
+        connection.abort()

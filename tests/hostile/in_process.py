@@ -55,6 +55,9 @@ class HostileConnection:
     def skip(self) -> None:
         self.is_skipped = True
 
+    def refuse(self, error: ProtocolError) -> None:
+        self.close()
+
     def close(self) -> None:
         self.is_closed = True
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
+from typing import Any
 
 import pytest
 from tests.server.data_plane import DataPlane, play
 
-from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.codec import encode_request
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.server.apis import SERVED
+from barnabas.server.apis import IN_TURN, SERVED, KafkaApis
 
 
 def header(key: int, version: int, correlation_id: int) -> bytes:
@@ -62,6 +65,7 @@ def test_api_versions_tells_what_is_served() -> None:
         pytest.param(header(ApiKey.METADATA, 99, 1), id="unknown version"),
         pytest.param(header(999, 0, 1), id="unknown key"),
         pytest.param(header(ApiKey.METADATA, 1, 1) + b"\0\0", id="body cut off"),
+        pytest.param(header(ApiKey.JOIN_GROUP, 5, 1) + b"\0\1x", id="body that waits for its turn cut off"),
         pytest.param(b"\0", id="header cut off"),
         pytest.param(b"", id="nothing"),
     ],
@@ -97,5 +101,35 @@ def test_correlation_ids_come_back_as_they_were() -> None:
             for version in (1, 9):
                 client.send(ApiKey.METADATA, version, MetadataRequest(topics=[]), correlation_id)
                 assert (await client.receive(ApiKey.METADATA, version))[0] == correlation_id
+
+    play(talk)
+
+
+class Client:
+    """Stands for a connection, and counts the answers."""
+
+    client_host = "127.0.0.1"
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    def send(self, parts: list[Any], size: int) -> None:
+        assert sum(map(len, parts)) == size
+        self.answers += 1
+
+
+@pytest.mark.parametrize("key", sorted(IN_TURN))
+def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(key: ApiKey) -> None:
+    async def talk(plane: DataPlane) -> None:
+        client: Any = Client()
+        apis = KafkaApis(plane.state, plane.loop)
+        buffer = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(group_id="strangers"), 0))
+        for _ in range(5):
+            apis.handle(client, memoryview(buffer), 0, len(buffer))
+        buffer[:] = bytes(len(buffer))  # as the connection's next request would
+        assert client.answers == 0
+        for number in range(1, 6):
+            await asyncio.sleep(0)
+            assert client.answers == number
 
     play(talk)

@@ -14,6 +14,7 @@ from tests.sim.network import SimNetwork
 
 from barnabas.protocol.errors import ProtocolError
 from barnabas.server.config import BrokerConfig
+from barnabas.server.network import socket_server
 from barnabas.server.network.connection import READ_AHEAD_BYTES, Connection
 from barnabas.server.network.socket_server import FRAME_SECONDS, STALL_SECONDS, SocketServer
 
@@ -185,6 +186,32 @@ def test_idle_connections_are_closed() -> None:
         await until(world.loop, lambda: world.server.connection_count == 0)
         assert 5 <= world.loop.time() - began <= 8
 
+    play(talk, connections_max_idle_ms="5000")
+
+
+def test_many_connections_are_looked_at_in_portions_and_none_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk(world: World) -> None:
+        _kept = [await world.connect() for _ in range(7)]
+        await until(world.loop, lambda: world.server.connection_count == 7)
+        reader, writer = await world.connect()
+        looked_at: list[int] = []
+        look = world.server._end_if_overdue
+
+        def watched(connection: Connection) -> None:
+            looked_at.append(world.loop.steps)
+            look(connection)
+
+        monkeypatch.setattr(world.server, "_end_if_overdue", watched)
+        while world.server.connection_count > 1:
+            writer.write(frame(b"busy"))
+            await read_frame(reader)
+            await asyncio.sleep(0.5)
+        last = looked_at[-8:]
+        assert len(set(last)) == 3, "eight in portions of three"
+        writer.write(frame(b"still here"))
+        assert await read_frame(reader) == b"still here"
+
+    monkeypatch.setattr(socket_server, "SWEPT_A_TURN", 3)
     play(talk, connections_max_idle_ms="5000")
 
 
