@@ -1,6 +1,10 @@
 """The bench itself: ratios and tables are right, the load is legal, and every load gives sane figures."""
 
+import select
+import socket
 import struct
+import sys
+import time
 from pathlib import Path
 from xml.etree.ElementTree import fromstring as parse_xml
 
@@ -11,7 +15,8 @@ from tests.bench.plot import growth_plot
 from tests.bench.replay import batch_of
 from tests.bench.report import BEGIN, END, BenchResult, Spread, markdown, read_json, write_json, write_markdown
 from tests.bench.runner import Plan, run_bench
-from tests.bench.wire import Answers, Cycle, one_record_batch
+from tests.bench.wire import Answers, Cycle, connect, one_record_batch, received_at, stamp_arrivals
+from tests.server_process import wait_until
 
 from barnabas.protocol.record_batch import iter_batches
 
@@ -73,6 +78,28 @@ def test_a_cycle_names_every_request_equally_often(count: int) -> None:
     assert len(seen) == 264 + 3 * count
     assert seen[:count] == seen[count : 2 * count]
     assert sorted(seen[:count]) == requests
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux notes when bytes come")
+def test_an_answer_has_come_when_it_is_there_and_not_when_it_is_read() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        connect(f"127.0.0.1:{listener.getsockname()[1]}") as client,
+        listener.accept()[0] as server,
+    ):
+        stamp_arrivals(client)
+
+        def is_noted() -> bool:
+            """The kernel begins to take notes a little later; until then bytes come when they are read."""
+            sent = time.time()
+            server.sendall(b"answer")
+            select.select([client], [], [], 10)
+            seen = time.time()
+            data, arrived = received_at(client)
+            assert data == b"answer" and arrived > sent - 0.001
+            return arrived < seen
+
+        wait_until(is_noted, timeout_s=10, what="the kernel notes when bytes come")
 
 
 def test_goals_are_judged_by_the_median() -> None:
