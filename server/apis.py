@@ -77,8 +77,8 @@ SERVED: dict[ApiKey, tuple[str, int, int]] = {
 """API key -> module in `handlers`, lowest and highest version served. Every version in between works in full."""
 
 IN_TURN = frozenset({ApiKey.HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP})
-"""What thousands of clients ask for at the same moment, each with a tenth of a millisecond's work: one of these in each
-turn of the loop, decoding included, and everybody else is served in between."""
+"""What thousands of clients ask for at the same moment, each with up to a tenth of a millisecond's work: one of these
+in each turn of the loop, decoding included, and everybody else is served in between."""
 
 _head = Struct(">ii").pack
 _flexible_head = Struct(">iix").pack  # and no tagged fields
