@@ -225,7 +225,8 @@ class LogSegment:
         file = self.records
         position = file.size
         since = self.bytes_since_last_index_entry
-        if since > self.index_interval_bytes:
+        # Before a first batch as well: indexes that are missing are complete then, and later would be made anew.
+        if since > self.index_interval_bytes or not position:
             self._make_room_in_indexes()
         file.append(records)
         if max_timestamp > self._max_timestamp:

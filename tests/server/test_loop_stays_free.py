@@ -94,7 +94,11 @@ async def test_every_sync_is_a_lanes(tmp_path: Path) -> None:
         wanted = {f"{name}.tmp" for name in CHECKPOINTS}
         async with Admin(bootstrap) as admin, Producer(bootstrap, acks=1, batch_size=2000) as producer:
             compacted = NewTopic("compacted", 1, configs={"cleanup.policy": "compact", "segment.bytes": "4000"})
-            assert (await admin.create_topics([NewTopic("load", 4), compacted]))["load"] is None
+            indexed = NewTopic("indexed", 1, configs={"segment.bytes": "100000"})
+            assert (await admin.create_topics([NewTopic("load", 4), compacted, indexed]))["load"] is None
+            for _ in range(4):
+                await producer.send("indexed", b"x" * 5000)  # more than stands between two entries of an index
+                await producer.flush()
             async with asyncio.timeout(LOAD_SECONDS):
                 while not (wanted <= set(disk.elsewhere) and server.state.cleaner.reports):
                     for number in range(16):
