@@ -74,5 +74,5 @@ def index_batches(
 ) -> tuple[int, list[tuple[int, int, int, int]], int, tuple[int, int], int]:
     """`storage.cleaning.batch_index.index_batches`: the fields of `IndexScan`."""
 
-def scan_records(data: bytes, count: int, max_keyless: int, /) -> tuple[int, int, list[int]] | None:
+def scan_records(data: _Buffer, count: int, max_keyless: int, /) -> tuple[int, int, list[int]] | None:
     """`record_codec.walk_records`: the fields of `RecordScan`; None where that raises, or for no records at all."""

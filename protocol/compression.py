@@ -72,7 +72,12 @@ def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | N
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, *, max_size: int, magic: int = 2) -> bytes:
-    """The bytes behind `data`; at most `max_size` of them.
+    """The bytes behind `data`; at most `max_size` of them. Raises KafkaError as `look_into`."""
+    return bytes(look_into(codec, data, max_size=max_size, magic=magic))
+
+
+def look_into(codec: int, data: bytes | bytearray | memoryview, *, max_size: int, magic: int = 2) -> bytes | memoryview:
+    """What `decompress` returns, for those who do not keep it: it may be gone when this thread decompresses again.
 
     Raises KafkaError: CORRUPT_MESSAGE for bytes that this codec cannot have written, MESSAGE_TOO_LARGE for more than
     `max_size` bytes, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
@@ -87,7 +92,7 @@ def decompress(codec: int, data: bytes | bytearray | memoryview, *, max_size: in
     return plain
 
 
-def _decompress(codec: int, data: memoryview, max_size: int, magic: int) -> bytes | None:
+def _decompress(codec: int, data: memoryview, max_size: int, magic: int) -> bytes | memoryview | None:
     if codec == Compression.NONE:
         return bytes(data)
     if codec == Compression.GZIP:

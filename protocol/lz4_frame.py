@@ -10,10 +10,11 @@ Block and content checksums need not hold: the CRC of the batch has covered thes
 
 from __future__ import annotations
 
+import threading
 from struct import Struct
 
+import cramjam
 import lz4.block
-from lz4.frame import LZ4FrameDecompressor
 
 from .errors import ProtocolError
 
@@ -26,12 +27,10 @@ _BLOCK_SIZE_BY_BD = {0x40: 64 * 1024, 0x50: 256 * 1024, 0x60: 1024 * 1024, 0x70:
 _STORED = 0x80000000
 _END_MARK = b"\x00\x00\x00\x00"
 _length = Struct("<I")
+_open_block = cramjam.lz4.decompress_block_into
 # One length byte of 255 stands for 255 more bytes of a match: no honest block grows by more.
 _MAX_EXPANSION = 255
-_MANY_BYTES = 16 * 1024
-"""From here on it pays to let the library join the blocks."""
-_MOST_AT_ONCE = 4 * 1024 * 1024
-"""The library sets so much aside before it looks at a frame. Of what is larger, block after block is looked at."""
+_MOST_KEPT = 4 * 1024 * 1024
 
 
 def xxhash32_short(data: bytes) -> int:
@@ -75,56 +74,60 @@ def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) 
     return b"".join(parts)
 
 
-def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> bytes | None:
+class _Scratch(threading.local):
+    """Where frames are opened, one for each thread: most frames have about the size of the one before."""
+
+    def __init__(self) -> None:
+        self.room = memoryview(bytearray(_BLOCK_SIZE))
+
+
+_scratch = _Scratch()
+
+
+def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> memoryview | None:
     """What one LZ4 frame holds; None if that is more than `max_size` bytes.
 
-    Raises ProtocolError for bytes that are no frame that Kafka's clients could read.
+    It lies in memory of the calling thread, which the next call uses again. Raises ProtocolError for bytes that are no
+    frame that Kafka's clients could read.
     """
     position, block_size, checksum_size = _read_header(data, check=magic > 0)
-    if len(data) >= _MANY_BYTES:
-        plain = _decompress_at_once(data, max_size)
-        if plain is not None:
-            return plain
-    parts: list[bytes | memoryview] = []
-    end = len(data)
+    room, size, end = _scratch.room, 0, len(data)
     while True:
         if position + 4 > end:
             raise ProtocolError("LZ4 frame without an end mark")
         (length,) = _length.unpack_from(data, position)
         position += 4
         if length == 0:
-            return b"".join(parts)
+            return room[:size]
         stored, length = length & _STORED, length & ~_STORED
         if length > block_size or position + length > end:
             raise ProtocolError("LZ4 block cut off or larger than its frame allows")
-        block = data[position : position + length]
-        part = block if stored else _decompress_block(block, block_size, max_size)
-        if part is None or len(part) > max_size:
+        left = max_size - size
+        most = min(length if stored else block_size, _MAX_EXPANSION * length, left)
+        if size + most > len(room):
+            room = _more_room(room[:size], size + most)
+        if not stored:
+            try:
+                size += _open_block(data[position : position + length], room[size : size + most], most)
+            except cramjam.DecompressionError as error:
+                if most == left:  # no telling garbage from too much
+                    return None
+                raise ProtocolError(f"LZ4 block cannot be decompressed: {error}") from error
+        elif length > left:
             return None
-        max_size -= len(part)
-        parts.append(part)
+        else:
+            room[size : size + length] = data[position : position + length]
+            size += length
         position += length + checksum_size
 
 
-def _decompress_at_once(data: memoryview, max_size: int) -> bytes | None:
-    """What a frame holds; None if that is too much, or if there is something the library minds."""
-    decompressor = LZ4FrameDecompressor()
-    try:
-        plain: bytes = decompressor.decompress(data, max_length=min(max_size, _MOST_AT_ONCE))
-    except RuntimeError:
-        return None
-    return plain if decompressor.eof else None
-
-
-def _decompress_block(block: memoryview, block_size: int, max_size: int) -> bytes | None:
-    room = min(block_size, _MAX_EXPANSION * len(block), max_size)
-    try:
-        plain: bytes = lz4.block.decompress(block, uncompressed_size=room)
-    except lz4.block.LZ4BlockError as error:
-        if room == max_size:  # no telling garbage from too much
-            return None
-        raise ProtocolError(f"LZ4 block cannot be decompressed: {error}") from error
-    return plain
+def _more_room(used: memoryview, needed: int) -> memoryview:
+    """At least `needed` bytes that begin with those of `used`, kept for the next frame unless they are many."""
+    room = memoryview(bytearray(max(needed, 2 * len(used))))
+    room[: len(used)] = used
+    if len(room) <= _MOST_KEPT:
+        _scratch.room = room
+    return room
 
 
 def _read_header(data: memoryview, *, check: bool) -> tuple[int, int, int]:

@@ -25,7 +25,7 @@ from .batch_header import (
     stamp_producer,
     write_crc,
 )
-from .compression import Compression, decompress
+from .compression import Compression, look_into
 from .errors import ProtocolError
 from .legacy_records import MIN_MESSAGE_SIZE, LegacyBatch
 from .record import (
@@ -167,9 +167,13 @@ class RecordBatch:
 
     def plain_records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
         """The bytes behind the header, decompressed; KafkaError if that fails or would pass `max_size` bytes."""
+        return bytes(self.look_into_records(max_size=max_size))
+
+    def look_into_records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes | memoryview:
+        """As `plain_records`, for those who do not keep it: it may be gone when this thread decompresses again."""
         payload = self.view[HEADER_SIZE:]
         codec = self.header.codec
-        return bytes(payload) if codec == Compression.NONE else decompress(codec, payload, max_size=max_size)
+        return payload if codec == Compression.NONE else look_into(codec, payload, max_size=max_size)
 
     def records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[Record]:
         """The records one after another, decoded as they are asked for.

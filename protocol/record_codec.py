@@ -195,7 +195,7 @@ def _decode_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]
     return headers, position
 
 
-def scan_records(data: bytes, count: int, *, max_keyless: int = 0) -> RecordScan:
+def scan_records(data: bytes | memoryview, count: int, *, max_keyless: int = 0) -> RecordScan:
     """Walk over `count` records that have to fill `data`, with offset deltas 0, 1, 2, …, without decoding them.
 
     Hops from length to length: keys, values and headers are not looked into, but up to `max_keyless` records without
@@ -206,7 +206,7 @@ def scan_records(data: bytes, count: int, *, max_keyless: int = 0) -> RecordScan
     return walk_records(data, count, max_keyless) if found is None else RecordScan(*found)
 
 
-def walk_records(data: bytes, count: int, max_keyless: int) -> RecordScan:
+def walk_records(data: bytes | memoryview, count: int, max_keyless: int) -> RecordScan:
     """`scan_records` without compiled code.
 
     About 0.4 µs a record: hence one unpack for all that follows the length, and the usual sizes of both varints told
@@ -265,7 +265,7 @@ def walk_records(data: bytes, count: int, max_keyless: int) -> RecordScan:
     return RecordScan(lowest, highest, keyless)
 
 
-def _hop_alike(data: bytes, position: int, index: int, count: int, stamp: int) -> tuple[int, int]:
+def _hop_alike(data: bytes | memoryview, position: int, index: int, count: int, stamp: int) -> tuple[int, int]:
     """Hop over records from `index` on as long as they have the (zigzag) timestamp delta `stamp` and a usual length.
 
     Only the first byte of the offset deltas counts up, for 64 records at a time, so that the expected bytes of
@@ -292,7 +292,7 @@ def _hop_alike(data: bytes, position: int, index: int, count: int, stamp: int) -
     return position, index
 
 
-def _long_head(data: bytes, position: int) -> tuple[int, int, int, int]:
+def _long_head(data: bytes | memoryview, position: int) -> tuple[int, int, int, int]:
     """Timestamp delta, offset delta and key length at `position`, still zigzag, and the position behind them."""
     first, second, third, fourth, fifth = _five_bytes(data, position)
     if first > 127 and second > 127 and third < 128 and fourth > 127 and fifth < 128 and data[position + 5] < 128:

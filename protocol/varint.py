@@ -37,7 +37,7 @@ def decode_varlong(data: bytes, position: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), position
 
 
-def decode_unsigned(data: bytes, position: int) -> tuple[int, int]:
+def decode_unsigned(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varlong at `position` as it stands, still zigzag, and the position behind it. Errors as `decode_varlong`."""
     try:
         byte = data[position]

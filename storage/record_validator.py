@@ -181,13 +181,13 @@ def _check_client_batch(header: BatchHeader) -> None:
         raise _invalid("Transactional record batch without a producer id")
 
 
-def _scan(batch: RecordBatch, request: AppendRequest) -> tuple[bytes, RecordScan]:
+def _scan(batch: RecordBatch, request: AppendRequest) -> tuple[bytes | memoryview, RecordScan]:
     """The plain records of a batch and what a walk over them found. The CRC was right, so no retry can mend them."""
     count = batch.header.record_count
     if count > request.max_record_count:
         raise too_many_records(request)
     try:
-        plain = batch.plain_records(max_size=request.max_decompressed_size)
+        plain = batch.look_into_records(max_size=request.max_decompressed_size)
         return plain, scan_records(plain, count, max_keyless=MAX_RECORD_ERRORS if request.config.compact else 0)
     except ProtocolError as error:
         raise _invalid(str(error)) from error
@@ -231,7 +231,7 @@ def _check_each_timestamp(batch: RecordBatch, request: AppendRequest, errors: Re
         raise _invalid(str(error)) from error
 
 
-def _recompressed(batch: RecordBatch, plain: bytes, codec: int, request: AppendRequest) -> RecordBatch:
+def _recompressed(batch: RecordBatch, plain: bytes | memoryview, codec: int, request: AppendRequest) -> RecordBatch:
     """The same batch with its records under another codec; offsets, deltas and timestamps need no change."""
     payload = plain
     if codec != Compression.NONE:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from struct import pack
 
@@ -16,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.protocol.compression import CODEC_BY_CONFIG_NAME, Compression, compress, decompress
+from barnabas.protocol.compression import CODEC_BY_CONFIG_NAME, Compression, compress, decompress, look_into
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.lz4_frame import xxhash32_short
 
@@ -143,6 +144,31 @@ def test_lz4_checksums_need_not_hold(size: int, position: int) -> None:
 def test_lz4_with_linked_blocks_is_refused_as_java_does() -> None:
     packed = lz4.frame.compress(b"some data" * 50_000, block_size=lz4.frame.BLOCKSIZE_MAX64KB, block_linked=True)
     assert refused(Compression.LZ4, packed) is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_what_one_thread_looks_into_stays_until_it_looks_into_something_else() -> None:
+    first, second, other = (os.urandom(100_000) for _ in range(3))
+    packed = [compress(Compression.LZ4, data) for data in (first, second, other)]
+    decompress(Compression.LZ4, packed[0], max_size=MEGABYTE)  # has made room for it
+    seen = look_into(Compression.LZ4, packed[0], max_size=MEGABYTE)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(look_into, Compression.LZ4, packed[2], max_size=MEGABYTE).result() == other
+    assert seen == first
+    assert look_into(Compression.LZ4, packed[1], max_size=MEGABYTE) == second
+    assert seen == second, "the memory is used again"
+
+
+@pytest.mark.parametrize("block_size", [lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB])
+def test_room_for_a_large_lz4_frame_is_not_kept(block_size: int) -> None:
+    data = random.Random(7).randbytes(MEGABYTE) * 20
+    packed = lz4.frame.compress(data, block_size=block_size, block_linked=False)
+    tracemalloc.start()
+    try:
+        assert decompress(Compression.LZ4, packed, max_size=len(data)) == data
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 5 * MEGABYTE
 
 
 def test_lz4_header_checksum_of_message_format_0() -> None:
