@@ -59,7 +59,7 @@ def librdkafka_bench(
     options: dict[str, object] = {
         "producers": 2,
         "compressible": codec != "none",
-        "partition": 0 if partitions == 1 else -1,
+        "partitions": partitions,
         "config": {"acks": acks, "compression.codec": codec, "linger.ms": 5},
     }
     return produce_bench(name, about, size=size, partitions=partitions, options=options, **other)
@@ -91,7 +91,6 @@ def prepare_fetch(run: Run) -> None:
         size=1000,
         seconds=300,
         max_records=records,
-        partition=0,
         config={"acks": 1, "linger.ms": 5},
     )
     run.state["records"] = made["records"]
