@@ -1,7 +1,7 @@
 """Checks what is about to be appended, and gives it offsets; one uncompressed v2 batch costs one look at its header.
 
 Does the work of Kafka's LogValidator and of the checks in front of it. All that is not the plain case lies behind
-`_validate`: compression, compacted topics, LogAppendTime, timestamp limits, another codec, replication, old formats.
+`_validate`: compression, keys on compacted topics, LogAppendTime, timestamp limits, another codec, replication, old formats.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def validate_and_assign(
     be patched.
     """
     size = len(records)
-    if size > HEADER_SIZE and origin == "client" and target_magic == 2:
+    if size > HEADER_SIZE and origin != "replication" and target_magic == 2:
         (first, length, _, magic, crc, attributes, last_delta, _, max_timestamp, producer_id, _, sequence, count) = (
             _unpack_header(records)
         )
@@ -82,7 +82,7 @@ def validate_and_assign(
             and count == last_delta + 1
             and (sequence >= 0 if producer_id >= 0 else not attributes & TRANSACTIONAL_MASK)
             and size <= config.max_message_bytes
-            and not config.compact
+            and (not config.compact or origin == "coordinator")
             and config.message_timestamp_type == "CreateTime"
             and config.compression_type in _KEEPS_UNCOMPRESSED
             and config.message_timestamp_before_max_ms == NEVER

@@ -306,7 +306,7 @@ class Membership:
         self._joins.watch(InitialDelayedJoin(self, group, latest), (group,), wait_ms)
         return True
 
-    def end_initial_wait(self, group: Group) -> None:
+    def end_wait(self, group: Group) -> None:
         """`complete_join` when it is its turn: the waits of groups that began together end together."""
         self._turns.add(partial(self.complete_join, group))
 

@@ -25,7 +25,7 @@ class DelayedJoin(DelayedOperation):
         return self._group.has_all_joined and self.force_complete()
 
     def on_complete(self) -> None:
-        self._membership.complete_join(self._group)
+        self._membership.end_wait(self._group)
 
 
 class InitialDelayedJoin(DelayedJoin):
@@ -43,7 +43,7 @@ class InitialDelayedJoin(DelayedJoin):
 
     def on_complete(self) -> None:
         if not self._membership.prolong_initial_wait(self._group, self._latest):
-            self._membership.end_initial_wait(self._group)
+            self._membership.end_wait(self._group)
 
 
 class DelayedSync(DelayedOperation):

@@ -245,7 +245,7 @@ class ReplicaManager:
                 for partition, log, task in tasks:
                     if partition.log is log:  # and has not moved to another directory meanwhile
                         partition.flushed(log.complete_flush(task))
-                self._flush(directory)
+                self._loop.call_soon(self._flush, directory)  # others are served in between
 
         self._ports.work.submit(directory, lambda: run_together([task for _, _, task in tasks]), done)
 
