@@ -10,7 +10,6 @@ Block and content checksums need not hold: the CRC of the batch has covered thes
 
 from __future__ import annotations
 
-import threading
 from struct import Struct
 
 import cramjam
@@ -74,41 +73,47 @@ def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) 
     return b"".join(parts)
 
 
-class _Scratch(threading.local):
-    """Where frames are opened, one for each thread: most frames have about the size of the one before."""
+class Room:
+    """Memory in which frames are opened one after the other: most have about the size of the one before."""
+
+    __slots__ = ("memory",)
 
     def __init__(self) -> None:
-        self.room = memoryview(bytearray(_BLOCK_SIZE))
+        self.memory = memoryview(bytearray(_BLOCK_SIZE))
+
+    def enlarge(self, used: memoryview, needed: int) -> memoryview:
+        """At least `needed` bytes that begin with those of `used`, kept for the next frame unless they are many."""
+        memory = memoryview(bytearray(max(needed, 2 * len(used))))
+        memory[: len(used)] = used
+        if len(memory) <= _MOST_KEPT:
+            self.memory = memory
+        return memory
 
 
-_scratch = _Scratch()
+def decompress_lz4(data: memoryview, max_size: int, room: Room, *, magic: int = 2) -> memoryview | None:
+    """What one LZ4 frame holds, until the next one is opened in `room`; None if that is more than `max_size` bytes.
 
-
-def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> memoryview | None:
-    """What one LZ4 frame holds; None if that is more than `max_size` bytes.
-
-    It lies in memory of the calling thread, which the next call uses again. Raises ProtocolError for bytes that are no
-    frame that Kafka's clients could read.
+    Raises ProtocolError for bytes that are no frame that Kafka's clients could read.
     """
     position, block_size, checksum_size = _read_header(data, check=magic > 0)
-    room, size, end = _scratch.room, 0, len(data)
+    memory, size, end = room.memory, 0, len(data)
     while True:
         if position + 4 > end:
             raise ProtocolError("LZ4 frame without an end mark")
         (length,) = _length.unpack_from(data, position)
         position += 4
         if length == 0:
-            return room[:size]
+            return memory[:size]
         stored, length = length & _STORED, length & ~_STORED
         if length > block_size or position + length > end:
             raise ProtocolError("LZ4 block cut off or larger than its frame allows")
         left = max_size - size
         most = min(length if stored else block_size, _MAX_EXPANSION * length, left)
-        if size + most > len(room):
-            room = _more_room(room[:size], size + most)
+        if size + most > len(memory):
+            memory = room.enlarge(memory[:size], size + most)
         if not stored:
             try:
-                size += _open_block(data[position : position + length], room[size : size + most], most)
+                size += _open_block(data[position : position + length], memory[size : size + most], most)
             except cramjam.DecompressionError as error:
                 if most == left:  # no telling garbage from too much
                     return None
@@ -116,18 +121,9 @@ def decompress_lz4(data: memoryview, max_size: int, *, magic: int = 2) -> memory
         elif length > left:
             return None
         else:
-            room[size : size + length] = data[position : position + length]
+            memory[size : size + length] = data[position : position + length]
             size += length
         position += length + checksum_size
-
-
-def _more_room(used: memoryview, needed: int) -> memoryview:
-    """At least `needed` bytes that begin with those of `used`, kept for the next frame unless they are many."""
-    room = memoryview(bytearray(max(needed, 2 * len(used))))
-    room[: len(used)] = used
-    if len(room) <= _MOST_KEPT:
-        _scratch.room = room
-    return room
 
 
 def _read_header(data: memoryview, *, check: bool) -> tuple[int, int, int]:

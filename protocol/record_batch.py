@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from struct import Struct
 from typing import TypeAlias
 
@@ -25,7 +26,7 @@ from .batch_header import (
     stamp_producer,
     write_crc,
 )
-from .compression import Compression, look_into
+from .compression import Compression, looked_into
 from .errors import ProtocolError
 from .legacy_records import MIN_MESSAGE_SIZE, LegacyBatch
 from .record import (
@@ -167,13 +168,18 @@ class RecordBatch:
 
     def plain_records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
         """The bytes behind the header, decompressed; KafkaError if that fails or would pass `max_size` bytes."""
-        return bytes(self.look_into_records(max_size=max_size))
+        with self.looked_into(max_size=max_size) as plain:
+            return bytes(plain)
 
-    def look_into_records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes | memoryview:
-        """As `plain_records`, for those who do not keep it: it may be gone when this thread decompresses again."""
+    @contextmanager
+    def looked_into(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[bytes | memoryview]:
+        """As `plain_records`, in memory that is used again afterwards."""
         payload = self.view[HEADER_SIZE:]
-        codec = self.header.codec
-        return payload if codec == Compression.NONE else look_into(codec, payload, max_size=max_size)
+        if self.header.codec == Compression.NONE:
+            yield payload
+        else:
+            with looked_into(self.header.codec, payload, max_size=max_size) as plain:
+                yield plain
 
     def records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[Record]:
         """The records one after another, decoded as they are asked for.

@@ -1,7 +1,8 @@
 """Checks what is about to be appended, and gives it offsets; one uncompressed v2 batch costs one look at its header.
 
 Does the work of Kafka's LogValidator and of the checks in front of it. All that is not the plain case lies behind
-`_validate`: compression, keys on compacted topics, LogAppendTime, timestamp limits, another codec, replication, old formats.
+`_validate`: compression, keys on compacted topics, LogAppendTime, timestamp limits, another codec, replication, old
+formats.
 """
 
 from __future__ import annotations
@@ -145,7 +146,21 @@ def _validate_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
     if request.origin == "client":
         _check_client_batch(header)
-    plain, scan = _scan(batch, request)
+    if header.record_count > request.max_record_count:
+        raise too_many_records(request)
+    try:
+        with batch.looked_into(max_size=request.max_decompressed_size) as plain:
+            return _validate_records(batch, plain, request)
+    except KafkaError as error:
+        if error.code is not ErrorCode.CORRUPT_MESSAGE:
+            raise
+        # The CRC was right, so no retry can mend them.
+        raise _invalid(error.message) from error
+
+
+def _validate_records(batch: RecordBatch, plain: bytes | memoryview, request: AppendRequest) -> ValidationResult:
+    header = batch.header
+    scan = _scan(plain, header.record_count, request)
     _check_records(batch, scan, request)
     if request.target_magic < 2:
         return convert_from_v2(batch, request)
@@ -181,20 +196,11 @@ def _check_client_batch(header: BatchHeader) -> None:
         raise _invalid("Transactional record batch without a producer id")
 
 
-def _scan(batch: RecordBatch, request: AppendRequest) -> tuple[bytes | memoryview, RecordScan]:
-    """The plain records of a batch and what a walk over them found. The CRC was right, so no retry can mend them."""
-    count = batch.header.record_count
-    if count > request.max_record_count:
-        raise too_many_records(request)
+def _scan(plain: bytes | memoryview, count: int, request: AppendRequest) -> RecordScan:
     try:
-        plain = batch.look_into_records(max_size=request.max_decompressed_size)
-        return plain, scan_records(plain, count, max_keyless=MAX_RECORD_ERRORS if request.config.compact else 0)
+        return scan_records(plain, count, max_keyless=MAX_RECORD_ERRORS if request.config.compact else 0)
     except ProtocolError as error:
         raise _invalid(str(error)) from error
-    except KafkaError as error:
-        if error.code is not ErrorCode.CORRUPT_MESSAGE:
-            raise
-        raise _invalid(error.message) from error
 
 
 def _check_records(batch: RecordBatch, scan: RecordScan, request: AppendRequest) -> None:
