@@ -298,7 +298,7 @@ class BrokerServer:
         if self._sockets is not None:
             await self._sockets.stop_accepting()
         if self._state is not None:
-            await self._state.replica_manager.finish_flushing()
+            await self._state.replica_manager.flushes.finish()
             self._state.replica_manager.complete_all()
         while self._stops:
             stop = self._stops.pop()
@@ -368,7 +368,7 @@ class BrokerServer:
         """
         try:
             if self._state is not None:
-                await self._state.replica_manager.finish_flushing()
+                await self._state.replica_manager.flushes.finish()
                 await asyncio.gather(*(self._ports.work.run(one.path, lambda: None) for one in log_manager.online_dirs))
                 lanes = max(CLOSING_LANES, self.config.num_recovery_threads_per_data_dir)
                 await self._on_many_lanes(log_manager, log_manager.closing_tasks(), lanes)

@@ -318,7 +318,7 @@ class LogCleaner:
         end = log.log_end_offset
         with suppress(TimeoutError):
             async with asyncio.timeout(FLUSH_SECONDS):
-                self._replica_manager.request_flush(partition)
+                self._replica_manager.flushes.request(partition)
                 while log.recovery_point < end and not partition.is_offline:  # noqa: ASYNC110 - seldom, and short
                     await asyncio.sleep(FLUSH_LOOK_SECONDS)
         if log.recovery_point < end:

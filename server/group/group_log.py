@@ -84,10 +84,11 @@ class GroupLog:
         *,
         timeout_ms: int,
         on_overdue: Callable[[], None] | None = None,
+        may_linger: bool = False,
     ) -> bool:
         """Append records as one batch; `done` is told once how it went, perhaps before this returns.
 
-        Returns whether they are in the log, durable or not.
+        Returns whether they are in the log, durable or not. `may_linger` as in `GroupCommit.request`.
 
         Outcomes come in the order of the appends. After `timeout_ms` the outcome is REQUEST_TIMED_OUT, or, if there is
         an `on_overdue`, that is called and `done` still gets the outcome.
@@ -101,7 +102,7 @@ class GroupLog:
             return True
         try:
             partition = self._replicas.partition(GROUP_METADATA_TOPIC, index)
-            required_offset = self._append(partition, memoryview(bytearray(builder.build())))
+            required_offset = self._append(partition, memoryview(bytearray(builder.build())), may_linger)
         except KafkaError as error:
             logger.warning("%s-%d: records were not appended: %s", GROUP_METADATA_TOPIC, index, error.message)
             done(error.code)
@@ -115,9 +116,11 @@ class GroupLog:
         self._replicas.produce_purgatory.watch(waiting, (partition.topic_partition,), timeout_ms)
         return True
 
-    def _append(self, partition: Partition, records: memoryview) -> int:
+    def _append(self, partition: Partition, records: memoryview, may_linger: bool) -> int:
         try:
-            info = partition.append_records_to_leader(records, -1, api_version=PRODUCE_VERSION, origin="coordinator")
+            info = partition.append_records_to_leader(
+                records, -1, api_version=PRODUCE_VERSION, origin="coordinator", may_linger=may_linger
+            )
         except LogDirFailedError as error:
             raise self._replicas.checked_io(partition, error) from error
         return info.last_offset + 1

@@ -449,6 +449,7 @@ class Membership:
             [entry],
             lambda outcome: done(_GROUP_ERRORS.get(outcome, outcome)),
             timeout_ms=self._config.offsets_commit_timeout_ms,
+            may_linger=True,
         )
 
     def _assignment(self, group: Group, member: Member) -> SyncResult:

@@ -86,9 +86,9 @@ class Partition:
     # -- appending -------------------------------------------------------------------------------------------------
 
     def append_records_to_leader(
-        self, records: memoryview, acks: int, *, api_version: int, origin: Origin = "client"
+        self, records: memoryview, acks: int, *, api_version: int, origin: Origin = "client", may_linger: bool = False
     ) -> LogAppendInfo:
-        """Append what a producer sent, and let waiting operations see it.
+        """Append what a producer sent, and let waiting operations see it; `may_linger` as in `GroupCommit.request`.
 
         Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written, and what the log raises.
         """
@@ -104,9 +104,9 @@ class Partition:
             if not info.duplicate and info.last_offset >= 0:
                 self._barriers.append((info.first_offset, info.last_offset + 1))
             if self._barriers:
-                self._manager.request_flush(self)
+                self._manager.flushes.request(self, may_linger=may_linger)
         elif log.needs_flush:
-            self._manager.request_flush(self)
+            self._manager.flushes.request(self)
         self._raise_high_watermark()
         return info
 

@@ -1,4 +1,4 @@
-"""All replicas of this broker, the operations that wait on them, and the group commit that makes appends durable."""
+"""All replicas of this broker, and the operations that wait on them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
-from ...storage.errors import FlushPostponedError, LogDirFailedError
-from ...storage.flush_task import FlushTask, run_together
+from ...storage.errors import LogDirFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ...storage.log_manager import AllLogDirsFailedError
 from ..delayed_operation import Purgatory
+from .group_commit import GroupCommit
 from .partition import Partition
 
 if TYPE_CHECKING:
     from ...storage.lane_task import LaneTask
-    from ...storage.log import Log
     from ...storage.log_config import LogConfig
     from ...storage.log_manager import LogManager
     from ..metadata_cache import MetadataCache
@@ -28,14 +27,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.replication")
 
-LATE_SECONDS = 2.0
-"""How late the fault point `flush-late` makes a round of flushes."""
-RETRY_SECONDS = 1.0
-"""How long a flush waits that lacked space or handles."""
-FINISH_SECONDS = 30.0
-"""How long a stop waits for appends that are not on disk yet."""
-PARTITIONS_PER_FLUSH = 256
-"""The most partitions of one round: those of the next one wait for its end, and its handles stay open till then."""
 RETAINED_PER_TURN = 64
 """Logs that retention looks at before the loop gets to serve others."""
 
@@ -60,6 +51,7 @@ class ReplicaManager:
         self.acks_all_on_disk = acks_all_on_disk
         self.produce_purgatory = Purgatory("Produce", loop)
         self.fetch_purgatory = Purgatory("Fetch", loop)
+        self.flushes = GroupCommit(ports, loop, self.log_dir_failed)
         self._on_partitions_lost = on_partitions_lost
         self._on_all_failed = on_all_failed
         self._metadata = metadata
@@ -67,9 +59,6 @@ class ReplicaManager:
         self._ports = ports
         self._loop = loop
         self._partitions: dict[tuple[str, int], Partition] = {}
-        self._to_flush: dict[str, dict[Partition, None]] = {}
-        self._flushing: set[str] = set()
-        self._flush_ended: asyncio.Future[None] | None = None
 
     def loop_time(self) -> float:
         """Monotonic seconds."""
@@ -147,8 +136,7 @@ class ReplicaManager:
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
             partition.resign()
-            for per_directory in self._to_flush.values():
-                per_directory.pop(partition, None)
+            self.flushes.forget(partition)
             self._changed(partition)
         if delete:
             try:
@@ -183,92 +171,12 @@ class ReplicaManager:
 
     # -- group commit ----------------------------------------------------------------------------------------------
 
-    def request_flush(self, partition: Partition) -> None:
-        """Have everything that is appended to `partition` so far on disk soon; `partition.flushed` follows.
-
-        All requests that arrive while a directory's lane is busy share the next fdatasync of each log.
-        """
-        directory = partition.log.directory
-        self._to_flush.setdefault(directory, {})[partition] = None
-        if directory not in self._flushing:
-            self._flushing.add(directory)
-            self._loop.call_soon(self._flush, directory)
-
     def flush_overdue(self, now_ms: int) -> None:
         """Flush the logs that have waited for `flush.ms`."""
         for partition in self._partitions.values():
             log = partition.log
             if log.recovery_point < log.log_end_offset and now_ms - log.last_flush_ms >= log.config.flush_ms:
-                self.request_flush(partition)
-
-    def _flush(self, directory: str) -> None:
-        """Start one round on the directory's lane."""
-        if self._ports.fault("flush-late"):
-            self._loop.call_later(LATE_SECONDS, self._flush, directory)
-            return
-        try:
-            tasks = self._begin_flushes(self._to_flush.get(directory, {}))
-        except LogDirFailedError as error:
-            self._flush_failed(directory, error.cause)
-        else:
-            if tasks:
-                self._run_flushes(directory, tasks)
-            elif self._to_flush.get(directory):
-                logger.warning("%s: flushes are tried again, as files could not be opened or written", directory)
-                self._loop.call_later(RETRY_SECONDS, self._flush, directory)
-            else:
-                self._end_flushing(directory)
-
-    def _begin_flushes(self, waiting: dict[Partition, None]) -> list[tuple[Partition, Log, FlushTask]]:
-        """One round of those that wait; a partition that lacks space or handles goes on waiting.
-
-        Raises LogDirFailedError.
-        """
-        tasks = []
-        for partition in list(waiting)[:PARTITIONS_PER_FLUSH]:
-            if not partition.is_offline:
-                try:
-                    tasks.append((partition, partition.log, partition.log.begin_flush()))
-                except KafkaError:
-                    continue
-            del waiting[partition]
-        return tasks
-
-    def _run_flushes(self, directory: str, tasks: list[tuple[Partition, Log, FlushTask]]) -> None:
-        def done(_: None, error: BaseException | None) -> None:
-            if isinstance(error, FlushPostponedError):
-                logger.warning("%s: a flush is tried again: %s", directory, error)
-                self._loop.call_later(RETRY_SECONDS, self._run_flushes, directory, tasks)
-            elif error is not None:
-                self._flush_failed(directory, error)
-            else:
-                for partition, log, task in tasks:
-                    if partition.log is log:  # and has not moved to another directory meanwhile
-                        partition.flushed(log.complete_flush(task))
-                self._loop.call_soon(self._flush, directory)  # others are served in between
-
-        self._ports.work.submit(directory, lambda: run_together([task for _, _, task in tasks]), done)
-
-    def _flush_failed(self, directory: str, error: BaseException) -> None:
-        self._to_flush.pop(directory, None)
-        self._end_flushing(directory)
-        self.log_dir_failed(directory, error)
-
-    async def finish_flushing(self) -> None:
-        """Wait until no append waits for the disk any more: what was appended is answered as what it is, committed.
-
-        Not for ever, though, if the disk has no room.
-        """
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FINISH_SECONDS):
-                while self._flushing:
-                    self._flush_ended = self._loop.create_future()
-                    await self._flush_ended
-
-    def _end_flushing(self, directory: str) -> None:
-        self._flushing.discard(directory)
-        if self._flush_ended is not None and not self._flush_ended.done():
-            self._flush_ended.set_result(None)
+                self.flushes.request(partition)
 
     # -- events ----------------------------------------------------------------------------------------------------
 

@@ -23,11 +23,12 @@ class Manager:
 
     def __init__(self, *, acks_all_on_disk: bool) -> None:
         self.acks_all_on_disk = acks_all_on_disk
-        self.flushes = 0
+        self.flushes = self
+        self.requested = 0
         self.raised: list[int] = []
 
-    def request_flush(self, partition: Partition) -> None:
-        self.flushes += 1
+    def request(self, partition: Partition, *, may_linger: bool = False) -> None:
+        self.requested += 1
 
     def high_watermark_raised(self, partition: Partition) -> None:
         self.raised.append(partition.log.high_watermark)
@@ -75,7 +76,7 @@ def test_without_a_promise_the_high_watermark_follows_the_log() -> None:
         append(partition, 1 if number % 2 else 0)
         assert partition.log.high_watermark == number
     assert manager_of(partition).raised == [1, 2, 3]
-    assert manager_of(partition).flushes == 0
+    assert manager_of(partition).requested == 0
 
 
 def test_what_is_promised_to_be_on_disk_holds_the_high_watermark_down() -> None:
@@ -103,7 +104,7 @@ def test_what_is_promised_to_be_on_disk_holds_the_high_watermark_down() -> None:
 def test_with_the_page_cache_nothing_is_held_down() -> None:
     partition = leader(on_disk=False)
     append(partition, -1, 3)
-    assert (partition.log.high_watermark, manager_of(partition).flushes) == (3, 0)
+    assert (partition.log.high_watermark, manager_of(partition).requested) == (3, 0)
     assert partition.has_reached(3) is ErrorCode.NONE
 
 
@@ -111,12 +112,12 @@ def test_a_duplicate_raises_no_barrier_of_its_own() -> None:
     partition = leader()
     producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
     assert append(partition, -1, **producer) == 0
-    flushes = manager_of(partition).flushes
+    flushes = manager_of(partition).requested
     assert append(partition, -1, **producer) == 0
-    assert manager_of(partition).flushes == flushes + 1
+    assert manager_of(partition).requested == flushes + 1
     flush(partition)
     assert append(partition, -1, **producer) == 0
-    assert manager_of(partition).flushes == flushes + 1
+    assert manager_of(partition).requested == flushes + 1
     assert partition.log.high_watermark == 1
 
 
@@ -124,13 +125,13 @@ def test_an_append_that_is_refused_changes_nothing() -> None:
     partition = leader()
     with pytest.raises(KafkaError):
         partition.append_records_to_leader(memoryview(b"x" * 100), -1, api_version=9)
-    assert (partition.log.log_end_offset, partition.durable_end_offset, manager_of(partition).flushes) == (0, 0, 0)
+    assert (partition.log.log_end_offset, partition.durable_end_offset, manager_of(partition).requested) == (0, 0, 0)
 
 
 def test_a_set_without_a_whole_message_raises_no_barrier() -> None:
     partition = leader()
     info = partition.append_records_to_leader(memoryview(bytearray(5)), -1, api_version=2)
-    assert (info.first_offset, partition.durable_end_offset, manager_of(partition).flushes) == (-1, 0, 0)
+    assert (info.first_offset, partition.durable_end_offset, manager_of(partition).requested) == (-1, 0, 0)
     append(partition, 1)
     assert partition.log.high_watermark == 1
 

@@ -413,7 +413,7 @@ def test_a_topic_deleted_while_a_producer_waits() -> None:
     async def talk(plane: DataPlane) -> None:
         await plane.create_topic("doomed")
         connection = await plane.connect()
-        plane.state.replica_manager.request_flush(plane.partition())
+        plane.state.replica_manager.flushes.request(plane.partition())
         waiting = connection.send(produce(batch(b"v"), topic="doomed", acks=-1), 9)
         log = plane.partition("doomed").log
         await plane.until(lambda: log.log_end_offset == 1)

@@ -15,7 +15,7 @@ from tests.storage.logs import batch
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server import broker as server_module
-from barnabas.server.replication import replica_manager
+from barnabas.server.replication import group_commit
 from barnabas.server.replication.partition import Partition
 from barnabas.storage.log_dir import CLEAN_SHUTDOWN_FILE, HIGH_WATERMARK_CHECKPOINT, LogDir
 
@@ -60,7 +60,7 @@ def append(world: World, partition: Partition) -> None:
     partition.log.append_as_leader(batch(), leader_epoch=0)
     server = world.broker.server
     assert server is not None
-    server.state.replica_manager.request_flush(partition)
+    server.state.replica_manager.flushes.request(partition)
     wait_until(world, lambda: partition.log.recovery_point == partition.log.log_end_offset)
     partition.log.update_high_watermark(partition.log.log_end_offset)
 
@@ -129,7 +129,7 @@ def test_a_flush_without_handles_or_room_comes_back(world: World, number: int) -
     begin = world.loop.time()
     append(world, partition)
     assert fault.times == 0
-    assert world.loop.time() - begin >= 2 * replica_manager.RETRY_SECONDS
+    assert world.loop.time() - begin >= 2 * group_commit.RETRY_SECONDS
     assert not partition.is_offline
     run(world, world.broker.stop())
     assert world.broker.disk.exists(f"/data/{CLEAN_SHUTDOWN_FILE}")
@@ -148,7 +148,7 @@ def test_a_flush_that_cannot_begin_is_tried_again_or_ends_the_directory(
     partition.log.segments[0].offset_index._has_content = True
     server = world.broker.server
     assert server is not None
-    server.state.replica_manager.request_flush(partition)
+    server.state.replica_manager.flushes.request(partition)
     if goes_offline:
         wait_until(world, lambda: partition.is_offline and other.is_offline)
         assert server.failed.is_set()
@@ -156,28 +156,65 @@ def test_a_flush_that_cannot_begin_is_tried_again_or_ends_the_directory(
         wait_until(world, lambda: partition.log.recovery_point == 2)
         append(world, other)
     assert fault.times == 0
-    assert not server.state.replica_manager._flushing
+    assert not server.state.replica_manager.flushes._busy
 
 
 def test_a_round_takes_a_bounded_number_of_partitions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = []
-    run_together = replica_manager.run_together
+    run_together = group_commit.run_together
 
     def count(tasks: Any) -> None:
         rounds.append(len(tasks))
         run_together(tasks)
 
-    monkeypatch.setattr(replica_manager, "PARTITIONS_PER_FLUSH", 3)
-    monkeypatch.setattr(replica_manager, "run_together", count)
+    monkeypatch.setattr(group_commit, "PARTITIONS_PER_FLUSH", 3)
+    monkeypatch.setattr(group_commit, "run_together", count)
     partitions = start(world, 8)
     server = world.broker.server
     assert server is not None
     rounds.clear()
     for partition in partitions:
         partition.log.append_as_leader(batch(), leader_epoch=0)
-        server.state.replica_manager.request_flush(partition)
+        server.state.replica_manager.flushes.request(partition)
     wait_until(world, lambda: all(partition.log.recovery_point == 1 for partition in partitions))
     assert rounds == [3, 3, 2]
+
+
+def test_who_may_linger_shares_a_round_with_those_who_come_after(world: World) -> None:
+    first, second, third, urgent = start(world, 4)
+    server = world.broker.server
+    assert server is not None
+    flushes = server.state.replica_manager.flushes
+
+    def write(partition: Partition, *, may_linger: bool) -> None:
+        partition.log.append_as_leader(batch(), leader_epoch=0)
+        flushes.request(partition, may_linger=may_linger)
+
+    begin = world.loop.time()
+    write(first, may_linger=True)
+    wait_until(world, lambda: first.log.recovery_point == 1)
+    assert world.loop.time() - begin < group_commit.LINGER_S, "nobody has flushed lately"
+    write(first, may_linger=True)
+    write(second, may_linger=True)
+    write(third, may_linger=True)
+    write(urgent, may_linger=False)
+    write(third, may_linger=False)
+    wait_until(world, lambda: urgent.log.recovery_point == third.log.recovery_point - 1 == 1)
+    assert world.loop.time() - begin < group_commit.LINGER_S, "who may not linger does not wait"
+    assert (first.log.recovery_point, second.log.recovery_point) == (1, 0)
+    wait_until(world, lambda: first.log.recovery_point == 2 and second.log.recovery_point == 1)
+    assert world.loop.time() - begin >= group_commit.LINGER_S
+
+
+def test_a_stop_waits_for_those_who_linger(world: World) -> None:
+    first, second = start(world, 2)
+    server = world.broker.server
+    assert server is not None
+    for partition in (first, second):
+        partition.log.append_as_leader(batch(), leader_epoch=0)
+        server.state.replica_manager.flushes.request(partition, may_linger=True)
+    run(world, server.state.replica_manager.flushes.finish())
+    assert second.log.recovery_point == 1
 
 
 def test_a_topic_made_on_a_full_disk_gets_its_leader_when_there_is_room(world: World) -> None:

@@ -1,0 +1,165 @@
+"""Appends that wait for the disk: one fdatasync for all that came while the one before was under way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import KafkaError
+from ...storage.errors import FlushPostponedError, LogDirFailedError
+from ...storage.flush_task import FlushTask, run_together
+
+if TYPE_CHECKING:
+    from ...storage.log import Log
+    from ..ports import Ports
+    from .partition import Partition
+
+logger = logging.getLogger("barnabas.replication")
+
+LINGER_S = 0.025
+"""Who may linger waits until so long after the last round of those who may. That is for who would be answered seconds
+later anyway: each fdatasync costs a millisecond of processor time, here and in the kernel, and two changes of threads
+that everybody else notices."""
+LATE_SECONDS = 2.0
+"""How late the fault point `flush-late` makes a round of flushes."""
+RETRY_SECONDS = 1.0
+"""How long a flush waits that lacked space or handles."""
+FINISH_SECONDS = 30.0
+"""How long a stop waits for appends that are not on disk yet."""
+PARTITIONS_PER_FLUSH = 256
+"""The most partitions of one round: those of the next one wait for its end, and its handles stay open till then."""
+COMPLETED_PER_TURN = 4
+"""Partitions whose waiting requests are answered before the loop gets to serve others."""
+
+Flushes = list[tuple["Partition", "Log", FlushTask]]
+
+
+class GroupCommit:
+    """Rounds of flushes, one at a time in each log directory, on its lane. Loop-thread only."""
+
+    def __init__(
+        self, ports: Ports, loop: asyncio.AbstractEventLoop, on_dir_failed: Callable[[str, BaseException], None]
+    ) -> None:
+        self._ports = ports
+        self._loop = loop
+        self._on_dir_failed = on_dir_failed
+        self._waiting: dict[str, dict[Partition, None]] = {}
+        self._busy: set[str] = set()
+        self._lingering: dict[Partition, None] = {}
+        self._linger_until = 0.0
+        self._ended: asyncio.Future[None] | None = None
+
+    def request(self, partition: Partition, *, may_linger: bool = False) -> None:
+        """Have everything that is appended to `partition` so far on disk soon; `partition.flushed` follows."""
+        if may_linger and self._lingers(partition):
+            return
+        self._lingering.pop(partition, None)
+        directory = partition.log.directory
+        self._waiting.setdefault(directory, {})[partition] = None
+        if directory not in self._busy:
+            self._busy.add(directory)
+            self._loop.call_soon(self._begin_round, directory)
+
+    def forget(self, partition: Partition) -> None:
+        """It is not to be flushed any more."""
+        self._lingering.pop(partition, None)
+        for waiting in self._waiting.values():
+            waiting.pop(partition, None)
+
+    async def finish(self) -> None:
+        """Wait until no append waits for the disk any more: what was appended is answered as what it is, committed.
+
+        Not for ever, though, if the disk has no room.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                while self._busy or self._lingering:
+                    self._end_linger()
+                    self._ended = self._loop.create_future()
+                    await self._ended
+
+    def _lingers(self, partition: Partition) -> bool:
+        now = self._loop.time()
+        if now >= self._linger_until and not self._lingering:
+            self._linger_until = now + LINGER_S
+            return False
+        if not self._lingering:
+            self._loop.call_at(self._linger_until, self._end_linger)
+        self._lingering[partition] = None
+        return True
+
+    def _end_linger(self) -> None:
+        lingered, self._lingering = self._lingering, {}
+        if lingered:
+            self._linger_until = self._loop.time() + LINGER_S
+        for partition in lingered:
+            self.request(partition)
+
+    def _begin_round(self, directory: str) -> None:
+        if self._ports.fault("flush-late"):
+            self._loop.call_later(LATE_SECONDS, self._begin_round, directory)
+            return
+        try:
+            flushes = self._begin_flushes(self._waiting.get(directory, {}))
+        except LogDirFailedError as error:
+            self._fail(directory, error.cause)
+        else:
+            if flushes:
+                self._run(directory, flushes)
+            elif self._waiting.get(directory):
+                logger.warning("%s: flushes are tried again, as files could not be opened or written", directory)
+                self._loop.call_later(RETRY_SECONDS, self._begin_round, directory)
+            else:
+                self._end(directory)
+
+    def _begin_flushes(self, waiting: dict[Partition, None]) -> Flushes:
+        """One round of those that wait; a partition that lacks space or handles goes on waiting.
+
+        Raises LogDirFailedError.
+        """
+        flushes: Flushes = []
+        for partition in list(waiting)[:PARTITIONS_PER_FLUSH]:
+            if not partition.is_offline:
+                try:
+                    flushes.append((partition, partition.log, partition.log.begin_flush()))
+                except KafkaError:
+                    continue
+            del waiting[partition]
+        return flushes
+
+    def _run(self, directory: str, flushes: Flushes) -> None:
+        def done(_: None, error: BaseException | None) -> None:
+            if isinstance(error, FlushPostponedError):
+                logger.warning("%s: a flush is tried again: %s", directory, error)
+                self._loop.call_later(RETRY_SECONDS, self._run, directory, flushes)
+            elif error is not None:
+                self._fail(directory, error)
+            else:
+                self._complete(directory, deque(flushes))
+
+        self._ports.work.submit(directory, lambda: run_together([flush for _, _, flush in flushes]), done)
+
+    def _complete(self, directory: str, flushes: deque[tuple[Partition, Log, FlushTask]]) -> None:
+        """Tell some partitions, and in the next turns the others; a new round begins after the last."""
+        for _ in range(min(COMPLETED_PER_TURN, len(flushes))):
+            partition, log, flush = flushes.popleft()
+            if partition.log is log:  # and has not moved to another directory meanwhile
+                partition.flushed(log.complete_flush(flush))
+        if flushes:
+            self._loop.call_soon(self._complete, directory, flushes)
+        else:
+            self._loop.call_soon(self._begin_round, directory)
+
+    def _fail(self, directory: str, error: BaseException) -> None:
+        self._waiting.pop(directory, None)
+        self._end(directory)
+        self._on_dir_failed(directory, error)
+
+    def _end(self, directory: str) -> None:
+        self._busy.discard(directory)
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
