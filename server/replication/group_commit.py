@@ -32,10 +32,8 @@ FINISH_SECONDS = 30.0
 """How long a stop waits for appends that are not on disk yet."""
 PARTITIONS_PER_FLUSH = 256
 """The most partitions of one round: those of the next one wait for its end, and its handles stay open till then."""
-COMPLETED_PER_TURN = 4
-"""Partitions whose waiting requests are answered before the loop gets to serve others."""
 
-Flushes = list[tuple["Partition", "Log", FlushTask]]
+Flush = tuple["Partition", "Log", FlushTask]
 
 
 class GroupCommit:
@@ -116,12 +114,12 @@ class GroupCommit:
             else:
                 self._end(directory)
 
-    def _begin_flushes(self, waiting: dict[Partition, None]) -> Flushes:
+    def _begin_flushes(self, waiting: dict[Partition, None]) -> list[Flush]:
         """One round of those that wait; a partition that lacks space or handles goes on waiting.
 
         Raises LogDirFailedError.
         """
-        flushes: Flushes = []
+        flushes: list[Flush] = []
         for partition in list(waiting)[:PARTITIONS_PER_FLUSH]:
             if not partition.is_offline:
                 try:
@@ -131,7 +129,7 @@ class GroupCommit:
             del waiting[partition]
         return flushes
 
-    def _run(self, directory: str, flushes: Flushes) -> None:
+    def _run(self, directory: str, flushes: list[Flush]) -> None:
         def done(_: None, error: BaseException | None) -> None:
             if isinstance(error, FlushPostponedError):
                 logger.warning("%s: a flush is tried again: %s", directory, error)
@@ -143,12 +141,11 @@ class GroupCommit:
 
         self._ports.work.submit(directory, lambda: run_together([flush for _, _, flush in flushes]), done)
 
-    def _complete(self, directory: str, flushes: deque[tuple[Partition, Log, FlushTask]]) -> None:
-        """Tell some partitions, and in the next turns the others; a new round begins after the last."""
-        for _ in range(min(COMPLETED_PER_TURN, len(flushes))):
-            partition, log, flush = flushes.popleft()
-            if partition.log is log:  # and has not moved to another directory meanwhile
-                partition.flushed(log.complete_flush(flush))
+    def _complete(self, directory: str, flushes: deque[Flush]) -> None:
+        """Tell one partition in each turn, so that others are served in between; a new round begins after the last."""
+        partition, log, flush = flushes.popleft()
+        if partition.log is log:  # and has not moved to another directory meanwhile
+            partition.flushed(log.complete_flush(flush))
         if flushes:
             self._loop.call_soon(self._complete, directory, flushes)
         else:
