@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
 
 import cramjam
 
 from .errors import ErrorCode, KafkaError, ProtocolError
-from .lz4_frame import Room, compress_lz4, decompress_lz4
+from .lz4_frame import Room, compress_lz4, decompress_lz4, give_back, take_room
 from .snappy_framing import compress_xerial, decompress_snappy
 
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
+
+__all__ = [
+    "CODEC_BY_CONFIG_NAME",
+    "Compression",
+    "Room",
+    "compress",
+    "decompress",
+    "give_back",
+    "look_into",
+    "take_room",
+]
 
 
 class Compression(IntEnum):
@@ -48,8 +58,6 @@ _LZ4_MAX_LEVEL = 12
 _MAX_FRAMES = 16
 _STEP = 4 * 1024 * 1024
 """Output at a time: the decompressors hold what they give back twice for a moment."""
-_free_rooms: list[Room] = []
-"""As many as threads have ever decompressed at the same time."""
 
 
 def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
@@ -75,38 +83,33 @@ def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | N
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, *, max_size: int, magic: int = 2) -> bytes:
-    """The bytes behind `data`; at most `max_size` of them. Raises KafkaError as `looked_into`."""
-    with looked_into(codec, data, max_size=max_size, magic=magic) as plain:
-        return bytes(plain)
+    """The bytes behind `data`; at most `max_size` of them. Raises KafkaError as `look_into`."""
+    room = take_room()
+    try:
+        return bytes(look_into(codec, data, room, max_size=max_size, magic=magic))
+    finally:
+        give_back(room)
 
 
-@contextmanager
-def looked_into(
-    codec: int, data: bytes | bytearray | memoryview, *, max_size: int, magic: int = 2
-) -> Iterator[bytes | memoryview]:
-    """What `decompress` returns, in memory that is used again afterwards.
+def look_into(
+    codec: int, data: bytes | bytearray | memoryview, room: Room, *, max_size: int, magic: int = 2
+) -> bytes | memoryview:
+    """What `decompress` returns, until `room` is used for something else or given back.
 
     Raises KafkaError: CORRUPT_MESSAGE for bytes that this codec cannot have written, MESSAGE_TOO_LARGE for more than
     `max_size` bytes, UNSUPPORTED_COMPRESSION_TYPE for an unknown codec.
     """
     view = memoryview(data)
     try:
-        room = _free_rooms.pop()
-    except IndexError:
-        room = Room()
-    try:
-        try:
-            plain = _decompress(codec, view, max_size, magic, room)
-        except (zlib.error, zstd.ZstdError, cramjam.DecompressionError, ProtocolError) as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot decompress records: {error}") from error
-        if plain is None or len(plain) > max_size:
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records decompress to more than {max_size} bytes")
-        yield plain
-    finally:
-        _free_rooms.append(room)
+        plain = _decompress(codec, view, room, max_size, magic)
+    except (zlib.error, zstd.ZstdError, cramjam.DecompressionError, ProtocolError) as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot decompress records: {error}") from error
+    if plain is None or len(plain) > max_size:
+        raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records decompress to more than {max_size} bytes")
+    return plain
 
 
-def _decompress(codec: int, data: memoryview, max_size: int, magic: int, room: Room) -> bytes | memoryview | None:
+def _decompress(codec: int, data: memoryview, room: Room, max_size: int, magic: int) -> bytes | memoryview | None:
     if codec == Compression.NONE:
         return bytes(data)
     if codec == Compression.GZIP:
@@ -114,7 +117,7 @@ def _decompress(codec: int, data: memoryview, max_size: int, magic: int, room: R
     if codec == Compression.SNAPPY:
         return decompress_snappy(data, max_size)
     if codec == Compression.LZ4:
-        return decompress_lz4(data, max_size, room, magic=magic)
+        return decompress_lz4(data, room, max_size, magic=magic)
     if codec == Compression.ZSTD:
         return _decompress_frames(zstd.ZstdDecompressor, data, max_size)
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")

@@ -90,7 +90,23 @@ class Room:
         return memory
 
 
-def decompress_lz4(data: memoryview, max_size: int, room: Room, *, magic: int = 2) -> memoryview | None:
+_free_rooms: list[Room] = []
+"""As many as threads have ever decompressed at the same time."""
+
+
+def take_room() -> Room:
+    """A room for the caller alone, until it gives it back. Any thread."""
+    try:
+        return _free_rooms.pop()
+    except IndexError:
+        return Room()
+
+
+give_back = _free_rooms.append
+"""What was opened in a room is not to be looked at any more."""
+
+
+def decompress_lz4(data: memoryview, room: Room, max_size: int, *, magic: int = 2) -> memoryview | None:
     """What one LZ4 frame holds, until the next one is opened in `room`; None if that is more than `max_size` bytes.
 
     Raises ProtocolError for bytes that are no frame that Kafka's clients could read.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from struct import Struct
 from typing import TypeAlias
 
@@ -26,7 +25,7 @@ from .batch_header import (
     stamp_producer,
     write_crc,
 )
-from .compression import Compression, looked_into
+from .compression import Compression, Room, decompress, look_into
 from .errors import ProtocolError
 from .legacy_records import MIN_MESSAGE_SIZE, LegacyBatch
 from .record import (
@@ -168,18 +167,15 @@ class RecordBatch:
 
     def plain_records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> bytes:
         """The bytes behind the header, decompressed; KafkaError if that fails or would pass `max_size` bytes."""
-        with self.looked_into(max_size=max_size) as plain:
-            return bytes(plain)
-
-    @contextmanager
-    def looked_into(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[bytes | memoryview]:
-        """As `plain_records`, in memory that is used again afterwards."""
         payload = self.view[HEADER_SIZE:]
-        if self.header.codec == Compression.NONE:
-            yield payload
-        else:
-            with looked_into(self.header.codec, payload, max_size=max_size) as plain:
-                yield plain
+        codec = self.header.codec
+        return bytes(payload) if codec == Compression.NONE else decompress(codec, payload, max_size=max_size)
+
+    def look_into_records(self, room: Room, *, max_size: int) -> bytes | memoryview:
+        """As `plain_records`, until `room` is used for something else or given back."""
+        payload = self.view[HEADER_SIZE:]
+        codec = self.header.codec
+        return payload if codec == Compression.NONE else look_into(codec, payload, room, max_size=max_size)
 
     def records(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> Iterator[Record]:
         """The records one after another, decoded as they are asked for.

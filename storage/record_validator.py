@@ -20,7 +20,7 @@ from ..protocol.batch_header import (
     write_crc,
 )
 from ..protocol.checksum import crc32c
-from ..protocol.compression import Compression, compress
+from ..protocol.compression import Compression, compress, give_back, take_room
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.record import CODEC_MASK, LOG_OVERHEAD, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from ..protocol.record_batch import Batch, RecordBatch, iter_batches
@@ -148,14 +148,17 @@ def _validate_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult
         _check_client_batch(header)
     if header.record_count > request.max_record_count:
         raise too_many_records(request)
+    room = take_room()
     try:
-        with batch.looked_into(max_size=request.max_decompressed_size) as plain:
-            return _validate_records(batch, plain, request)
+        plain = batch.look_into_records(room, max_size=request.max_decompressed_size)
+        return _validate_records(batch, plain, request)
     except KafkaError as error:
         if error.code is not ErrorCode.CORRUPT_MESSAGE:
             raise
         # The CRC was right, so no retry can mend them.
         raise _invalid(error.message) from error
+    finally:
+        give_back(room)
 
 
 def _validate_records(batch: RecordBatch, plain: bytes | memoryview, request: AppendRequest) -> ValidationResult:

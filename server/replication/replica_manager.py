@@ -169,7 +169,7 @@ class ReplicaManager:
                         await self.run_on_lanes(tasks)
                 await asyncio.sleep(0)
 
-    # -- group commit ----------------------------------------------------------------------------------------------
+    # -- durability ------------------------------------------------------------------------------------------------
 
     def flush_overdue(self, now_ms: int) -> None:
         """Flush the logs that have waited for `flush.ms`."""

@@ -16,7 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from barnabas.protocol.compression import CODEC_BY_CONFIG_NAME, Compression, compress, decompress, looked_into
+from barnabas.protocol.compression import (
+    CODEC_BY_CONFIG_NAME,
+    Compression,
+    compress,
+    decompress,
+    give_back,
+    look_into,
+    take_room,
+)
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.lz4_frame import xxhash32_short
 
@@ -145,17 +153,19 @@ def test_lz4_with_linked_blocks_is_refused_as_java_does() -> None:
     assert refused(Compression.LZ4, packed) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_what_is_looked_into_stays_until_that_is_over() -> None:
+def test_what_is_looked_into_stays_until_the_room_is_used_again() -> None:
     first, second = os.urandom(100_000), os.urandom(100_000)
     one, other = compress(Compression.LZ4, first), compress(Compression.LZ4, second)
-    decompress(Compression.LZ4, one, max_size=MEGABYTE)  # has made room for it
-    with looked_into(Compression.LZ4, one, max_size=MEGABYTE) as seen:
-        assert decompress(Compression.LZ4, other, max_size=MEGABYTE) == second
-        assert seen == first
-    with looked_into(Compression.LZ4, other, max_size=MEGABYTE) as seen_later:
-        assert seen_later == second
-    with pytest.raises(ValueError, match="of the one who looks"), looked_into(Compression.LZ4, one, max_size=MEGABYTE):
-        raise ValueError("an error of the one who looks is not taken for one of the codec")
+    room = take_room()
+    look_into(Compression.LZ4, one, room, max_size=MEGABYTE)  # has made it large enough
+    seen = look_into(Compression.LZ4, one, room, max_size=MEGABYTE)
+    assert decompress(Compression.LZ4, other, max_size=MEGABYTE) == second
+    assert seen == first, "the room is nobody else's"
+    give_back(room)
+    assert take_room() is room
+    assert look_into(Compression.LZ4, other, room, max_size=MEGABYTE) == second
+    assert seen == second
+    give_back(room)
 
 
 @pytest.mark.parametrize("block_size", [lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB])
