@@ -48,6 +48,8 @@ class GroupCommit:
         self._waiting: dict[str, dict[Partition, None]] = {}
         self._busy: set[str] = set()
         self._lingering: dict[Partition, None] = {}
+        self._crowded: set[Partition] = set()
+        """Where appends may linger, and so many are answered at once."""
         self._linger_until = 0.0
         self._ended: asyncio.Future[None] | None = None
 
@@ -64,6 +66,7 @@ class GroupCommit:
 
     def forget(self, partition: Partition) -> None:
         """It is not to be flushed any more."""
+        self._crowded.discard(partition)
         self._lingering.pop(partition, None)
         for waiting in self._waiting.values():
             waiting.pop(partition, None)
@@ -81,6 +84,7 @@ class GroupCommit:
                     await self._ended
 
     def _lingers(self, partition: Partition) -> bool:
+        self._crowded.add(partition)
         now = self._loop.time()
         if now >= self._linger_until and not self._lingering:
             self._linger_until = now + LINGER_S
@@ -142,10 +146,13 @@ class GroupCommit:
         self._ports.work.submit(directory, lambda: run_together([flush for _, _, flush in flushes]), done)
 
     def _complete(self, directory: str, flushes: deque[Flush]) -> None:
-        """Tell one partition in each turn, so that others are served in between; a new round begins after the last."""
-        partition, log, flush = flushes.popleft()
-        if partition.log is log:  # and has not moved to another directory meanwhile
-            partition.flushed(log.complete_flush(flush))
+        """Tell the partitions; others are served after each where many wait. A new round begins after the last."""
+        is_crowded = False
+        while flushes and not is_crowded:
+            partition, log, flush = flushes.popleft()
+            is_crowded = partition in self._crowded
+            if partition.log is log:  # and has not moved to another directory meanwhile
+                partition.flushed(log.complete_flush(flush))
         if flushes:
             self._loop.call_soon(self._complete, directory, flushes)
         else:
