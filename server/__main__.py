@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .host import event_loop, host_ports, keep_freed_memory, raise_open_files
+from .host import event_loop, host_ports, keep_freed_memory, preempt_nobody, raise_open_files
 
 if TYPE_CHECKING:
     from .config import BrokerConfig
@@ -25,6 +25,7 @@ def run(config: BrokerConfig, topics: Mapping[str, int] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     raise_open_files()
     keep_freed_memory()
+    preempt_nobody()
     loop = event_loop()
     asyncio.set_event_loop(loop)
     try:

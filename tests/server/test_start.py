@@ -80,6 +80,14 @@ def plain(start: Start, tmp_path: Path) -> Callable[..., Started]:
     return lambda *more: start("--port", "0", "--data", str(tmp_path / "data"), *more)
 
 
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux has a way to say this")
+def test_it_takes_a_processor_from_nobody_and_is_not_nice(plain: Callable[..., Started]) -> None:
+    pid = plain().ready().process.pid
+    threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
+    assert {os.sched_getscheduler(thread) for thread in threads} == {os.SCHED_BATCH}
+    assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0)
+
+
 async def addresses(port: int) -> set[tuple[str, int]]:
     """Where the broker at a port sends its clients; Metadata and DescribeCluster agree."""
     connection = await Connection.open("127.0.0.1", port, ConnectionOptions())
