@@ -89,21 +89,15 @@ class FileSlice:
         """All of it, or less if the file has become shorter. Raises OSError."""
         return os.pread(self._fd, self._length, self._position)
 
-    def map(self) -> memoryview:
-        """The pages that hold it, for system calls only, which fail where the file was cut meanwhile. Raises OSError.
+    def send(self, receiver: int, start: int) -> int:
+        """Have the kernel pass the bytes from `start` on to a socket; how many it took.
 
-        A socket copies from them once, at half of what `sendfile` costs, which passes on page after page. Code that
-        looked at bytes that are no longer in the file would end the process.
+        Raises BlockingIOError if that is none for now, OSError where the file was cut meanwhile.
         """
-        start = self._position % mmap.ALLOCATIONGRANULARITY
-        first_page = self._position - start
-        try:
-            pages = mmap.mmap(
-                self._fd, start + self._length, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ, offset=first_page
-            )
-        except ValueError as error:
-            raise OSError(errno.EIO, "the file has become shorter than what is being sent of it") from error
-        return memoryview(pages)[start:]
+        sent = os.sendfile(receiver, self._fd, self._position + start, self._length - start)
+        if not sent:
+            raise OSError(errno.EIO, "the file has become shorter than what is being sent of it")
+        return sent
 
     def __del__(self) -> None:
         os.close(self._fd)

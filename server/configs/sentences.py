@@ -155,6 +155,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
         "socket.listen.backlog.size": "Connections that wait to be accepted.",
         "socket.request.max.bytes": "Largest request that is read; a larger one closes the connection.",
+        "socket.send.buffer.bytes": "Send buffer of each connection; -1 leaves it to the system.",
     }
 )
 

@@ -93,3 +93,4 @@ class Settings:
     replica_high_watermark_checkpoint_interval_ms: int
     socket_listen_backlog_size: int
     socket_request_max_bytes: int
+    socket_send_buffer_bytes: int

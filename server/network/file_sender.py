@@ -1,4 +1,4 @@
-"""Answers that carry stretches of files: sent from mapped pages of the page cache, past the transport's buffer.
+"""Answers that carry stretches of files: pages of the page cache, passed on past the transport's buffer.
 
 A fetch of megabytes is neither copied into this process nor held in it while a slow client takes it. The transport
 gives its descriptor for that time and must have nothing of its own to send; its connection handles no other request.
@@ -28,10 +28,20 @@ def read_into_memory(parts: list[Any]) -> list[Any]:
     return [part.read() if isinstance(part, FileSlice) else part for part in parts]
 
 
+def limit_send_buffer(stream: Any, size: int) -> None:
+    """Have the connections that a listening socket accepts hold so many unsent bytes; -1 leaves it to the system.
+
+    With a small buffer a client always has something to read. One that the system lets grow is not full for long: the
+    client waits for each few pages, and waking it up costs two to three times what sending them does.
+    """
+    if size > 0:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size)
+
+
 class FileSender:
     """Sends the parts of one answer in order. Loop-thread only."""
 
-    __slots__ = ("_done", "_loop", "_parts", "_socket", "_waits", "unsent")
+    __slots__ = ("_done", "_loop", "_parts", "_sent_of_first", "_socket", "_waits", "unsent")
 
     def __init__(
         self,
@@ -45,6 +55,7 @@ class FileSender:
         self._socket = socket.fromfd(stream.fileno(), stream.family, stream.type)
         self._socket.setblocking(False)
         self._parts = deque(parts)
+        self._sent_of_first = 0
         self._loop = loop
         self._done = done
         self._waits = False
@@ -70,15 +81,17 @@ class FileSender:
 
     def _send_first(self) -> None:
         """Send of the first part as much as goes. Raises OSError."""
-        part = self._parts[0]
+        part, start = self._parts[0], self._sent_of_first
         if isinstance(part, FileSlice):
-            part = part.map()
-        sent = self._socket.send(part, _MORE if len(self._parts) > 1 else 0)
-        self.unsent -= sent
-        if sent == len(part):
-            self._parts.popleft()
+            sent = part.send(self._socket.fileno(), start)
         else:
-            self._parts[0] = memoryview(part)[sent:]
+            sent = self._socket.send(memoryview(part)[start:], _MORE if len(self._parts) > 1 else 0)
+        self.unsent -= sent
+        if start + sent == len(part):
+            self._parts.popleft()
+            self._sent_of_first = 0
+        else:
+            self._sent_of_first = start + sent
 
     def close(self) -> None:
         """Send nothing more; `done` is not called."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.frames import BufferPool, FrameReader
 from .connection import Connection, Handle
+from .file_sender import limit_send_buffer
 from .log_limit import LimitedLog
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class SocketServer:
                 start_serving=False,
             )
             self._servers.append(server)
+            for stream in server.sockets:
+                limit_send_buffer(stream, self._config.socket_send_buffer_bytes)
             port = server.sockets[0].getsockname()[1]
             cell[0] = listener.bound(port, self._machine_name)
             self.listeners.append(cell[0])

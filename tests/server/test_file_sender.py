@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 
 PARTITIONS, BATCHES, VALUE_BYTES = 3, 6, 500_000
 DEADLINE_S = 30.0
+DEFAULT_SEND_BUFFER = 102_400
 SMALL_WINDOW = 1 << 18
 """With the buffer on the other side less than an answer takes."""
 
@@ -111,6 +114,32 @@ def test_pipelined_requests_are_answered_in_order(broker: Broker) -> None:
         assert fetched(answer_from(stream)) == {1: values_of(1)}
         assert fetched(answer_from(stream)) == {2: values_of(2)[:1]}
         assert fetched(answer_from(stream)) == {0: values_of(0)}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("size", [None, 60_000, -1])
+def test_send_buffers_have_the_size_of_the_setting(size: int | None) -> None:
+    with socket.socket() as untouched:
+        by_itself = untouched.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    settings = {} if size is None else {"socket.send.buffer.bytes": str(size)}
+    with Broker(config=settings) as broker, connect(broker) as stream:
+        stream.sendall(framed(18, 0, b""))
+        answer_from(stream)
+        found = send_buffer_of_peer(stream)
+    if size == -1:
+        assert found not in {2 * DEFAULT_SEND_BUFFER, 2 * 60_000}
+        assert found >= by_itself
+    else:
+        assert found == 2 * (size or DEFAULT_SEND_BUFFER), "Linux doubles what it is asked for, for its own bookkeeping"
+
+
+def send_buffer_of_peer(stream: socket.socket) -> int:
+    """SO_SNDBUF of the socket in this process that `stream` is connected to."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as other:
+            if other.getpeername() == stream.getsockname():
+                return other.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    raise AssertionError("the other end is not in this process")
 
 
 def test_a_slow_reader_gets_everything_and_holds_nobody_up(broker: Broker) -> None:

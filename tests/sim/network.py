@@ -123,6 +123,9 @@ class SimServer:
     def getsockname(self) -> tuple[str, int]:
         return self._address
 
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        """How much is on its way at a time is a matter of `Faults` here."""
+
     async def start_serving(self) -> None:
         """Connections are accepted from the moment of binding."""
 
