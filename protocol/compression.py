@@ -1,7 +1,7 @@
 """The codecs of record batches: gzip, snappy, LZ4 and zstd, never giving back more than the caller allows.
 
 Decompression is bounded while it runs: a small batch that would expand to gigabytes costs `max_size` bytes of output
-and some megabytes, and the time to produce them. Only what is within bounds is held twice, in pieces and joined.
+and some megabytes, and the time to produce them.
 """
 
 from __future__ import annotations
@@ -123,9 +123,11 @@ def _decompress(codec: int, data: memoryview, room: Room, max_size: int, magic: 
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")
 
 
-def _decompress_frames(new_decompressor: Callable[[], Any], data: memoryview, max_size: int) -> bytes | None:
+def _decompress_frames(
+    new_decompressor: Callable[[], Any], data: memoryview, max_size: int
+) -> bytes | memoryview | None:
     """Run the stdlib's streaming decompressors over one member or frame after another; None for too much output."""
-    parts: list[bytes] = []
+    whole = bytearray()
     rest: bytes | memoryview = data
     for _ in range(_MAX_FRAMES):
         decompressor = new_decompressor()
@@ -137,11 +139,14 @@ def _decompress_frames(new_decompressor: Callable[[], Any], data: memoryview, ma
                 return None
             if len(part) < wanted and not decompressor.eof:
                 raise ProtocolError("compressed data ends too early")
-            parts.append(part)
             max_size -= len(part)
             # zlib hands back what it has not looked at; zstd keeps it.
             rest = getattr(decompressor, "unconsumed_tail", b"")
+            if not whole and decompressor.eof and not decompressor.unused_data:
+                only_part: bytes = part
+                return only_part
+            whole += part
         rest = decompressor.unused_data
         if not rest:
-            return parts[0] if len(parts) == 1 else b"".join(parts)
+            return memoryview(whole)
     raise ProtocolError(f"more than {_MAX_FRAMES} compressed frames in one batch")

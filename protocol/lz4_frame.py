@@ -30,6 +30,7 @@ _open_block = cramjam.lz4.decompress_block_into
 # One length byte of 255 stands for 255 more bytes of a match: no honest block grows by more.
 _MAX_EXPANSION = 255
 _MOST_KEPT = 4 * 1024 * 1024
+"""No block is larger."""
 
 
 def xxhash32_short(data: bytes) -> int:
@@ -74,7 +75,10 @@ def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) 
 
 
 class Room:
-    """Memory in which frames are opened one after the other: most have about the size of the one before."""
+    """Memory in which frames are opened one after the other: most have about the size of the one before.
+
+    It grows to `_MOST_KEPT` at most: what is larger is opened in it piece by piece.
+    """
 
     __slots__ = ("memory",)
 
@@ -82,12 +86,10 @@ class Room:
         self.memory = memoryview(bytearray(_BLOCK_SIZE))
 
     def enlarge(self, used: memoryview, needed: int) -> memoryview:
-        """At least `needed` bytes that begin with those of `used`, kept for the next frame unless they are many."""
-        memory = memoryview(bytearray(max(needed, 2 * len(used))))
-        memory[: len(used)] = used
-        if len(memory) <= _MOST_KEPT:
-            self.memory = memory
-        return memory
+        """At least `needed` bytes, at most `_MOST_KEPT`, that begin with those of `used`; kept for later frames."""
+        self.memory = memoryview(bytearray(max(needed, min(2 * len(used), _MOST_KEPT))))
+        self.memory[: len(used)] = used
+        return self.memory
 
 
 _free_rooms: list[Room] = []
@@ -113,18 +115,27 @@ def decompress_lz4(data: memoryview, room: Room, max_size: int, *, magic: int = 
     """
     position, block_size, checksum_size = _read_header(data, check=magic > 0)
     memory, size, end = room.memory, 0, len(data)
+    before = bytearray()
+    """All but the piece in `memory`: the C library enlarges such a block without copying it."""
     while True:
         if position + 4 > end:
             raise ProtocolError("LZ4 frame without an end mark")
         (length,) = _length.unpack_from(data, position)
         position += 4
         if length == 0:
-            return memory[:size]
+            if not before:
+                return memory[:size]
+            before += memory[:size]
+            return memoryview(before)
         stored, length = length & _STORED, length & ~_STORED
         if length > block_size or position + length > end:
             raise ProtocolError("LZ4 block cut off or larger than its frame allows")
         left = max_size - size
         most = min(length if stored else block_size, _MAX_EXPANSION * length, left)
+        if size + most > _MOST_KEPT:
+            before += memory[:size]
+            max_size -= size
+            size = 0
         if size + most > len(memory):
             memory = room.enlarge(memory[:size], size + most)
         if not stored:

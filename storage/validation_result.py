@@ -34,7 +34,7 @@ class AppendRequest(NamedTuple):
 
     @property
     def max_decompressed_size(self) -> int:
-        """How far compressed records of one batch may expand: a bound on memory, which they may need twice over.
+        """How far compressed records of one batch may expand: a bound on memory.
 
         Few honest batches expand so far: librdkafka's are below `message.max.bytes` before they are compressed, and
         Java's producer splits a batch that is too large and sends it again.

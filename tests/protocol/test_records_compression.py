@@ -285,6 +285,29 @@ def test_bombs_cost_little_time_and_memory(max_size: int) -> None:
         assert peak < max_size + min(max_size, 8 * MEGABYTE) + 2 * len(data) + 64 * 1024, (name, peak)
 
 
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
+@pytest.mark.parametrize("more", [False, True])
+def test_large_batches_are_held_once(codec: Compression, more: bool) -> None:
+    """What is just within bounds costs no more than what is refused, and comes out whole."""
+    rng = random.Random(3)
+    max_size = 13 * MEGABYTE + MEGABYTE // 2
+    plain = b"".join(rng.randbytes(1024) * 16 for _ in range(14 * 64))[: max_size + more]
+    packed = compress(codec, plain)
+    room = take_room()
+    tracemalloc.start()
+    try:
+        if more:
+            with pytest.raises(KafkaError) as caught:
+                look_into(codec, packed, room, max_size=max_size)
+            assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        else:
+            assert look_into(codec, packed, room, max_size=max_size) == plain
+        assert tracemalloc.get_traced_memory()[1] < max_size * 9 / 8 + 6 * MEGABYTE
+    finally:
+        tracemalloc.stop()
+        give_back(room)
+
+
 BOMB_CHILD = """
 import resource, sys
 from barnabas.protocol.compression import decompress
