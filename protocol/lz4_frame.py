@@ -10,6 +10,7 @@ Block and content checksums need not hold: the CRC of the batch has covered thes
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 
 import cramjam
@@ -48,7 +49,9 @@ def xxhash32_short(data: bytes) -> int:
     return value ^ value >> 16
 
 
+@lru_cache(64)
 def _header_checksum(covered: bytes) -> int:
+    """HC; remembered, since nearly all frames begin alike."""
     return xxhash32_short(covered) >> 8 & 0xFF
 
 

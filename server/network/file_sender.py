@@ -65,33 +65,42 @@ class FileSender:
     def send(self) -> None:
         """Send what the kernel takes; go on when it takes more."""
         try:
-            while self._parts:
-                self._send_first()
+            is_taken = True
+            while self._parts and is_taken:
+                is_taken = self._send_first()
         except BlockingIOError:
-            if not self._waits:
-                self._waits = True
-                # The transport watches its own descriptor, so this one is another for the same socket.
-                self._loop.add_writer(self._socket, self.send)
+            self._go_on_later()
         except OSError as error:
             self.close()
             self._done(error)
         else:
-            self.close()
-            self._done(None)
+            if self._parts:
+                self._go_on_later()
+            else:
+                self.close()
+                self._done(None)
 
-    def _send_first(self) -> None:
-        """Send of the first part as much as goes. Raises OSError."""
+    def _send_first(self) -> bool:
+        """Send of the first part what goes at once; whether that is all of it. Raises OSError."""
         part, start = self._parts[0], self._sent_of_first
         if isinstance(part, FileSlice):
             sent = part.send(self._socket.fileno(), start)
         else:
             sent = self._socket.send(memoryview(part)[start:], _MORE if len(self._parts) > 1 else 0)
         self.unsent -= sent
-        if start + sent == len(part):
-            self._parts.popleft()
-            self._sent_of_first = 0
-        else:
-            self._sent_of_first = start + sent
+        self._sent_of_first = start + sent
+        if start + sent < len(part):
+            return False
+        self._parts.popleft()
+        self._sent_of_first = 0
+        return True
+
+    def _go_on_later(self) -> None:
+        """When there is room again. The others have their turn first, however quickly this client reads."""
+        if not self._waits:
+            self._waits = True
+            # The transport watches its own descriptor, so this one is another for the same socket.
+            self._loop.add_writer(self._socket, self.send)
 
     def close(self) -> None:
         """Send nothing more; `done` is not called."""
