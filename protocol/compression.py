@@ -1,7 +1,7 @@
 """The codecs of record batches: gzip, snappy, LZ4 and zstd, never giving back more than the caller allows.
 
 Decompression is bounded while it runs: a small batch that would expand to gigabytes costs `max_size` bytes of output
-and some megabytes, and the time to produce them.
+and some megabytes, and the time to produce them. Who wants `bytes` holds them twice for a moment, and so does snappy.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def decompress_lz4(data: memoryview, room: Room, max_size: int, *, magic: int = 
     position, block_size, checksum_size = _read_header(data, check=magic > 0)
     memory, size, end = room.memory, 0, len(data)
     before = bytearray()
-    """All but the piece in `memory`: the C library enlarges such a block without copying it."""
+    """All but the piece in `memory`. glibc enlarges a block of many megabytes without copying it."""
     while True:
         if position + 4 > end:
             raise ProtocolError("LZ4 frame without an end mark")

@@ -23,6 +23,11 @@ from typing import Protocol
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 _READ_SIZE = 16 * 1024
+_SENT_AT_ONCE = 1024 * 1024
+"""However quickly the other side reads, so that the others have their turn."""
+_COPIED_AT_ONCE = 256 * 1024
+_NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+"""What systems say of a file that they cannot send."""
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 """macOS has no fdatasync."""
@@ -86,21 +91,34 @@ class FileSlice:
         return self._length
 
     def read(self) -> bytes:
-        """All of it, or less if the file has become shorter. Raises OSError."""
-        return os.pread(self._fd, self._length, self._position)
+        """All of it. Raises OSError, also where the file was cut meanwhile."""
+        data = os.pread(self._fd, self._length, self._position)
+        if len(data) < self._length:
+            raise _cut()
+        return data
 
     def send(self, receiver: int, start: int) -> int:
-        """Have the kernel pass the bytes from `start` on to a socket; how many it took.
+        """Have the kernel pass some of the bytes from `start` on to a socket; how many it took.
 
         Raises BlockingIOError if that is none for now, OSError where the file was cut meanwhile.
         """
-        sent = os.sendfile(receiver, self._fd, self._position + start, self._length - start)
+        position, left = self._position + start, self._length - start
+        try:
+            sent = os.sendfile(receiver, self._fd, position, min(left, _SENT_AT_ONCE))
+        except OSError as error:
+            if error.errno not in _NO_SENDFILE:
+                raise
+            sent = os.write(receiver, os.pread(self._fd, min(left, _COPIED_AT_ONCE), position))
         if not sent:
-            raise OSError(errno.EIO, "the file has become shorter than what is being sent of it")
+            raise _cut()
         return sent
 
     def __del__(self) -> None:
         os.close(self._fd)
+
+
+def _cut() -> OSError:
+    return OSError(errno.EIO, "the file has become shorter than what is being sent of it")
 
 
 Sendable = bytes | memoryview | FileSlice

@@ -34,7 +34,8 @@ class AppendRequest(NamedTuple):
 
     @property
     def max_decompressed_size(self) -> int:
-        """How far compressed records of one batch may expand: a bound on memory.
+        """How far compressed records of one batch may expand: a bound on memory, which snappy and the search
+        for timestamps to refuse need twice.
 
         Few honest batches expand so far: librdkafka's are below `message.max.bytes` before they are compressed, and
         Java's producer splits a batch that is too large and sends it again.

@@ -158,7 +158,10 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
         "socket.listen.backlog.size": "Connections that wait to be accepted.",
         "socket.request.max.bytes": "Largest request that is read; a larger one closes the connection.",
-        "socket.send.buffer.bytes": "Send buffer of each connection; -1 leaves it to the system.",
+        "socket.send.buffer.bytes": (
+            "Send buffer of each connection; -1 leaves it to the system. So much is on its way to a client at a time: "
+            "one that is far away and reads a lot wants its bandwidth times the round trip, or -1."
+        ),
     }
 )
 

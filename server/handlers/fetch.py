@@ -172,8 +172,9 @@ class _Fetch:
         return FetchResponse(session_id=session.id if session is not None else 0)
 
     def park(self) -> None:
-        """Wait for more bytes; the answer is then read afresh."""
+        """Wait for more bytes; the answer is then read afresh, so nothing of this one is held meanwhile."""
         request = self._request
+        self._results = []
         waiting = DelayedFetch(
             self._reads,
             min_bytes=self._min_bytes,

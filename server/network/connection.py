@@ -7,6 +7,7 @@ the previous one was answered; what a client pipelines stays in the receive buff
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -25,8 +26,6 @@ READ_AHEAD_BYTES = 1 << 20
 """Received and not yet handled bytes of a busy connection beyond which reading stops."""
 JOIN_BYTES = 1 << 16
 """Answers up to this size are copied into one buffer: cheaper than a vector of small writes."""
-WRITE_HIGH_BYTES = 1 << 20
-"""Unsent bytes beyond which a connection's next request waits."""
 STALL_BYTES = 1 << 18
 """A client that takes less than this between two looks at it is as good as one that takes nothing."""
 
@@ -40,6 +39,7 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_busy",
         "_closing",
+        "_file_answer",
         "_frozen",
         "_handle",
         "_held",
@@ -71,6 +71,8 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._closing: asyncio.Transport | None = None
         """The transport while it sends what is left before it closes."""
+        self._file_answer: tuple[list[Any], int] | None = None
+        """An answer with stretches of files, and its size, that waits for the transport to send what was before it."""
         self._sender: FileSender | None = None
         """Sends what the transport cannot: stretches of files. While it does, the request counts as being processed."""
         self._unsent = 0
@@ -98,7 +100,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast(asyncio.Transport, transport)
-        stream.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        # The next request waits for the client to take the answers: so there is never more than one of them to hold.
+        stream.set_write_buffer_limits(high=0)
         peer = stream.get_extra_info("peername")
         self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
         if not self._server.admit(self):
@@ -136,7 +139,9 @@ class Connection(asyncio.BufferedProtocol):
         self._writing_paused = False
         if self._closing is None:
             self.write_stalled = None
-        if self._transport is not None and not self._processing:
+        if self._file_answer is not None:
+            self._send_files(*self._file_answer)
+        elif self._transport is not None and not self._processing:
             self._process()
 
     # -- what the handler calls ------------------------------------------------------------------------------------
@@ -148,7 +153,8 @@ class Connection(asyncio.BufferedProtocol):
         self._out += parts
         self._out_bytes += size
         if size > JOIN_BYTES and has_file_slices(parts):
-            self._send_files()
+            out, size, self._out, self._out_bytes = self._out, self._out_bytes, [], 0
+            self._send_files(out, size)
         else:
             self.skip()
 
@@ -178,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
     def close(self) -> None:
         """Send what is ready, then close."""
         transport = self._transport
-        if self._sender is not None:
+        if self._sender is not None or self._file_answer is not None:
             # What would follow the part of the answer that was sent is nothing a client could make sense of.
             self.abort()
         elif transport is not None:
@@ -254,15 +260,18 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._transport.writelines(out)
 
-    def _send_files(self) -> None:
-        """Send the collected answers, of which the last carries stretches of files, and then go on."""
-        transport, out, size = self._transport, self._out, self._out_bytes
+    def _send_files(self, out: list[Any], size: int) -> None:
+        """Send answers, of which the last carries stretches of files, and then go on."""
+        transport = self._transport
         assert transport is not None, "an answer for nobody"
-        self._out, self._out_bytes = [], 0
+        self._file_answer = None
         stream = transport.get_extra_info("socket")
         try:
-            if stream is None or transport.get_extra_info("sslcontext") or transport.get_write_buffer_size():
+            if stream is None or transport.get_extra_info("sslcontext"):
                 transport.writelines(read_into_memory(out))
+            elif self._writing_paused:
+                self._file_answer = out, size
+                return
             else:
                 self._sender = FileSender(stream, out, size, self._loop, self._files_sent)
         except OSError as error:
@@ -283,7 +292,7 @@ class Connection(asyncio.BufferedProtocol):
             self.write_stalled = None
             self.skip()
         else:
-            if not isinstance(error, ConnectionError):
+            if not isinstance(error, ConnectionError) and error.errno != errno.ENOTCONN:
                 logger.warning("closed the connection from %s in the middle of an answer: %s", self.client_host, error)
             self.abort()
 
@@ -291,10 +300,11 @@ class Connection(asyncio.BufferedProtocol):
         self._muted = None
         self._held = self._frozen
         # An answer that is still being sent goes on with the next request itself.
-        if self._sender is None:
+        if self._sender is None and self._file_answer is None:
             self.skip()
 
     def _stop_sending(self) -> None:
+        self._file_answer = None
         if self._sender is not None:
             self._sender.close()
             self._sender = None

@@ -1,7 +1,7 @@
 """Answers that carry stretches of files: pages of the page cache, passed on past the transport's buffer.
 
 A fetch of megabytes is neither copied into this process nor held in it while a slow client takes it. The transport
-gives its descriptor for that time and must have nothing of its own to send; its connection handles no other request.
+gives its descriptor for that time and has nothing of its own to send; its connection handles no other request.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from ...storage.filesystem import FileSlice
 
+_A_TURN_BYTES = 1 << 20
 _MORE = getattr(socket, "MSG_MORE", 0)
 """Tells the kernel that a small piece need not travel alone."""
 
@@ -64,9 +65,10 @@ class FileSender:
 
     def send(self) -> None:
         """Send what the kernel takes; go on when it takes more."""
+        enough = self.unsent - _A_TURN_BYTES
         try:
             is_taken = True
-            while self._parts and is_taken:
+            while self._parts and is_taken and self.unsent > enough:
                 is_taken = self._send_first()
         except BlockingIOError:
             self._go_on_later()

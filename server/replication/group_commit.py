@@ -30,6 +30,8 @@ RETRY_SECONDS = 1.0
 """How long a flush waits that lacked space or handles."""
 FINISH_SECONDS = 30.0
 """How long a stop waits for appends that are not on disk yet."""
+TURN_S = 0.001
+"""So long are partitions told that their appends are on disk before others are served."""
 PARTITIONS_PER_FLUSH = 256
 """The most partitions of one round: those of the next one wait for its end, and its handles stay open till then."""
 
@@ -146,9 +148,13 @@ class GroupCommit:
         self._ports.work.submit(directory, lambda: run_together([flush for _, _, flush in flushes]), done)
 
     def _complete(self, directory: str, flushes: deque[Flush]) -> None:
-        """Tell the partitions; others are served after each where many wait. A new round begins after the last."""
-        is_crowded = False
-        while flushes and not is_crowded:
+        """Tell the partitions; others are served after each crowded one, and after a while in any case.
+
+        A new round begins after the last.
+        """
+        stopwatch = self._ports.stopwatch
+        enough, is_crowded = stopwatch() + TURN_S, False
+        while flushes and not is_crowded and stopwatch() < enough:
             partition, log, flush = flushes.popleft()
             is_crowded = partition in self._crowded
             if partition.log is log:  # and has not moved to another directory meanwhile

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from uuid import UUID
 
 import pytest
@@ -31,6 +32,7 @@ from barnabas.protocol.messages.fetch import FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, control_batch
+from barnabas.server.handlers.fetch import _Fetch
 
 LAST = 18
 SLOW_DISK = WorkDelays(usual=2.0)
@@ -215,6 +217,19 @@ def test_min_bytes_is_a_sum_over_partitions_each_up_to_its_limit() -> None:
         await writer.send(produce(records, index=1), 9)
         answers = fetched(await waiting)
         assert [len(values_in(data)) for data in answers.values()] == [1, 1]
+
+    play(talk, settings=PAGE_CACHE)
+
+
+def test_what_was_read_is_not_held_while_more_is_waited_for() -> None:
+    async def talk(plane: DataPlane) -> None:
+        reader, writer = await plane.connect(), await plane.connect()
+        await writer.send(produce(batch(b"v" * 1000)), 9)
+        waiting = reader.send(fetch(at(0), max_wait_ms=60_000, min_bytes=100_000), 12)
+        await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
+        (parked,) = (found for found in gc.get_objects() if isinstance(found, _Fetch))
+        assert not parked._results
+        assert values_in(only_fetched(await waiting)) == [b"v" * 1000]
 
     play(talk, settings=PAGE_CACHE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -16,6 +17,7 @@ import pytest
 from barnabas import Broker
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.storage.filesystem import FileSlice
 
 PARTITIONS, BATCHES, VALUE_BYTES = 3, 6, 500_000
 DEADLINE_S = 30.0
@@ -39,9 +41,9 @@ def connect(broker: Broker) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=DEADLINE_S)
 
 
-def batch_of(index: int) -> bytes:
+def batch_of(index: int, size: int = VALUE_BYTES) -> bytes:
     builder = RecordBatchBuilder()
-    builder.append(b"%d" % index, bytes([index + 1]) * VALUE_BYTES, [], int(time.time() * 1000))
+    builder.append(b"%d" % index, bytes([index + 1]) * size, [], int(time.time() * 1000))
     return bytes(builder.build())
 
 
@@ -56,8 +58,8 @@ def produce_request(partition: int, records: bytes) -> bytes:
 
 
 def fetch_request(*partitions: int, max_bytes: int = 64 << 20) -> bytes:
-    """Fetch v4 from offset 0 of each partition."""
-    body = struct.pack(">iiiibih3si", -1, 500, 1, max_bytes, 0, 1, 3, b"big", len(partitions))
+    """Fetch v4 from offset 0 of each partition, from each so much at most."""
+    body = struct.pack(">iiiibih3si", -1, 500, 1, 64 << 20, 0, 1, 3, b"big", len(partitions))
     return framed(1, 4, body + b"".join(struct.pack(">iqi", index, 0, max_bytes) for index in partitions))
 
 
@@ -136,6 +138,8 @@ def test_send_buffers_have_the_size_of_the_setting(size: int | None) -> None:
 def send_buffer_of_peer(stream: socket.socket) -> int:
     """SO_SNDBUF of the socket in this process that `stream` is connected to."""
     for entry in Path("/proc/self/fd").iterdir():
+        if not entry.is_symlink() or not str(entry.readlink()).startswith("socket:"):
+            continue
         with suppress(OSError), socket.socket(fileno=os.dup(int(entry.name))) as other:
             if other.getpeername() == stream.getsockname():
                 return other.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
@@ -178,6 +182,43 @@ def test_a_segment_deleted_while_it_is_sent_still_arrives(tmp_path: Path) -> Non
         size = struct.unpack(">i", exactly(stream, 4))[0]
         broker.delete_topic("big")
         assert fetched(exactly(stream, size)) == {0: [index + 1 for index in range(12)]}
+
+
+def test_a_client_that_pipelines_and_does_not_read_has_no_file_read_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer before, of batches too small to be lent, fills the buffers; the file waits until it is through."""
+
+    def refuse(_: FileSlice) -> bytes:
+        raise AssertionError("a file was read into memory")
+
+    monkeypatch.setattr(FileSlice, "read", refuse)
+    everything = [index + 1 for index in range(8)]
+    with Broker(data_dir=str(tmp_path), topics={"big": 8}) as broker, connect(broker) as stream:
+        for partition in range(8):
+            stream.sendall(produce_request(partition, batch_of(partition, 60_000)))
+            answer_from(stream)
+        for index in range(1, 8):
+            stream.sendall(produce_request(0, batch_of(index)))
+            answer_from(stream)
+        few = {partition: [partition + 1] for partition in range(8)}
+        for _ in range(3):
+            stream.sendall(fetch_request(*range(8), max_bytes=61_000) + fetch_request(0))
+        for _ in range(3):
+            assert fetched(answer_from(stream)) == few
+            assert fetched(answer_from(stream)) == {0: everything}
+
+
+def test_where_the_system_cannot_send_files_they_are_copied_in_pieces(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EINVAL, "not that file")
+
+    monkeypatch.setattr(os, "sendfile", refuse)
+    with connect(broker) as stream:
+        stream.sendall(fetch_request(0, 1))
+        assert fetched(answer_from(stream)) == {index: values_of(index) for index in (0, 1)}
 
 
 def test_a_file_cut_while_it_is_sent_ends_that_connection_only(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from tests.sim.loop import WORLD, SimLoop
 from tests.sim.node import NODE, Node
 
 HIGH_WATER = 1 << 16
+KERNEL_BYTES = 1 << 16
+"""So much of what is on its way has left the sender's transport."""
 
 
 @dataclass(slots=True)
@@ -174,7 +176,7 @@ class Stream(asyncio.Transport):
         self._high = HIGH_WATER if high is None else high
 
     def get_write_buffer_size(self) -> int:
-        return self._unsent_bytes
+        return max(0, self._unsent_bytes - KERNEL_BYTES)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -196,7 +198,7 @@ class Stream(asyncio.Transport):
         for piece in self._pieces(bytes(data)):
             self._unsent.append(piece)
         self._unsent_bytes += len(data)
-        if self._unsent_bytes > self._high and not self._writing_paused:
+        if self.get_write_buffer_size() > self._high and not self._writing_paused:
             self._writing_paused = True
             self._protocol.pause_writing()
         self.pump()
@@ -271,7 +273,7 @@ class Stream(asyncio.Transport):
 
     def _taken(self, count: int) -> None:
         self._unsent_bytes -= count
-        if self._writing_paused and self._unsent_bytes <= self._high // 4 and not self._closed:
+        if self._writing_paused and self.get_write_buffer_size() <= self._high // 4 and not self._closed:
             self._writing_paused = False
             self._protocol.resume_writing()
 
