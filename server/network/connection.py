@@ -27,7 +27,7 @@ READ_AHEAD_BYTES = 1 << 20
 JOIN_BYTES = 1 << 16
 """Answers up to this size are copied into one buffer: cheaper than a vector of small writes."""
 STALL_BYTES = 1 << 18
-"""A client that takes less than this between two looks at it is as good as one that takes nothing."""
+"""A client that takes less than this in a while, and no more than half of what is left, is as good as gone."""
 
 Handle = Callable[["Connection", memoryview, int, int], None]
 """Handle the frame at [start, end) of the view; answer by `send`, `skip` or `close`, now or later."""
@@ -211,11 +211,11 @@ class Connection(asyncio.BufferedProtocol):
         return stream.fileno() if stream is not None else -1
 
     def stalled_for(self, now: float) -> float:
-        """Seconds for which the client has taken less than `STALL_BYTES` of what waits for it; 0 if nothing waits."""
+        """Seconds for which the client has taken next to nothing of what waits for it; 0 if nothing waits."""
         if self.write_stalled is None:
             return 0.0
         unsent = self._unsent_bytes()
-        if self._unsent - unsent >= STALL_BYTES:
+        if self._unsent - unsent >= min(STALL_BYTES, self._unsent // 2 + 1):
             self.write_stalled = now
             self._unsent = unsent
         return now - self.write_stalled

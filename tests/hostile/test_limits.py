@@ -45,6 +45,16 @@ def test_a_slow_reader_that_makes_progress_is_served_on() -> None:
         assert connection.stalled_for(now[0]) < 6
 
 
+def test_a_slow_reader_of_a_small_answer_is_served_on_until_it_makes_no_progress() -> None:
+    now, unsent = [0.5], [STALL_BYTES // 2]
+    connection = stalled_connection(now, unsent)
+    while unsent[0]:
+        now[0] += 20
+        assert connection.stalled_for(now[0]) == 20
+        unsent[0] = (unsent[0] - 1) // 2
+        assert connection.stalled_for(now[0]) == 0
+
+
 def test_a_reader_that_takes_a_byte_now_and_then_makes_none() -> None:
     now, unsent = [0.5], [50 << 20]
     connection = stalled_connection(now, unsent)
