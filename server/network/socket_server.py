@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,8 @@ STALL_SECONDS = 30.0
 """A client that takes next to nothing of its answers for this time is cut off."""
 RESERVED_FILES = 128
 """So many file handles are left to logs and the metadata store when clients use up all others."""
+LAST_ANSWERS_SECONDS = 1.0
+"""A stop waits so long for clients to take what is ready for them."""
 SWEEP_SECONDS = 1.0
 SWEPT_A_TURN = 100
 """Others are served after so many connections have been looked at."""
@@ -69,6 +72,8 @@ class SocketServer:
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS)
         self._sweeper: asyncio.Handle | None = None
         self._closing = False
+        self._all_gone: asyncio.Future[None] | None = None
+        """Done when the last connection of a broker that stops is gone."""
         self._open_files = open_files
         self._connection_quota = connection_quota
         self._refusals = LimitedLog(logger, loop.time)
@@ -116,12 +121,19 @@ class SocketServer:
             connection.freeze()
 
     async def close(self) -> None:
-        """Close the listening sockets and every connection."""
+        """Close the listening sockets and, once it has taken its answers or had time to, every connection."""
         await self.stop_accepting()
         if self._sweeper is not None:
             self._sweeper.cancel()
         for connection in list(self._connections):
             connection.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_ANSWERS_SECONDS):
+                while self._connections:
+                    self._all_gone = self.loop.create_future()
+                    await self._all_gone
+        for connection in list(self._connections):
+            connection.abort()
         for server in self._servers:
             await server.wait_closed()
 
@@ -168,6 +180,8 @@ class SocketServer:
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
         if self._connections.pop(connection, self) is None:
+            if self._all_gone is not None and not self._connections and not self._all_gone.done():
+                self._all_gone.set_result(None)
             self._by_listener[connection.listener.name] -= 1
             self._by_host[connection.client_host] -= 1
             if not self._by_host[connection.client_host]:

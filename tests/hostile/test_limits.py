@@ -55,6 +55,16 @@ def test_a_slow_reader_of_a_small_answer_is_served_on_until_it_makes_no_progress
         assert connection.stalled_for(now[0]) == 0
 
 
+def test_an_answer_that_comes_while_another_waits_is_no_lack_of_progress() -> None:
+    now, unsent = [0.5], [7000]
+    connection = stalled_connection(now, unsent)
+    unsent[0] += 50 << 20
+    for _ in range(100):
+        now[0] += 1
+        unsent[0] -= STALL_BYTES // 4
+        assert connection.stalled_for(now[0]) < 6
+
+
 def test_a_reader_that_takes_a_byte_now_and_then_makes_none() -> None:
     now, unsent = [0.5], [50 << 20]
     connection = stalled_connection(now, unsent)

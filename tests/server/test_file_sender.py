@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,6 +18,7 @@ import pytest
 from barnabas import Broker
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.server.network.socket_server import LAST_ANSWERS_SECONDS
 from barnabas.storage.filesystem import FileSlice
 
 PARTITIONS, BATCHES, VALUE_BYTES = 3, 6, 500_000
@@ -207,6 +209,23 @@ def test_a_client_that_pipelines_and_does_not_read_has_no_file_read_for_it(
         for _ in range(3):
             assert fetched(answer_from(stream)) == few
             assert fetched(answer_from(stream)) == {0: everything}
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_stop_waits_for_clients_to_take_their_answers_but_not_for_long(tmp_path: Path, reads: bool) -> None:
+    broker = Broker(data_dir=str(tmp_path), topics={"big": 8}).__enter__()
+    stopping = threading.Thread(target=broker.__exit__)
+    with connect(broker) as stream:
+        for partition in range(8):
+            stream.sendall(produce_request(partition, batch_of(partition, 60_000)))
+            answer_from(stream)
+        stream.sendall(fetch_request(*range(8), max_bytes=61_000))
+        rest = struct.unpack(">i", exactly(stream, 4))[0]
+        stopping.start()
+        if reads:
+            assert fetched(exactly(stream, rest, step=20_000)) == {index: [index + 1] for index in range(8)}
+        stopping.join(10 * LAST_ANSWERS_SECONDS)
+        assert not stopping.is_alive()
 
 
 def test_where_the_system_cannot_send_files_they_are_copied_in_pieces(
