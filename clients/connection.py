@@ -180,6 +180,8 @@ class Connection(asyncio.BufferedProtocol):
             future = self._in_flight.popleft().future
             if not future.done():
                 future.set_exception(error)
+                # Who has asked and gone away, cancelled, is no reason to complain at exit (Python 3.13 does).
+                future.exception()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
