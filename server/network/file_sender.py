@@ -14,7 +14,8 @@ from typing import Any
 
 from ...storage.filesystem import FileSlice
 
-_A_TURN_BYTES = 1 << 20
+_A_TURN_BYTES = 4 << 20
+"""After so many the others have their turn, however quickly this client reads."""
 _MORE = getattr(socket, "MSG_MORE", 0)
 """Tells the kernel that a small piece need not travel alone."""
 
@@ -67,9 +68,8 @@ class FileSender:
         """Send what the kernel takes; go on when it takes more."""
         enough = self.unsent - _A_TURN_BYTES
         try:
-            is_taken = True
-            while self._parts and is_taken and self.unsent > enough:
-                is_taken = self._send_first()
+            while self._parts and self.unsent > enough:
+                self._send_first()
         except BlockingIOError:
             self._go_on_later()
         except OSError as error:
@@ -82,8 +82,8 @@ class FileSender:
                 self.close()
                 self._done(None)
 
-    def _send_first(self) -> bool:
-        """Send of the first part what goes at once; whether that is all of it. Raises OSError."""
+    def _send_first(self) -> None:
+        """Send of the first part what goes at once. Raises BlockingIOError if that is nothing, OSError."""
         part, start = self._parts[0], self._sent_of_first
         if isinstance(part, FileSlice):
             sent = part.send(self._socket.fileno(), start)
@@ -91,14 +91,12 @@ class FileSender:
             sent = self._socket.send(memoryview(part)[start:], _MORE if len(self._parts) > 1 else 0)
         self.unsent -= sent
         self._sent_of_first = start + sent
-        if start + sent < len(part):
-            return False
-        self._parts.popleft()
-        self._sent_of_first = 0
-        return True
+        if start + sent == len(part):
+            self._parts.popleft()
+            self._sent_of_first = 0
 
     def _go_on_later(self) -> None:
-        """When there is room again. The others have their turn first, however quickly this client reads."""
+        """When there is room again, and after the others."""
         if not self._waits:
             self._waits = True
             # The transport watches its own descriptor, so this one is another for the same socket.
