@@ -23,8 +23,6 @@ from typing import Protocol
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 _READ_SIZE = 16 * 1024
-_SENT_AT_ONCE = 1024 * 1024
-"""However quickly the other side reads, so that the others have their turn."""
 _COPIED_AT_ONCE = 256 * 1024
 _NO_SENDFILE = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
 """What systems say of a file that they cannot send."""
@@ -97,18 +95,18 @@ class FileSlice:
             raise _cut()
         return data
 
-    def send(self, receiver: int, start: int) -> int:
-        """Have the kernel pass some of the bytes from `start` on to a socket; how many it took.
+    def send(self, receiver: int, start: int, most: int) -> int:
+        """Have the kernel pass up to `most` of the bytes from `start` on to a socket; how many it took.
 
         Raises BlockingIOError if that is none for now, OSError where the file was cut meanwhile.
         """
-        position, left = self._position + start, self._length - start
+        position, count = self._position + start, min(self._length - start, most)
         try:
-            sent = os.sendfile(receiver, self._fd, position, min(left, _SENT_AT_ONCE))
+            sent = os.sendfile(receiver, self._fd, position, count)
         except OSError as error:
             if error.errno not in _NO_SENDFILE:
                 raise
-            sent = os.write(receiver, os.pread(self._fd, min(left, _COPIED_AT_ONCE), position))
+            sent = os.write(receiver, os.pread(self._fd, min(count, _COPIED_AT_ONCE), position))
         if not sent:
             raise _cut()
         return sent

@@ -7,6 +7,11 @@ from types import MappingProxyType
 
 NO_EFFECT = "Accepted so that configurations of Apache Kafka can be used as they are; it has no effect here."
 
+_LARGEST_BATCH = (
+    "Largest batch of records that is accepted, as compressed by the producer. It may expand to 24 times this, "
+    "but not beyond 64 MiB, and hold one record for each byte of this, or 100 000."
+)
+
 BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
     {
         "acks.all.durability": (
@@ -125,10 +130,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "max.connections.per.ip.overrides": "Other values of `max.connections.per.ip` as `address:count,...`.",
         "max.incremental.fetch.session.cache.slots": "Incremental fetch sessions that are kept.",
         "max.request.partition.size.limit": "Most partitions that one answer about topic partitions lists.",
-        "message.max.bytes": (
-            "Largest batch of records that is accepted, as compressed by the producer. It may expand to 24 times this, "
-            "but not beyond 64 MiB, and hold one record for each byte of this, or 100 000."
-        ),
+        "message.max.bytes": _LARGEST_BATCH,
         "metadata.store.path": (
             "File that keeps topics, ids, configurations and epochs; if not set, `metadata.sqlite` in the first log "
             "directory."
@@ -182,10 +184,7 @@ TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
         "flush.ms": "The log is forced to disk when a record has waited for this long.",
         "index.interval.bytes": "An index entry is added after this many bytes of records.",
         "max.compaction.lag.ms": "A record waits at most this long before its log is due for cleaning.",
-        "max.message.bytes": (
-            "Largest batch of records that is accepted, as compressed by the producer. It may expand to 24 times this, "
-            "but not beyond 64 MiB, and hold one record for each byte of this, or 100 000."
-        ),
+        "max.message.bytes": _LARGEST_BATCH,
         "message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
         "message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
         "message.timestamp.difference.max.ms": (

@@ -69,7 +69,7 @@ class FileSender:
         enough = self.unsent - _A_TURN_BYTES
         try:
             while self._parts and self.unsent > enough:
-                self._send_first()
+                self._send_first(self.unsent - enough)
         except BlockingIOError:
             self._go_on_later()
         except OSError as error:
@@ -82,11 +82,14 @@ class FileSender:
                 self.close()
                 self._done(None)
 
-    def _send_first(self) -> None:
-        """Send of the first part what goes at once. Raises BlockingIOError if that is nothing, OSError."""
+    def _send_first(self, most: int) -> None:
+        """Send of the first part what goes at once, `most` bytes if it is a file.
+
+        Raises BlockingIOError if nothing goes, OSError.
+        """
         part, start = self._parts[0], self._sent_of_first
         if isinstance(part, FileSlice):
-            sent = part.send(self._socket.fileno(), start)
+            sent = part.send(self._socket.fileno(), start, most)
         else:
             sent = self._socket.send(memoryview(part)[start:], _MORE if len(self._parts) > 1 else 0)
         self.unsent -= sent
