@@ -49,7 +49,7 @@ compaction: $(STAMP)
 	$(BIN)/python -m tests.cleaning --examples 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
 
 rebalances: $(STAMP)
-	$(BIN)/python -m tests.server.group --rebalances 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
+	$(BIN)/python -m tests.server.coordinator.group --rebalances 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
 
 bench: $(STAMP)
 	mkdir -p build

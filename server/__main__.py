@@ -12,10 +12,10 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .host import event_loop, host_ports, keep_freed_memory, preempt_nobody, raise_open_files
+from .runtime.host import event_loop, host_ports, keep_freed_memory, preempt_nobody, raise_open_files
 
 if TYPE_CHECKING:
-    from .config import BrokerConfig
+    from .config.broker_config import BrokerConfig
 
 logger = logging.getLogger("barnabas")
 
@@ -77,7 +77,7 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
 
 def main(arguments: list[str] | None = None) -> int:
     """`python -m barnabas.server [server.properties]`."""
-    from .config import BrokerConfig
+    from .config.broker_config import BrokerConfig
 
     arguments = sys.argv[1:] if arguments is None else arguments
     return run(BrokerConfig.from_file(arguments[0]) if arguments else BrokerConfig())

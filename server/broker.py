@@ -15,38 +15,38 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.errors import LogDirFailedError
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ..storage.log_manager import LogManager
-from .apis import KafkaApis
-from .broker_state import BrokerState
+from .apis.broker_state import BrokerState
+from .apis.kafka_apis import KafkaApis
 from .cleaning.cleaner_http import CleanerRoutes
 from .cleaning.log_cleaner import LogCleaner
+from .config.dynamic_config import DynamicConfig
 from .controller.adoption import FoundReplica
 from .controller.controller import Controller
 from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
-from .dynamic_config import DynamicConfig
-from .embedded_store import EmbeddedStore
-from .group.coordinator import GroupCoordinator
-from .health import HealthServer
-from .metadata_cache import MetadataCache
+from .coordinator.group.coordinator import GroupCoordinator
+from .metadata.embedded_store import EmbeddedStore
+from .metadata.metadata_cache import MetadataCache
+from .metadata.producer_ids import ProducerIds
+from .metadata.topic_store import TopicStore
+from .metadata.znodes import BrokerEndpoint, BrokerRegistration
 from .network.socket_server import SocketServer
-from .producer_ids import ProducerIds
 from .quotas.client_quotas import ClientQuotas
 from .quotas.stored_quotas import stored_quotas
 from .replication.fetch_session import FetchSessions
 from .replication.log_dir_mover import LogDirMover
 from .replication.replica_manager import ReplicaManager
-from .scheduler import Scheduler
-from .topic_store import TopicStore
-from .turns import Turns
-from .znodes import BrokerEndpoint, BrokerRegistration
+from .runtime.health import HealthServer
+from .runtime.scheduler import Scheduler
+from .runtime.turns import Turns
 
 if TYPE_CHECKING:
     from ..protocol.topic_partition import TopicPartition
     from ..storage.lane_task import LaneTask
-    from .config import BrokerConfig
-    from .listeners import ListenerConfig
-    from .metadata_store import MetadataStore
-    from .ports import Ports
+    from .config.broker_config import BrokerConfig
+    from .config.listeners import ListenerConfig
+    from .metadata.metadata_store import MetadataStore
+    from .runtime.ports import Ports
 
 logger = logging.getLogger("barnabas.broker")
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .broker import BrokerServer
-from .config import BrokerConfig
-from .host import event_loop, host_ports
+from .config.broker_config import BrokerConfig
+from .runtime.host import event_loop, host_ports
 
 if TYPE_CHECKING:
     from .cleaning.cleaning_pass import PassReport

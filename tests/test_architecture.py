@@ -20,7 +20,7 @@ BANNED_CALLS = {"open", "uuid4", "uuid1", "now", "utcnow", "to_thread", "run_in_
 """Names that only those files may call."""
 PORTS = {
     "storage/filesystem.py": "the disk",
-    "server/host.py": "threads, clock, randomness",
+    "server/runtime/host.py": "threads, clock, randomness",
     "server/cleaning/worker.py": "the process of the cleaner: its pipes, its priority, its clock",
     "server/cleaning/worker_pool.py": "starting that process and listening to it",
     "server/network/file_sender.py": "a descriptor of its own for a transport's socket",
@@ -128,9 +128,9 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
 
 def test_every_handler_is_served_and_every_served_api_has_a_handler() -> None:
     from barnabas.protocol.apis import API_MESSAGES
-    from barnabas.server.apis import SERVED
+    from barnabas.server.apis.kafka_apis import SERVED
 
-    files = {path.stem for path in (ROOT / "server" / "handlers").glob("*.py")} - {"__init__"}
+    files = {path.stem for path in (ROOT / "server" / "apis" / "handlers").glob("*.py")} - {"__init__"}
     assert files == {module for module, _, _ in SERVED.values()}
     for api_key, (_, lowest, highest) in SERVED.items():
         spec = API_MESSAGES[api_key]

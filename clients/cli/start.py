@@ -15,7 +15,7 @@ DEFAULT_PORT = 9092
 def main(arguments: list[str]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status."""
     options = _parser().parse_args(arguments)
-    config_room = import_module("barnabas.server.config")
+    config_room = import_module("barnabas.server.config.broker_config")
     try:
         properties = _properties(options)
         topics = dict(map(_topic, options.topic))
@@ -52,7 +52,7 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     """The file's settings with the options on top. Raises OSError, ValueError."""
     properties: dict[str, str] = {}
     if options.properties is not None:
-        parse: Any = import_module("barnabas.server.properties").parse_properties
+        parse: Any = import_module("barnabas.server.config.properties").parse_properties
         properties.update(parse(Path(options.properties).read_text()))
     if options.data is not None:
         properties["log.dirs"] = options.data

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..health import Answer, Request
+from ..runtime.health import Answer, Request
 from .cleaner_status import CleanerStatus, pass_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..broker_state import BrokerState
-    from ..health import Route
+    from ..apis.broker_state import BrokerState
+    from ..runtime.health import Route
 
 _HTTP_STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "404 Not Found",

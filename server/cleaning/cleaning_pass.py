@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ...storage.cleaning.clean_job import CleanJob
     from ...storage.cleaning.log_to_clean import LogToClean
     from ...storage.log_manager import LogManager
-    from ..ports import Ports
+    from ..runtime.ports import Ports
 
 
 @dataclass(slots=True)

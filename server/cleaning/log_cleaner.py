@@ -11,7 +11,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
 from ...storage.errors import PASSING, LogDirFailedError
-from ..ports import PassFailedError, WorkerDiedError
+from ..runtime.ports import PassFailedError, WorkerDiedError
 from .cleaning_pass import CleaningPass, PassReport
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from ...storage.cleaning.cleaner_manager import CleanerManager
     from ...storage.log import Log
-    from ..config import BrokerConfig
-    from ..ports import Ports
+    from ..config.broker_config import BrokerConfig
     from ..replication.replica_manager import ReplicaManager
+    from ..runtime.ports import Ports
 
 logger = logging.getLogger("barnabas.cleaner")
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...storage.cleaning.clean_job import CleanJob, Event, event_from_json
-from ..ports import PassFailedError, WorkerDiedError
+from ..runtime.ports import PassFailedError, WorkerDiedError
 
 logger = logging.getLogger("barnabas.cleaner")
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from ...protocol.topic_partition import TopicPartition
-from ..topic_names import CLUSTER_METADATA_TOPIC, is_legal
-from ..znodes import TopicRegistration
+from ..metadata.topic_names import CLUSTER_METADATA_TOPIC, is_legal
+from ..metadata.znodes import TopicRegistration
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ...protocol.topic_partition import TopicPartition
-from ..metadata_cache import PartitionImage, TopicImage
-from ..znodes import NO_LEADER, PartitionState, TopicRegistration
+from ..metadata.metadata_cache import PartitionImage, TopicImage
+from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
 from .partition_states import PartitionPhase, transition
 
 

@@ -17,13 +17,13 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
-from ..config import BrokerConfig
-from ..metadata_cache import MetadataCache
-from ..metadata_store import StoreUnavailableError
+from ..config.broker_config import BrokerConfig
+from ..metadata.metadata_cache import MetadataCache
+from ..metadata.metadata_store import StoreUnavailableError
+from ..metadata.topic_names import collision_key
+from ..metadata.topic_store import ControllerTerm, NewTopic, TopicStore
+from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
-from ..topic_names import collision_key
-from ..topic_store import ControllerTerm, NewTopic, TopicStore
-from ..znodes import NO_LEADER, PartitionState, TopicRegistration
 from .adoption import Adoption, FoundReplica, adoptions
 from .context import ControllerContext
 from .partition_state_machine import PartitionStateMachine

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
-from ..metadata_cache import MetadataCache
-from ..metadata_store import StoreUnavailableError
-from ..topic_store import ControllerTerm, TopicStore
-from ..znodes import NO_LEADER, PartitionState
+from ..metadata.metadata_cache import MetadataCache
+from ..metadata.metadata_store import StoreUnavailableError
+from ..metadata.topic_store import ControllerTerm, TopicStore
+from ..metadata.znodes import NO_LEADER, PartitionState
 from .context import ControllerContext
 from .election import Election, elect, elect_preferred
 from .replica_channel import LeaderAndIsr, ReplicaChannel

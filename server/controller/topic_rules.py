@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..config import BrokerConfig
-from ..topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, check_name
-from ..znodes import TopicRegistration
+from ..config.broker_config import BrokerConfig
+from ..metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, check_name
+from ..metadata.znodes import TopicRegistration
 from .placement import assign_replicas
 
 BROKER_DEFAULT = -1

@@ -17,7 +17,7 @@ from ...protocol.frames import FrameReader
 from .file_sender import FileSender, has_file_slices, read_into_memory
 
 if TYPE_CHECKING:
-    from ..listeners import ListenerConfig
+    from ..config.listeners import ListenerConfig
     from .socket_server import SocketServer
 
 logger = logging.getLogger("barnabas.network")

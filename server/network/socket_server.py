@@ -11,14 +11,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...protocol.frames import BufferPool, FrameReader
+from ..runtime.log_limit import LimitedLog
 from .connection import Connection, Handle
 from .file_sender import limit_send_buffer
-from .log_limit import LimitedLog
 
 if TYPE_CHECKING:
     from ...protocol.errors import ProtocolError
-    from ..config import BrokerConfig
-    from ..listeners import ListenerConfig
+    from ..config.broker_config import BrokerConfig
+    from ..config.listeners import ListenerConfig
     from ..quotas.managers import ConnectionQuota
 
 logger = logging.getLogger("barnabas.network")

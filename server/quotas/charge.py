@@ -11,7 +11,7 @@ from ...protocol.apis import ApiKey
 from .managers import quota_exceeded
 
 if TYPE_CHECKING:
-    from ..request_context import RequestContext
+    from ..apis.request_context import RequestContext
     from .client_quotas import ClientQuotas
 
 T = TypeVar("T")

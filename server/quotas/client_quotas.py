@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 
-from ..config import BrokerConfig
+from ..config.broker_config import BrokerConfig
 from .charge import Charge
 from .entities import (
     CONNECTION_CREATION_RATE,

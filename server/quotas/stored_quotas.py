@@ -9,9 +9,9 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import quote, unquote
 
-from ..metadata_store import MetadataStore, NoNodeError
-from ..topic_store import TopicStore
-from ..znodes import DEFAULT_ENTITY, decode_config
+from ..metadata.metadata_store import MetadataStore, NoNodeError
+from ..metadata.topic_store import TopicStore
+from ..metadata.znodes import DEFAULT_ENTITY, decode_config
 from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
 
 logger = logging.getLogger("barnabas.config")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...protocol.errors import KafkaError
 from ...storage.errors import LogDirFailedError
-from ..delayed_operation import DelayedOperation
+from .delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
     from .partition import Partition

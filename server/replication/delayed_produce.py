@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode
-from ..delayed_operation import DelayedOperation
+from .delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
     from .partition import Partition

@@ -15,7 +15,7 @@ from ...storage.flush_task import FlushTask, run_together
 
 if TYPE_CHECKING:
     from ...storage.log import Log
-    from ..ports import Ports
+    from ..runtime.ports import Ports
     from .partition import Partition
 
 logger = logging.getLogger("barnabas.replication")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ...storage.log_dir import LogDir
     from ...storage.log_manager import LogManager
     from ..cleaning.log_cleaner import LogCleaner
-    from ..ports import Ports
+    from ..runtime.ports import Ports
     from .partition import Partition
     from .replica_manager import ReplicaManager
 

@@ -14,7 +14,7 @@ from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ...storage.log_manager import AllLogDirsFailedError
-from ..delayed_operation import Purgatory
+from .delayed_operation import Purgatory
 from .group_commit import GroupCommit
 from .partition import Partition
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from ...storage.lane_task import LaneTask
     from ...storage.log_config import LogConfig
     from ...storage.log_manager import LogManager
-    from ..metadata_cache import MetadataCache
-    from ..ports import Ports
+    from ..metadata.metadata_cache import MetadataCache
+    from ..runtime.ports import Ports
 
 logger = logging.getLogger("barnabas.replication")
 

@@ -15,7 +15,7 @@ import pytest
 from tests.barnabas_server import BarnabasServer
 from tests.compat.answers import plain
 from tests.kafka import KafkaServer
-from tests.server.config_client import ConfigClient
+from tests.server.config.config_client import ConfigClient
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages import alter_partition_reassignments as reassign

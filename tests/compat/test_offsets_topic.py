@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST, KafkaServer
-from tests.server.config_client import ConfigClient
+from tests.server.config.config_client import ConfigClient
 from tests.server_process import BrokerProcess, wait_until
 
 from barnabas.protocol.apis import ApiKey

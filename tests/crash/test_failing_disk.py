@@ -29,10 +29,10 @@ from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, Fetch
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.server.apis import KafkaApis
+from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer
-from barnabas.server.config import BrokerConfig
-from barnabas.server.host import host_ports
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.runtime.host import host_ports
 
 ANSWER_SECONDS = 10.0
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR

@@ -26,7 +26,7 @@ from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import RequestHeader, decode_request_header, encode_request_header
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.schema import Primitive, fields_of, record_bytes, string, uuid
-from barnabas.server.apis import SERVED
+from barnabas.server.apis.kafka_apis import SERVED
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 TOPIC_FIELDS = frozenset({"topic", "name", "topic_name", "resource_name"})

@@ -16,10 +16,10 @@ from tests.hostile.frame_forge import Frame, FrameForge, Outcome
 from barnabas.protocol.codec import decode_response
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import decode_response_header
-from barnabas.server.apis import KafkaApis
+from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer
-from barnabas.server.config import BrokerConfig
-from barnabas.server.host import host_ports
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.runtime.host import host_ports
 
 ANSWER_SECONDS = 30.0
 SLOW_SECONDS = 2.0

@@ -32,12 +32,12 @@ from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from barnabas.server.apis import KafkaApis
+from barnabas.server.apis.handlers.describe_configs import MOST_ENTRIES
+from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer
-from barnabas.server.config import BrokerConfig
-from barnabas.server.handlers.describe_configs import MOST_ENTRIES
-from barnabas.server.host import host_ports
+from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.replication.fetch_session import MOST_PARTITIONS
+from barnabas.server.runtime.host import host_ports
 
 Call = Callable[[ApiKey, int, object], Awaitable[Any]]
 

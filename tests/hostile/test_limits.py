@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.protocol.frames import LENT_FREELY, BufferPool, FrameReader
 from barnabas.server.network.connection import STALL_BYTES, Connection
-from barnabas.server.network.log_limit import LINES, SECONDS, LimitedLog
+from barnabas.server.runtime.log_limit import LINES, SECONDS, LimitedLog
 
 
 def test_what_strangers_provoke_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

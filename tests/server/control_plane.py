@@ -11,17 +11,17 @@ from uuid import UUID
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.config import BrokerConfig
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.controller import Controller
 from barnabas.server.controller.adoption import FoundReplica
 from barnabas.server.controller.replica_channel import LocalReplicaChannel
-from barnabas.server.dynamic_config import DynamicConfig
-from barnabas.server.embedded_store import EmbeddedStore
-from barnabas.server.metadata_cache import MetadataCache
-from barnabas.server.node_tree import NodeTree
-from barnabas.server.producer_ids import ProducerIds
-from barnabas.server.topic_store import TopicStore
-from barnabas.server.znodes import BrokerEndpoint, BrokerRegistration
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.metadata_cache import MetadataCache
+from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.producer_ids import ProducerIds
+from barnabas.server.metadata.topic_store import TopicStore
+from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
 
 NOW_MS = 1_700_000_000_000
 BROKER_ID = 1

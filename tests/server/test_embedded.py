@@ -20,7 +20,7 @@ from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.config import ConfigError
+from barnabas.server.config.broker_config import ConfigError
 
 ROUNDS = 5
 MOST_MILLISECONDS = 400

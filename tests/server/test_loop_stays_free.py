@@ -14,8 +14,8 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.broker import BrokerServer
-from barnabas.server.config import BrokerConfig
-from barnabas.server.host import host_ports
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.runtime.host import host_ports
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log_dir import CHECKPOINTS, CLEAN_SHUTDOWN_FILE, LOG_START_OFFSET_CHECKPOINT
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tests.sim.disk import SimDisk
 
-from barnabas.server.ports import WorkerDiedError
+from barnabas.server.runtime.ports import WorkerDiedError
 from barnabas.storage.cleaning.clean_job import CleanJob, Event
 from barnabas.storage.cleaning.cleaner import clean
 

@@ -15,10 +15,10 @@ from tests.sim.network import NetworkFaults, SimNetwork
 from tests.sim.node import Node
 
 from barnabas.server.broker import BrokerServer
-from barnabas.server.config import BrokerConfig
-from barnabas.server.embedded_store import EmbeddedStore
-from barnabas.server.node_tree import NodeTree
-from barnabas.server.ports import Ports
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.runtime.ports import Ports
 
 T = TypeVar("T")
 

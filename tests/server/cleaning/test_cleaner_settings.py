@@ -12,9 +12,9 @@ from barnabas.clients.admin import Admin, ConfigChange, ConfigResource, raise_fi
 from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import KafkaError
 from barnabas.server.cleaning.worker import Throttle
-from barnabas.server.config import BrokerConfig
-from barnabas.server.configs.validators import ConfigError
-from barnabas.server.dynamic_config import check_cleaner_threads
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.dynamic_config import check_cleaner_threads
+from barnabas.server.config.keys.validators import ConfigError
 
 ALL_BROKERS = ConfigResource(ConfigResourceType.BROKER, "")
 

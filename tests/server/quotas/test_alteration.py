@@ -13,14 +13,14 @@ from barnabas.protocol.codec import decode_response, encode_response
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
-from barnabas.server.config import BrokerConfig
-from barnabas.server.embedded_store import EmbeddedStore
-from barnabas.server.handlers import alter_client_quotas, describe_client_quotas
-from barnabas.server.node_tree import NodeTree
+from barnabas.server.apis.handlers import alter_client_quotas, describe_client_quotas
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.topic_store import TopicStore
+from barnabas.server.metadata.znodes import decode_config, encode_config
 from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.server.quotas.stored_quotas import stored_quotas
-from barnabas.server.topic_store import TopicStore
-from barnabas.server.znodes import decode_config, encode_config
 
 Name = str | None
 PAIRS = tuple[tuple[str, Name], ...]

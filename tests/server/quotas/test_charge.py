@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from barnabas.protocol.apis import ApiKey
-from barnabas.server.config import BrokerConfig
+from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.quotas.charge import Charge
 from barnabas.server.quotas.client_quotas import ClientQuotas
 

@@ -1,0 +1,49 @@
+"""The parts of a running broker that request handlers reach."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...storage.log_manager import LogManager
+    from ..cleaning.log_cleaner import LogCleaner
+    from ..config.broker_config import BrokerConfig
+    from ..config.dynamic_config import DynamicConfig
+    from ..controller.controller import Controller
+    from ..coordinator.group.coordinator import GroupCoordinator
+    from ..metadata.metadata_cache import MetadataCache
+    from ..metadata.metadata_store import MetadataStore
+    from ..metadata.producer_ids import ProducerIds
+    from ..metadata.topic_store import TopicStore
+    from ..quotas.client_quotas import ClientQuotas
+    from ..replication.fetch_session import FetchSessions
+    from ..replication.log_dir_mover import LogDirMover
+    from ..replication.replica_manager import ReplicaManager
+    from ..runtime.ports import Ports
+    from ..runtime.turns import Turns
+
+
+@dataclass(slots=True)
+class BrokerState:
+    """Built by `server/broker.py`; handlers get it as `ctx.broker` and change the parts only through their methods."""
+
+    broker_id: int
+    cluster_id: str
+    broker_epoch: int
+    config: BrokerConfig
+    ports: Ports
+    store: MetadataStore
+    topic_store: TopicStore
+    dynamic_config: DynamicConfig
+    metadata: MetadataCache
+    controller: Controller
+    producer_ids: ProducerIds
+    log_manager: LogManager
+    replica_manager: ReplicaManager
+    cleaner: LogCleaner
+    mover: LogDirMover
+    fetch_sessions: FetchSessions
+    turns: Turns
+    groups: GroupCoordinator
+    quotas: ClientQuotas

@@ -1,0 +1,71 @@
+"""AlterClientQuotas (key 49, KIP-546): set and remove quotas of users, client ids and addresses.
+
+Version 1 is the same in flexible form. Each entity succeeds or fails on its own, and with all of its quotas; what is
+changed counts from the next request on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    EntryData,
+    ResponseEntryData,
+)
+from ...metadata.metadata_store import StoreUnavailableError
+from ...quotas.entities import Entity, check_quota, entity_of, invalid
+from ...quotas.stored_quotas import alter_stored_quotas
+from ..request_context import RequestContext
+
+
+async def handle(ctx: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """An entity that is named twice is changed not at all."""
+    response = AlterClientQuotasResponse(entries=[])
+    named = [_key(entry) for entry in request.entries]
+    times_named = Counter(named)
+    async with ctx.broker.dynamic_config.changing:
+        for entry, key in zip(request.entries, named, strict=True):
+            answer = ResponseEntryData(error_message=None, entity=entry.entity)
+            try:
+                if times_named[key] > 1:
+                    names = ", ".join(f"{kind}={name}" for kind, name in key)
+                    raise invalid(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
+                await _alter(ctx, entry, validate_only=request.validate_only)
+            except KafkaError as error:
+                answer.error_code, answer.error_message = error.code, error.message
+            response.entries.append(answer)
+    return response
+
+
+def _key(entry: EntryData) -> tuple[tuple[str, str | None], ...]:
+    return tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str))
+
+
+async def _alter(ctx: RequestContext, entry: EntryData, *, validate_only: bool) -> None:
+    """Change one entity's quotas. Raises KafkaError."""
+    entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
+    await ctx.broker.quotas.check_host(entity)
+    changes = _changes(entity, entry)
+    if validate_only:
+        return
+    try:
+        quotas = await alter_stored_quotas(ctx.broker.topic_store, entity, changes)
+    except StoreUnavailableError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be written.") from error
+    await ctx.broker.quotas.changed(entity, quotas)
+
+
+def _changes(entity: Entity, entry: EntryData) -> dict[str, float | None]:
+    changes: dict[str, float | None] = {}
+    for op in entry.ops:
+        if op.key in changes:
+            names = ", ".join(f"{kind}={name}" for kind, name in entity.items())
+            where = f"ClientQuotaEntity(entries={{{names}}})"
+            raise invalid(f"Duplicate quota key {op.key} not updating quota for this entity {where}")
+        if not op.remove:
+            check_quota(entity, op.key, op.value)
+        changes[op.key] = None if op.remove else op.value
+    return changes

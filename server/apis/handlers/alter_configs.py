@@ -1,0 +1,31 @@
+"""AlterConfigs (key 33): give topics and brokers a whole new set of settings; what is not named falls back.
+
+Superseded by IncrementalAlterConfigs (KIP-339), as two clients that read, change and write undo each other's work.
+"""
+
+from __future__ import annotations
+
+from ....protocol.messages.alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from ...config.config_changes import ConfigChanger, alter_each
+from ..request_context import RequestContext
+
+
+async def handle(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+    """Replace the settings of each resource; each succeeds or fails on its own."""
+    changer = ConfigChanger(ctx.broker, validate_only=request.validate_only)
+    results = await alter_each(request.resources, lambda resource: changer.replace(resource, resource.configs))
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, code, message in results
+        ]
+    )

@@ -1,0 +1,56 @@
+"""ApiVersions (key 18): what this broker serves, from the same table that dispatches requests.
+
+A version that is too new is answered in version 0 with error 35 and, since Kafka 2.4, the versions of this very API, so
+that the client can ask again. From version 3 on clients name their software (KIP-511) and are told the cluster's
+features (KIP-584); before version 4 none of them may have the level 0 for its lowest (KAFKA-17011).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ....protocol.apis import ApiKey
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from ..features import EPOCH, FEATURES
+from ..kafka_apis import SERVED
+from ..request_context import RequestContext
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+CLIENT_SOFTWARE_VERSION = 3
+FIRST_VERSION_WITH_LEVEL_ZERO = 4
+
+
+def handle(ctx: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
+    """Lists all APIs; `request` is None if its version is too new to be read."""
+    if request is None:
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_version(ApiKey.API_VERSIONS)])
+    if ctx.api_version >= CLIENT_SOFTWARE_VERSION and not (
+        _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    lowest = 0 if ctx.api_version >= FIRST_VERSION_WITH_LEVEL_ZERO else 1
+    return ApiVersionsResponse(
+        api_keys=[_version(key) for key in sorted(SERVED)],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=max(feature.lowest, lowest), max_version=feature.highest)
+            for name, feature in FEATURES.items()
+        ],
+        finalized_features_epoch=EPOCH,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
+            for name, feature in FEATURES.items()
+            if feature.level > 0
+        ],
+    )
+
+
+def _version(key: ApiKey) -> ApiVersion:
+    _, lowest, highest = SERVED[key]
+    return ApiVersion(api_key=key, min_version=lowest, max_version=highest)

@@ -1,0 +1,109 @@
+"""CreateTopics (key 19).
+
+v1 can validate only. v4 takes -1 for the broker's defaults (KIP-464; taken from older versions, too, as Kafka does).
+v5 answers with the resulting configuration (KIP-525), v7 with the topic id. From v6 on, who is over the quota of
+changes is refused with THROTTLING_QUOTA_EXCEEDED; before, the answer only says to wait (KIP-599). A timeout of 0 or
+less asks not to wait: the topic is made and the answer says REQUEST_TIMED_OUT.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+
+from ....protocol.config_resources import ConfigResourceType
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from ....protocol.schema import ZERO_UUID
+from ...config.config_description import ConfigDescriber
+from ...controller.controller import CreatedTopic
+from ...controller.topic_rules import TopicCreation
+from ...metadata.topic_names import CLUSTER_METADATA_TOPIC
+from ...quotas.charge import price_of_changes
+from ..request_context import RequestContext
+
+TOPICS_PER_TURN = 50
+"""So many topics are described before other clients get their turn."""
+CONFIGS_VERSION = 5
+STRICT_QUOTA_VERSION = 6
+
+
+async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+    """Creates each topic on its own terms; one named twice is created not at all."""
+    named = Counter(topic.name for topic in request.topics)
+    refused: dict[str, KafkaError] = {}
+    wishes: list[TopicCreation] = []
+    for topic in request.topics:
+        if named[topic.name] > 1:
+            text = "Create topics request from client contains multiple entries for the following topics: "
+            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, f"{text}{topic.name}")
+        elif topic.name == CLUSTER_METADATA_TOPIC:
+            text = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, text)
+        else:
+            wishes.append(_wish(topic))
+    results: Mapping[str, CreatedTopic | KafkaError]
+    try:
+        pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
+        results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only, pay=pay)
+    except KafkaError as error:
+        results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
+    describer = ConfigDescriber(ctx.broker, with_synonyms=False, with_documentation=False)
+    response = CreateTopicsResponse(topics=[])
+    for number, name in enumerate(named, start=1):
+        response.topics.append(_result(ctx, request, name, refused.get(name) or results[name], describer))
+        if number % TOPICS_PER_TURN == 0:
+            await asyncio.sleep(0)
+    return response
+
+
+def _wish(topic: CreatableTopic) -> TopicCreation:
+    return TopicCreation(
+        topic.name,
+        topic.num_partitions,
+        topic.replication_factor,
+        [(assignment.partition_index, tuple(assignment.broker_ids)) for assignment in topic.assignments],
+        {config.name: config.value for config in topic.configs},
+    )
+
+
+def _result(
+    ctx: RequestContext,
+    request: CreateTopicsRequest,
+    name: str,
+    outcome: CreatedTopic | KafkaError,
+    describer: ConfigDescriber,
+) -> CreatableTopicResult:
+    if isinstance(outcome, KafkaError):
+        return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message, configs=[])
+    if request.timeout_ms <= 0 and not request.validate_only:
+        text = "The topic was created, but there was no time to wait for it."
+        return CreatableTopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text, configs=[])
+    return CreatableTopicResult(
+        name=name,
+        topic_id=ZERO_UUID if request.validate_only else outcome.topic_id,
+        error_message=None,
+        num_partitions=outcome.num_partitions,
+        replication_factor=outcome.replication_factor,
+        configs=_configs(describer, name) if ctx.api_version >= CONFIGS_VERSION else [],
+    )
+
+
+def _configs(describer: ConfigDescriber, topic: str) -> list[CreatableTopicConfigs]:
+    return [
+        CreatableTopicConfigs(
+            name=entry.name,
+            value=entry.value,
+            read_only=entry.read_only,
+            config_source=entry.config_source,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in describer.describe(ConfigResourceType.TOPIC, topic, None).configs
+    ]

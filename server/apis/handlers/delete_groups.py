@@ -1,0 +1,28 @@
+"""DeleteGroups (key 42): remove groups without members, with their offsets (KIP-229)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ..request_context import RequestContext
+
+
+def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+    """Each group on its own; answered when all that is removed is removed on disk."""
+    results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in request.groups_names}
+    response = DeleteGroupsResponse(results=list(results.values()))
+    if not results:
+        return response
+    undecided = set(results)
+
+    def decided(group_id: str, outcome: ErrorCode) -> None:
+        results[group_id].error_code = outcome
+        undecided.discard(group_id)
+        if not undecided:
+            ctx.respond(response)
+
+    for group_id in results:
+        ctx.broker.groups.delete(group_id, partial(decided, group_id))
+    return None

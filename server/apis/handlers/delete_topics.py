@@ -1,0 +1,87 @@
+"""DeleteTopics (key 20): when the answer leaves, the topics are gone from the metadata and from the log directories.
+
+v3 knows TOPIC_DELETION_DISABLED, v5 has messages and refuses who is over the quota of changes (KIP-599), v6 names
+topics by name or by id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import UUID
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from ....protocol.schema import ZERO_UUID
+from ...quotas.charge import price_of_changes
+from ..request_context import RequestContext
+
+DELETION_DISABLED_VERSION = 3
+STRICT_QUOTA_VERSION = 5
+TOPIC_STATES_VERSION = 6
+
+
+async def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+    """Deletes each topic on its own terms."""
+    if ctx.api_version >= TOPIC_STATES_VERSION:
+        wanted = request.topics
+    else:
+        wanted = [DeleteTopicState(name=name) for name in dict.fromkeys(request.topic_names)]
+    if not ctx.broker.config.delete_topic_enable:
+        code = ErrorCode.TOPIC_DELETION_DISABLED
+        if ctx.api_version < DELETION_DISABLED_VERSION:
+            code = ErrorCode.INVALID_REQUEST
+        disabled = KafkaError(code, "Topic deletion is disabled.")
+        return DeleteTopicsResponse(responses=[_result(topic.name, topic.topic_id, disabled) for topic in wanted])
+    resolved = _resolve(ctx, wanted)
+    names = [name for name, _, error in resolved if error is None and name is not None]
+    outcomes: dict[str, KafkaError | None]
+    try:
+        pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
+        outcomes = await ctx.broker.controller.delete_topics(names, pay=pay)
+    except KafkaError as failure:
+        outcomes = dict.fromkeys(names, failure.as_result())
+    responses = []
+    for name, topic_id, error in resolved:
+        outcome = error if error is not None or name is None else outcomes[name]
+        if outcome is None and request.timeout_ms <= 0:
+            text = "The topic was deleted, but there was no time to wait for it."
+            outcome = KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
+        responses.append(_result(name, topic_id, outcome))
+    return DeleteTopicsResponse(responses=responses)
+
+
+def _resolve(ctx: RequestContext, wanted: list[DeleteTopicState]) -> list[tuple[str | None, UUID, KafkaError | None]]:
+    """Finds the name and id of each topic, or why it cannot be deleted."""
+    metadata = ctx.broker.metadata
+    named = Counter(topic.name for topic in wanted if topic.name is not None)
+    # Topics addressed by id count under their name, too: one of both ways may address it.
+    named.update(name for topic in wanted if topic.name is None and (name := metadata.topic_name(topic.topic_id)))
+    resolved: list[tuple[str | None, UUID, KafkaError | None]] = []
+    for topic in wanted:
+        name, topic_id, error = topic.name, topic.topic_id, None
+        if name is not None and topic_id.int:
+            text = "Topic name and topic ID can not both be specified."
+            error = KafkaError(ErrorCode.INVALID_REQUEST, text)
+        elif name is not None:
+            topic_id = metadata.topic_id(name) or ZERO_UUID
+        elif not topic_id.int:
+            error = KafkaError(ErrorCode.INVALID_REQUEST, "Neither topic name nor id was specified.")
+        else:
+            name = metadata.topic_name(topic_id)
+            if name is None:
+                error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
+        if error is None and name is not None and named[name] > 1:
+            error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic.")
+        resolved.append((name, topic_id, error))
+    return resolved
+
+
+def _result(name: str | None, topic_id: UUID, error: KafkaError | None) -> DeletableTopicResult:
+    if error is None:
+        return DeletableTopicResult(name=name, topic_id=topic_id)
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=error.code, error_message=error.message)

@@ -1,0 +1,40 @@
+"""DescribeCluster (key 60): cluster id, controller and brokers.
+
+v1 tells broker endpoints from controller endpoints (KIP-919): this listener is a broker's. v2 may ask for fenced
+brokers (KIP-1073): a broker that is registered in the store is never fenced.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from ..authorized_operations import ALL_CLUSTER_OPERATIONS, NOT_REQUESTED
+from ..request_context import RequestContext
+
+BROKERS, CONTROLLERS = 1, 2
+
+
+def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+    """Raises KafkaError MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE."""
+    if request.endpoint_type == CONTROLLERS:
+        text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, text)
+    if request.endpoint_type != BROKERS:
+        text = f"Unsupported endpoint type {request.endpoint_type}"
+        raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, text)
+    metadata = ctx.broker.metadata
+    asked = request.include_cluster_authorized_operations
+    return DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=metadata.cluster_id,
+        controller_id=metadata.controller_id,
+        brokers=[
+            DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
+            for broker in metadata.response_brokers(ctx.listener.name)
+        ],
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if asked else NOT_REQUESTED,
+    )

@@ -1,0 +1,73 @@
+"""DescribeGroups (key 15): members of classic groups and what they were given.
+
+Version 3 can tell which operations the client may carry out (KIP-430), 4 names static members, 6 says of a group that
+does not exist that it is not there (KIP-1043) where it was a `Dead` one without an error before. So does a group of
+the consumer protocol: it is ConsumerGroupDescribe's business.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from ...coordinator.group.group import Group
+from ...coordinator.group.states import GroupState
+from ..authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
+from ..request_context import RequestContext
+
+FIRST_VERSION_WITH_NOT_FOUND = 6
+
+
+def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+    """Each group on its own."""
+    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    answers = []
+    for group_id in request.groups:
+        answer = _answer(ctx, group_id)
+        if answer.error_code == ErrorCode.NONE:
+            answer.authorized_operations = operations
+        answers.append(answer)
+    return DescribeGroupsResponse(groups=answers)
+
+
+def _answer(ctx: RequestContext, group_id: str) -> DescribedGroup:
+    try:
+        group = ctx.broker.groups.find(group_id)
+    except KafkaError as error:
+        return DescribedGroup(group_id=group_id, error_code=error.code)
+    if isinstance(group, Group):
+        return _describe(group)
+    if ctx.api_version < FIRST_VERSION_WITH_NOT_FOUND:
+        return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
+    return DescribedGroup(
+        group_id=group_id,
+        group_state=GroupState.DEAD.value,
+        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+        error_message=f"Group {group_id} {'not found' if group is None else 'is not a classic group'}.",
+    )
+
+
+def _describe(group: Group) -> DescribedGroup:
+    """Only in a STABLE group do metadata and assignments belong together."""
+    is_stable = group.state is GroupState.STABLE
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        protocol_type=group.protocol_type or "",
+        protocol_data=(group.protocol_name or "") if is_stable else "",
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata(group.protocol_name) if is_stable else b"",
+                member_assignment=member.assignment if is_stable else b"",
+            )
+            for member in group.members.values()
+        ],
+    )

@@ -1,0 +1,53 @@
+"""DescribeProducers (key 61): the idempotent and transactional producers that a partition knows (KIP-664)."""
+
+from __future__ import annotations
+
+from ....protocol.errors import KafkaError
+from ....protocol.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from ....storage.producer_state import ProducerStateEntry
+from ...metadata.topic_names import check_name
+from ..request_context import RequestContext
+
+NO_OFFSET = -1
+
+
+def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+    """Describes each partition on its own; only its leader knows."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name, partitions=[_describe(ctx, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
+    answer = PartitionResponse(partition_index=index)
+    try:
+        check_name(topic)
+        partition = ctx.broker.replica_manager.partition(topic, index)
+    except KafkaError as error:
+        answer.error_code, answer.error_message = error.code, error.message
+        return answer
+    answer.active_producers = [_producer(entry) for entry in partition.log.producer_state.producers.values()]
+    return answer
+
+
+def _producer(entry: ProducerStateEntry) -> ProducerState:
+    first_offset = entry.current_txn_first_offset
+    return ProducerState(
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        last_sequence=entry.last_sequence,
+        last_timestamp=entry.last_timestamp,
+        coordinator_epoch=entry.coordinator_epoch,
+        current_txn_start_offset=NO_OFFSET if first_offset is None else first_offset,
+    )

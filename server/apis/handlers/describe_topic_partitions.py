@@ -1,0 +1,104 @@
+"""DescribeTopicPartitions (key 75): topics and their partitions page by page, in order of name (KIP-966).
+
+Eligible leader replicas are always empty: leaders are elected among the replicas in sync.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+from ....protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from ...metadata.topic_names import is_internal, is_legal
+from ..authorized_operations import ALL_TOPIC_OPERATIONS
+from ..request_context import RequestContext
+
+METADATA_VERSION = 12
+"""The Metadata version that describes a partition in the same way."""
+
+
+def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    """Fills one page; a cursor that points nowhere is INVALID_REQUEST for every topic asked for."""
+    limit = max(1, min(request.response_partition_limit, ctx.broker.config.max_request_partition_size_limit))
+    response = DescribeTopicPartitionsResponse()
+    try:
+        names = _names(ctx, request)
+    except KafkaError as error:
+        topics = [_refused(topic.name, error.code) for topic in request.topics]
+        return DescribeTopicPartitionsResponse(topics=topics)
+    for name in names:
+        if limit == 0:
+            response.next_cursor = Cursor(topic_name=name, partition_index=0)
+            break
+        topic = ctx.broker.metadata.response_topic(name, ctx.listener.name, METADATA_VERSION)
+        if topic is None:
+            response.topics.append(_unknown(name))
+            continue
+        is_first = request.cursor is not None and request.cursor.topic_name == name
+        start = request.cursor.partition_index if request.cursor is not None and is_first else 0
+        remaining = [partition for partition in topic.partitions if partition.partition_index >= start]
+        response.topics.append(_topic(topic, remaining[:limit]))
+        if len(remaining) > limit:
+            response.next_cursor = Cursor(topic_name=name, partition_index=remaining[limit].partition_index)
+            break
+        limit -= len(remaining)
+    return response
+
+
+def _names(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> list[str]:
+    cursor = request.cursor
+    wanted = {topic.name for topic in request.topics} or set(ctx.broker.metadata.topic_names)
+    if cursor is None:
+        return sorted(wanted)
+    if cursor.partition_index < 0:
+        text = "DescribeTopicPartitionsRequest cursor partition must be valid"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text}: {cursor.topic_name} {cursor.partition_index}")
+    if request.topics and cursor.topic_name not in wanted:
+        text = "DescribeTopicPartitionsRequest topic list should contain the cursor topic"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text}: {cursor.topic_name}")
+    return sorted(name for name in wanted if name >= cursor.topic_name)
+
+
+def _topic(
+    topic: MetadataResponseTopic, partitions: list[MetadataResponsePartition]
+) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=[_partition(partition) for partition in partitions],
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _partition(partition: MetadataResponsePartition) -> DescribeTopicPartitionsResponsePartition:
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=partition.error_code,
+        partition_index=partition.partition_index,
+        leader_id=partition.leader_id,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replica_nodes,
+        isr_nodes=partition.isr_nodes,
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=partition.offline_replicas,
+    )
+
+
+def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=code,
+        name=name,
+        is_internal=is_internal(name),
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _refused(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(error_code=code, name=name)

@@ -1,0 +1,74 @@
+"""DescribeUserScramCredentials (key 50, KIP-554): which users have SCRAM credentials, without the secrets.
+
+They lie in the metadata tree where Kafka up to 3.9 has them, beside the users' quotas.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.describe_user_scram_credentials import (
+    CredentialInfo,
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
+from ...metadata.znodes import DEFAULT_ENTITY, decode_config
+from ..request_context import RequestContext
+
+MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+
+
+async def handle(
+    ctx: RequestContext, request: DescribeUserScramCredentialsRequest
+) -> DescribeUserScramCredentialsResponse:
+    """Describes the users asked for, or all who have credentials if none is named."""
+    stored = await _stored(ctx)
+    if not request.users:
+        return DescribeUserScramCredentialsResponse(results=[_described(user, stored[user]) for user in sorted(stored)])
+    counts = Counter(user.name for user in request.users)
+    return DescribeUserScramCredentialsResponse(results=[_result(user, counts[user], stored) for user in counts])
+
+
+async def _stored(ctx: RequestContext) -> dict[str, list[CredentialInfo]]:
+    """The credentials of all users who have any."""
+    store = ctx.broker.store
+    found = {}
+    for node in await store.children("/config/users"):
+        data, _ = await store.get(f"/config/users/{node}")
+        infos = _infos(decode_config(data) if data else {})
+        if infos and node != DEFAULT_ENTITY:
+            found[unquote(node)] = infos
+    return found
+
+
+def _infos(config: Mapping[str, str]) -> list[CredentialInfo]:
+    """Credentials are stored as `salt=…,stored_key=…,server_key=…,iterations=…`."""
+    return [
+        CredentialInfo(
+            mechanism=number, iterations=int(dict(part.split("=", 1) for part in text.split(","))["iterations"])
+        )
+        for name, number in MECHANISMS.items()
+        if (text := config.get(name))
+    ]
+
+
+def _described(user: str, infos: list[CredentialInfo]) -> DescribeUserScramCredentialsResult:
+    return DescribeUserScramCredentialsResult(user=user, credential_infos=infos)
+
+
+def _result(user: str, times: int, stored: Mapping[str, list[CredentialInfo]]) -> DescribeUserScramCredentialsResult:
+    if times > 1:
+        reason = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
+        return DescribeUserScramCredentialsResult(
+            user=user, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=reason
+        )
+    if user not in stored:
+        reason = f"Attempt to describe a user credential that does not exist: {user}"
+        return DescribeUserScramCredentialsResult(
+            user=user, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=reason
+        )
+    return _described(user, stored[user])

@@ -1,0 +1,27 @@
+"""Heartbeat (key 12): a member lives; the answer says whether it has to join again.
+
+Version 3 knows static members (KIP-345). While groups are loaded every heartbeat is good: who is a member will be known
+later, and gets its full session timeout then.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ...coordinator.group.group_id import check_group_id
+from ..request_context import RequestContext
+
+
+def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+    """Answers at once."""
+    groups = ctx.broker.groups
+    try:
+        check_group_id(request.group_id)
+        group = groups.find(request.group_id)
+    except KafkaError as error:
+        is_loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return HeartbeatResponse(error_code=ErrorCode.NONE if is_loading else error.code)
+    if group is None:
+        return HeartbeatResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+    error_code = groups.heartbeat(group, request.member_id, request.group_instance_id, request.generation_id)
+    return HeartbeatResponse(error_code=error_code)

@@ -1,0 +1,31 @@
+"""IncrementalAlterConfigs (key 44, KIP-339): set, delete, extend or shorten single settings.
+
+Besides topics and brokers it changes the levels of loggers (KIP-412), which live as long as the process.
+"""
+
+from __future__ import annotations
+
+from ....protocol.messages.incremental_alter_configs import (
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from ...config.config_changes import ConfigChanger, alter_each
+from ..request_context import RequestContext
+
+
+async def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    """Edit the settings of each resource; each succeeds or fails on its own."""
+    changer = ConfigChanger(ctx.broker, validate_only=request.validate_only)
+    results = await alter_each(request.resources, lambda resource: changer.edit(resource, resource.configs))
+    return IncrementalAlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, code, message in results
+        ]
+    )

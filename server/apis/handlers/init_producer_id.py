@@ -1,0 +1,29 @@
+"""InitProducerId (key 22): an id for a producer that wants its retries recognised (KIP-98).
+
+Without a transactional id the answer is always a fresh id with epoch 0, also when the producer presents the one it had
+(v3, KIP-360). Transactional ids need a transaction coordinator; this broker has none and says so.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ..request_context import RequestContext
+
+
+async def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+    """Hands out a producer id."""
+    error = _refusal(request)
+    if error is not ErrorCode.NONE:
+        return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
+    return InitProducerIdResponse(producer_id=await ctx.broker.producer_ids.next_id(), producer_epoch=0)
+
+
+def _refusal(request: InitProducerIdRequest) -> ErrorCode:
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_PRODUCER_EPOCH):
+        return ErrorCode.INVALID_REQUEST
+    if request.transactional_id is None:
+        return ErrorCode.NONE
+    # Not a retriable error: a producer that waits for a coordinator which never comes would hang.
+    return ErrorCode.UNSUPPORTED_VERSION if request.transactional_id else ErrorCode.INVALID_REQUEST

@@ -1,0 +1,85 @@
+"""JoinGroup (key 11): become a member of a group, or stay one through a rebalance.
+
+Version 1 adds the rebalance timeout (before, the session timeout stands for both), 4 tells a newcomer its id first
+(KIP-394), 5 knows static members (KIP-345), 7 names the protocol type in the answer (KIP-559), 8 carries a reason
+(KIP-800), 9 lets a static leader that is back keep the assignment (KIP-814). Answered when the rebalance is over.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ...coordinator.group.group_id import check_group_id
+from ...coordinator.group.member import JoinReply, JoinResult
+from ...coordinator.group.membership import Joining
+from ..request_context import RequestContext
+
+logger = logging.getLogger("barnabas.groups")
+
+MOST_METADATA_BYTES = 1024 * 1024
+"""Of one member, all its protocols together."""
+
+
+def handle(ctx: RequestContext, request: JoinGroupRequest) -> None:
+    """Hand the member to its group, which answers."""
+
+    def reply(result: JoinResult) -> None:
+        ctx.respond(_response(ctx.api_version, result))
+
+    try:
+        _join(ctx, request, ctx.broker.groups.later(reply))
+    except KafkaError as error:
+        reply(JoinResult(error.code, request.member_id))
+
+
+def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply) -> None:
+    check_group_id(request.group_id)
+    config, groups = ctx.broker.config, ctx.broker.groups
+    groups.shard_of(request.group_id)
+    if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
+        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, "The session timeout is not within the broker's range.")
+    protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
+    if sum(len(name) + len(metadata) for name, metadata in protocols) > MOST_METADATA_BYTES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MOST_METADATA_BYTES} bytes")
+    if request.reason:
+        logger.debug("group %s: %s joins: %.200s", request.group_id, request.member_id or ctx.client_id, request.reason)
+    is_new = not request.member_id
+    group = groups.find_or_create(request.group_id) if is_new else groups.find(request.group_id)
+    if group is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such group")
+    rebalance_timeout_ms = request.session_timeout_ms if ctx.api_version == 0 else request.rebalance_timeout_ms
+    groups.join(
+        group,
+        Joining(
+            member_id=request.member_id,
+            group_instance_id=request.group_instance_id,
+            client_id=ctx.client_id or "",
+            client_host=f"/{ctx.client_host}",
+            rebalance_timeout_ms=max(rebalance_timeout_ms, 0),
+            session_timeout_ms=request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=protocols,
+            needs_known_id=ctx.api_version >= 4,
+            can_skip_assignment=ctx.api_version >= 9,
+            reply=reply,
+        ),
+    )
+
+
+def _response(version: int, result: JoinResult) -> JoinGroupResponse:
+    name = result.protocol_name
+    return JoinGroupResponse(
+        error_code=result.error,
+        generation_id=result.generation,
+        protocol_type=result.protocol_type,
+        protocol_name="" if name is None and version < 7 else name,
+        leader=result.leader_id,
+        skip_assignment=result.skip_assignment,
+        member_id=result.member_id,
+        members=[
+            JoinGroupResponseMember(member_id=member_id, group_instance_id=instance_id, metadata=metadata)
+            for member_id, instance_id, metadata in result.members
+        ],
+    )

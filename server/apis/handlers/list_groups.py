@@ -1,0 +1,31 @@
+"""ListGroups (key 16): the groups that this broker coordinates.
+
+Version 4 can ask for states (KIP-518), 5 for types (KIP-848).
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ..request_context import RequestContext
+
+
+def handle(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+    """What is known now, and whether that is all."""
+    groups = ctx.broker.groups
+    states = {state.lower() for state in request.states_filter}
+    types = {one.lower() for one in request.types_filter}
+    listed = [
+        ListedGroup(
+            group_id=group.group_id,
+            protocol_type=group.protocol_type or "",
+            group_state=group.state.value,
+            group_type=group.type_name,
+        )
+        for group in groups.groups
+        if not group.is_dead
+        and (not states or group.state.value.lower() in states)
+        and (not types or group.type_name in types)
+    ]
+    error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if groups.is_loading else ErrorCode.NONE
+    return ListGroupsResponse(error_code=error, groups=listed)

@@ -1,0 +1,33 @@
+"""ListPartitionReassignments (key 46): the partitions whose replicas are on their way to other brokers (KIP-455)."""
+
+from __future__ import annotations
+
+from ....protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+from ..request_context import RequestContext
+
+
+def handle(ctx: RequestContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    """Lists all reassignments, or those among the partitions asked for; others are left out without an error."""
+    wanted = None
+    if request.topics is not None:
+        wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
+    topics = []
+    for topic in ctx.broker.controller.reassignments():
+        partitions = [
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(topic.assignment[index]),
+                adding_replicas=list(topic.adding_replicas.get(index, ())),
+                removing_replicas=list(topic.removing_replicas.get(index, ())),
+            )
+            for index in sorted(topic.adding_replicas.keys() | topic.removing_replicas.keys())
+            if wanted is None or (topic.name, index) in wanted
+        ]
+        if partitions:
+            topics.append(OngoingTopicReassignment(name=topic.name, partitions=partitions))
+    return ListPartitionReassignmentsResponse(error_message=None, topics=topics)

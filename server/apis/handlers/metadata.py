@@ -1,0 +1,119 @@
+"""Metadata (key 3): brokers, topics, and who leads which partition.
+
+v0 has no way to ask for no topics: an empty list means all. v4 lets the client forbid auto-creation (KIP-361); before
+it was implied. v12 asks by topic id (KIP-516). A topic that is created because it was asked for is ready when the
+answer leaves, but the answer itself says LEADER_NOT_AVAILABLE as Kafka's does: every client since 0.8 retries on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from ....protocol.schema import ZERO_UUID
+from ...metadata.topic_names import is_internal, is_legal
+from ...quotas.charge import price_of_changes
+from ..authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_REQUESTED
+from ..request_context import RequestContext
+
+NULL_MEANS_ALL_VERSION = 1
+TOPIC_ID_VERSION = 12
+
+
+def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """Answers from the cache at once, unless a topic is to be created first."""
+    wanted = request.topics
+    if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION):
+        return _response(ctx, request, _known(ctx, ctx.broker.metadata.topic_names))
+    if ctx.api_version < TOPIC_ID_VERSION and any(topic.name is None or topic.topic_id.int for topic in wanted):
+        # Versions 10 and 11 have the fields, but brokers of that time could not look up by id.
+        return _response(ctx, request, [_refused(topic) for topic in wanted])
+    if any(topic.topic_id.int for topic in wanted):
+        return _response(ctx, request, [_by_id(ctx, topic) for topic in wanted])
+    names = dict.fromkeys(topic.name or "" for topic in wanted)
+    missing = [name for name in names if name not in ctx.broker.metadata]
+    topics = _known(ctx, names)
+    may_create = ctx.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
+    creatable = [name for name in missing if is_legal(name)] if may_create else []
+    if creatable:
+        return _create_and_respond(ctx, request, topics, missing, creatable)
+    return _response(ctx, request, topics + [_unknown(name) for name in missing])
+
+
+def _known(ctx: RequestContext, names: Iterable[str]) -> list[MetadataResponseTopic]:
+    describe, listener, version = ctx.broker.metadata.response_topic, ctx.listener.name, ctx.api_version
+    return [topic for name in names if (topic := describe(name, listener, version)) is not None]
+
+
+def _by_id(ctx: RequestContext, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
+    name = ctx.broker.metadata.topic_name(wanted.topic_id)
+    topic = ctx.broker.metadata.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
+    if topic is None:
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+    return topic
+
+
+async def _create_and_respond(
+    ctx: RequestContext,
+    request: MetadataRequest,
+    topics: list[MetadataResponseTopic],
+    missing: list[str],
+    creatable: list[str],
+) -> MetadataResponse:
+    try:
+        results = await ctx.broker.controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
+    except KafkaError as error:
+        results = dict.fromkeys(creatable, error)
+    for name in missing:
+        error_or_none = results.get(name)
+        if name not in results:
+            topics.append(_unknown(name))
+        elif error_or_none is None or error_or_none.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+            topics.append(_failed(name, ErrorCode.LEADER_NOT_AVAILABLE))
+        else:
+            topics.append(_failed(name, error_or_none.code))
+    return _response(ctx, request, topics)
+
+
+def _unknown(name: str) -> MetadataResponseTopic:
+    legal = is_legal(name)
+    return _failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION)
+
+
+def _failed(name: str, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=ZERO_UUID, is_internal=is_internal(name))
+
+
+def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
+
+
+def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.is_internal,
+        partitions=topic.partitions,
+        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+    )
+
+
+def _response(ctx: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
+    metadata = ctx.broker.metadata
+    if request.include_topic_authorized_operations:
+        # The topics are shared with other answers: marked are copies.
+        topics = [topic if topic.error_code else _with_operations(topic) for topic in topics]
+    with_cluster = request.include_cluster_authorized_operations
+    return MetadataResponse(
+        brokers=metadata.response_brokers(ctx.listener.name),
+        cluster_id=metadata.cluster_id,
+        controller_id=metadata.controller_id,
+        topics=topics,
+        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_REQUESTED,
+    )

@@ -1,0 +1,41 @@
+"""OffsetForLeaderEpoch (key 23): where a leader epoch ends in the leader's log (KIP-101).
+
+v1 answers with the epoch found, the largest not above the one asked for (KIP-279); v2 fences by the leader epoch that
+the client believes in (KIP-320). The epoch that goes on ends at the log end offset, for consumers, too.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import KafkaError
+from ....protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+from ..request_context import RequestContext
+
+
+def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    """Answers each partition on its own; an epoch that the log knows nothing of is (-1, -1)."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic, partitions=[_end(ctx, topic.topic, wanted) for wanted in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _end(ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+    answer = EpochEndOffset(partition=wanted.partition)
+    try:
+        partition = ctx.broker.replica_manager.partition(topic, wanted.partition)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
+    return answer

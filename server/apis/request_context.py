@@ -1,0 +1,73 @@
+"""What a handler knows about the request it answers, and how it answers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...protocol.headers import RequestHeader
+    from ..config.listeners import ListenerConfig
+    from ..quotas.charge import Charge
+    from .broker_state import BrokerState
+
+
+class Channel(Protocol):
+    """The connection as a handler sees it."""
+
+    client_host: str
+    listener: ListenerConfig
+    on_close: Callable[[], None] | None
+    """Called when the client goes away while its request waits."""
+
+    def close(self) -> None:
+        """Close without an answer."""
+
+    def mute(self, seconds: float) -> None:
+        """Look at no further request for that long once the one in hand is answered."""
+
+
+class RequestContext:
+    """One request on one connection, answered exactly once: by the handler's return value or by `respond` later."""
+
+    __slots__ = ("_respond", "api_key", "api_version", "broker", "channel", "charge", "client_id", "correlation_id")
+
+    def __init__(
+        self,
+        header: RequestHeader,
+        broker: BrokerState,
+        channel: Channel,
+        respond: Callable[[RequestContext, Any], None],
+        charge: Charge | None = None,
+    ) -> None:
+        self.api_key = header.api_key
+        self.api_version = header.api_version
+        self.correlation_id = header.correlation_id
+        self.client_id = header.client_id
+        self.broker = broker
+        self.channel = channel
+        self.charge = charge
+        """What it owes to the client's quotas; None as long as nobody has any."""
+        self._respond = respond
+
+    @property
+    def client_host(self) -> str:
+        return self.channel.client_host
+
+    @property
+    def listener(self) -> ListenerConfig:
+        """The listener that the request came in on; its advertised address is the one to tell this client."""
+        return self.channel.listener
+
+    def respond(self, response: Any) -> None:
+        """Encode and send the response, and let the connection go on with its next request."""
+        self._respond(self, response)
+
+    def on_disconnect(self, callback: Callable[[], None]) -> None:
+        """Call back if the client goes away before it is answered."""
+        self.channel.on_close = callback
+
+    def close(self) -> None:
+        """Close the connection instead of answering."""
+        self.channel.close()

@@ -1,0 +1,233 @@
+"""The broker's configuration: a Kafka `server.properties`, checked and typed, with what was changed at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self, cast
+
+from .checks import check_together, parse_overrides
+from .keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS, UNIT_CHAINS, synonyms
+from .keys.definition import ConfigValue, format_value
+from .keys.validators import ConfigError
+from .listeners import ListenerConfig, is_loopback, parse_listeners, parse_protocol_map
+from .notices import notices_of
+from .properties import parse_properties
+from .settings import Settings
+
+_LISTENER_PREFIX = "listener.name."
+_FALLBACK_BROKER_ID = 1
+_METADATA_FILE = "metadata.sqlite"
+
+_DEFAULTS_BY_ATTRIBUTE = MappingProxyType({key.attribute: key.default for key in BROKER_KEYS.values()})
+
+
+class BrokerConfig(Settings):
+    """Every setting of one broker, as attributes in snake case: `config.log_segment_bytes`.
+
+    One object for the life of a broker: settings that may change at run time are changed in place (by
+    DynamicConfig), so read an attribute where it is used instead of keeping its value. Attributes hold what counts
+    in the end (`log_retention_ms` is right even if the file says `log.retention.hours`); `get` returns a key's own
+    value. Later layers win: built-in default, file, cluster-wide dynamic value, this broker's dynamic value.
+
+    Raises ConfigError for values that Kafka refuses, in its words; unknown keys are kept and named in `notices`.
+    """
+
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        self.static: Mapping[str, str] = MappingProxyType(_with_both_ids(properties or {}))
+        self.cluster_overrides: Mapping[str, str] = MappingProxyType({})
+        self.broker_overrides: Mapping[str, str] = MappingProxyType({})
+        self._values: dict[str, ConfigValue] = {}
+        self.__dict__.update(_DEFAULTS_BY_ATTRIBUTE)
+        values = self._parse(self.static)
+        check_together(self._typed(values))
+        self._check_roles(values.get("process.roles"))
+        self._replace_values(values)
+        self._check_open_listeners()
+        self.notices: tuple[str, ...] = notices_of(self.static, self.listeners)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """The configuration that a properties file with these keys and values describes."""
+        return cls(properties)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> Self:
+        """Read a `server.properties`. Raises OSError, PropertiesError, ConfigError."""
+        return cls(parse_properties(Path(path).read_text(encoding="iso-8859-1")))
+
+    def get(self, name: str) -> ConfigValue:
+        """Typed value of one key, its default if it is not set; of an unknown key the text, or None if not set."""
+        if name in self._values:
+            return self._values[name]
+        key = BROKER_KEYS.get(name)
+        return key.default if key is not None else self.static.get(name)
+
+    def listener_value(self, listener: str, name: str) -> ConfigValue:
+        """Value of a key that `listener.name.<listener>.<key>` may set for one listener alone."""
+        key = BROKER_KEYS[name]
+        prefixed = f"{_LISTENER_PREFIX}{listener.lower()}.{name}"
+        for layer in (self.broker_overrides, self.cluster_overrides, self.static):
+            if prefixed in layer:
+                return key.parse(layer[prefixed])
+        return self.get(name)
+
+    def connections_allowed(self, host: str) -> int | None:
+        """How many connections one address may have open; None for no limit, as this machine has none by itself."""
+        limit = self.max_connections_per_ip_overrides.get(host)
+        if limit is None and not is_loopback(host):
+            limit = self.max_connections_per_ip
+        return limit
+
+    def listener_connections_allowed(self, listener: str) -> int:
+        """How many connections one listener may have open (KIP-402)."""
+        limit = self.listener_value(listener, "max.connections")
+        assert isinstance(limit, int)
+        return limit
+
+    def effective_properties(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
+        """Raw values that would hold with these dynamic layers over the file.
+
+        A dynamic value displaces the same setting in other units: `log.retention.ms` beats a `log.retention.hours`
+        of the file because it replaces it, whatever the order of units says (Kafka: DynamicBrokerConfig).
+        """
+        merged = dict(self.static)
+        for layer in (cluster, broker):
+            for name in layer:
+                for synonym in synonyms(name):
+                    merged.pop(synonym, None)
+            merged.update(layer)
+        return merged
+
+    def check_overrides(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
+        """Raise ConfigError if the broker could not run with these dynamic layers."""
+        values = self._parse(self.effective_properties(cluster, broker))
+        check_together(self._typed(values))
+
+    def apply_overrides(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> frozenset[str]:
+        """Replace both dynamic layers and return the keys whose value is another now.
+
+        Raises ConfigError, and then nothing has changed.
+        """
+        values = self._parse(self.effective_properties(cluster, broker))
+        check_together(self._typed(values))
+        before = self._values
+        self.cluster_overrides = MappingProxyType(dict(cluster))
+        self.broker_overrides = MappingProxyType(dict(broker))
+        self._replace_values(values)
+        return frozenset(
+            name
+            for name in before.keys() | values.keys()
+            if self._or_default(before, name) != self._or_default(values, name)
+        )
+
+    def settle(self, name: str, raw: str) -> None:
+        """A setting that left a choice to the machine has become this."""
+        self.static = MappingProxyType({**self.static, name: raw})
+        self._replace_values({**self._values, name: BROKER_KEYS[name].parse(raw)})
+
+    def topic_defaults(self) -> dict[str, str]:
+        """Text of every topic key that has a broker key behind it: what a topic without settings of its own gets."""
+        defaults = {}
+        for topic_key, broker_key in TOPIC_SYNONYMS.items():
+            value = self._in_first_unit(broker_key) if broker_key in UNIT_CHAINS else self.get(broker_key)
+            text = format_value(BROKER_KEYS[broker_key].type, value)
+            if text is not None:
+                defaults[topic_key] = text
+        return defaults
+
+    @staticmethod
+    def _parse(properties: Mapping[str, str]) -> dict[str, ConfigValue]:
+        return {name: BROKER_KEYS[name].parse(raw) for name, raw in properties.items() if name in BROKER_KEYS}
+
+    @staticmethod
+    def _or_default(values: Mapping[str, ConfigValue], name: str) -> ConfigValue:
+        return values[name] if name in values else BROKER_KEYS[name].default
+
+    @classmethod
+    def _typed(cls, values: Mapping[str, ConfigValue]) -> dict[str, ConfigValue]:
+        return {name: cls._or_default(values, name) for name in BROKER_KEYS}
+
+    def _replace_values(self, values: dict[str, ConfigValue]) -> None:
+        for name in self._values.keys() - values.keys():
+            setattr(self, BROKER_KEYS[name].attribute, BROKER_KEYS[name].default)
+        self._values = values
+        for name, value in values.items():
+            setattr(self, BROKER_KEYS[name].attribute, value)
+        self._derive()
+
+    def _derive(self) -> None:
+        """Set the attributes whose value follows from several keys."""
+        for name in UNIT_CHAINS:
+            setattr(self, BROKER_KEYS[name].attribute, self._in_first_unit(name))
+        self.listeners = self._parse_listeners()
+        overrides = str(self.get("max.connections.per.ip.overrides"))
+        self.max_connections_per_ip_overrides: Mapping[str, int] = parse_overrides(overrides)
+        self.log_dirs = self._parse_log_dirs()
+        self.configured_broker_id = self._parse_broker_id()
+        self.broker_id = _FALLBACK_BROKER_ID if self.configured_broker_id is None else self.configured_broker_id
+        store = self.get("metadata.store.path")
+        self.metadata_store_path = str(store) if store else f"{self.log_dirs[0].rstrip('/')}/{_METADATA_FILE}"
+
+    def _in_first_unit(self, name: str) -> int:
+        """Value of a setting that several keys give in several units, in the unit of the first: milliseconds."""
+        chain = UNIT_CHAINS[name]
+        for member, factor in chain:
+            value = self._values.get(member)
+            if value is not None:
+                assert isinstance(value, int)
+                return value if value < 0 else value * factor
+        member, factor = chain[-1]
+        default = BROKER_KEYS[member].default
+        assert isinstance(default, int)
+        return default * factor
+
+    def _parse_listeners(self) -> list[ListenerConfig]:
+        protocols = parse_protocol_map(str(self.get("listener.security.protocol.map")))
+        advertised = self.get("advertised.listeners")
+        return parse_listeners(
+            str(self.get("listeners")),
+            None if advertised is None else str(advertised),
+            protocols,
+            left_out=self._controller_listeners(),
+        )
+
+    @staticmethod
+    def _check_roles(roles: ConfigValue) -> None:
+        if roles and "broker" not in cast("tuple[str, ...]", roles):
+            reason = "it names no broker; a controller of a KRaft quorum is not what this program can be"
+            raise ConfigError("process.roles", roles, reason)
+
+    def _check_open_listeners(self) -> None:
+        for listener in self.listeners:
+            if not (self.allow_insecure_listeners or listener.is_loopback):
+                reason = f"listener {listener.name} is open to other machines and allow.insecure.listeners is false"
+                raise ConfigError("listeners", self.get("listeners"), reason)
+
+    def _controller_listeners(self) -> Collection[str]:
+        names = self.get("controller.listener.names")
+        return {name.strip().upper() for name in str(names).split(",")} if names else ()
+
+    def _parse_log_dirs(self) -> list[str]:
+        key = "log.dirs" if self.get("log.dirs") else "log.dir"
+        directories = [part.strip() for part in str(self.get(key)).split(",") if part.strip()]
+        if not directories:
+            raise ConfigError(key, self.get(key), "At least one log directory must be defined")
+        return directories
+
+    def _parse_broker_id(self) -> int | None:
+        ids = {number for key in ("broker.id", "node.id") if isinstance(number := self._values.get(key), int)}
+        ids.discard(-1)
+        if len(ids) > 1:
+            raise ConfigError("node.id", self.get("node.id"), f"broker.id says {self.get('broker.id')}")
+        return ids.pop() if ids else None
+
+
+def _with_both_ids(properties: Mapping[str, str]) -> dict[str, str]:
+    """The properties, with the broker's id under its older and its newer name, as Kafka has it."""
+    both = dict(properties)
+    for name, other in (("broker.id", "node.id"), ("node.id", "broker.id")):
+        if name in properties:
+            both.setdefault(other, properties[name])
+    return both

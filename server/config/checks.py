@@ -1,0 +1,95 @@
+"""Rules between keys: what Kafka checks once every single value is legal (KafkaConfig.validateValues)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from .keys.definition import ConfigValue
+from .keys.validators import ConfigError
+
+_MEBIBYTE = 1 << 20
+_INT_MAX = 2**31 - 1
+
+# Kafka has no rule for the last three; what it then does with such values nobody can have meant.
+_MINIMA = (
+    ("log.roll.ms", 1),
+    ("log.roll.jitter.ms", 0),
+    ("log.flush.interval.ms", 0),
+    ("log.flush.scheduler.interval.ms", 0),
+    ("log.retention.bytes", -1),
+)
+
+
+def check_together(values: Mapping[str, ConfigValue]) -> None:
+    """Raise ConfigError, naming one key, if values contradict each other. `values` has every broker key."""
+    for check in (_check_logs, _check_cleaner, _check_replication, _check_connections, _check_groups):
+        check(values)
+
+
+def _number(values: Mapping[str, ConfigValue], name: str) -> int:
+    return cast("int", values[name])
+
+
+def _refuse_unless(accepted: bool, values: Mapping[str, ConfigValue], name: str, reason: str) -> None:
+    if not accepted:
+        raise ConfigError(name, values[name], reason)
+
+
+def _check_logs(values: Mapping[str, ConfigValue]) -> None:
+    for name, minimum in _MINIMA:
+        enough = values[name] is None or _number(values, name) >= minimum
+        _refuse_unless(enough, values, name, f"Value must be at least {minimum}")
+    _refuse_unless(bool(values["log.cleanup.policy"]), values, "log.cleanup.policy", "Value must not be empty")
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        value = values[name]
+        allowed = value is None or value == -1 or _number(values, name) >= 1
+        _refuse_unless(allowed, values, name, "Value must be -1 for unlimited, or at least 1")
+
+
+def _check_cleaner(values: Mapping[str, ConfigValue]) -> None:
+    if not values["log.cleaner.enable"]:
+        return
+    name = "log.cleaner.dedupe.buffer.size"
+    per_thread = _number(values, name) // max(_number(values, "log.cleaner.threads"), 1)
+    _refuse_unless(per_thread >= _MEBIBYTE, values, name, "Value must be at least 1 MiB for each cleaner thread")
+
+
+def _check_replication(values: Mapping[str, ConfigValue]) -> None:
+    name = "replica.fetch.wait.max.ms"
+    for bound in ("replica.socket.timeout.ms", "replica.lag.time.max.ms"):
+        within = _number(values, name) <= _number(values, bound)
+        _refuse_unless(within, values, name, f"Value must be at most {bound} = {values[bound]}")
+
+
+def _check_connections(values: Mapping[str, ConfigValue]) -> None:
+    overrides = parse_overrides(str(values["max.connections.per.ip.overrides"]))
+    none_at_all = values["max.connections.per.ip"] == 0 and not overrides
+    reason = "Value can be 0 only if max.connections.per.ip.overrides lets some address in"
+    _refuse_unless(not none_at_all, values, "max.connections.per.ip", reason)
+    name = "queued.max.request.bytes"
+    queued = _number(values, name)
+    enough = queued <= 0 or queued >= _number(values, "socket.request.max.bytes")
+    _refuse_unless(enough, values, name, "Value must be at least socket.request.max.bytes, or at most 0 for no limit")
+
+
+def _check_groups(values: Mapping[str, ConfigValue]) -> None:
+    for prefix in ("group.consumer.", "group.share.", "group.streams."):
+        for what in ("heartbeat.interval.ms", "session.timeout.ms"):
+            name = f"{prefix}{what}"
+            low, high = f"{prefix}min.{what}", f"{prefix}max.{what}"
+            within = _number(values, low) <= _number(values, name) <= _number(values, high)
+            reason = f"Value must be between {low} = {values[low]} and {high} = {values[high]}"
+            _refuse_unless(within, values, name, reason)
+
+
+def parse_overrides(text: str) -> dict[str, int]:
+    """Address or host name to its number of connections, of `max.connections.per.ip.overrides`. Raises ConfigError."""
+    name = "max.connections.per.ip.overrides"
+    limits = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        address, separator, count = entry.rpartition(":")
+        if not separator or not address or not count.strip().isdigit() or int(count) > _INT_MAX:
+            raise ConfigError(name, text, f"{entry} must be address:count")
+        limits[address.strip()] = int(count)
+    return limits

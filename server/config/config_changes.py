@@ -1,0 +1,222 @@
+"""Changing the configuration of a resource at a client's request (Kafka: ConfigAdminManager)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ...protocol.config_resources import ConfigOperation, ConfigResourceType
+from ...protocol.errors import ErrorCode, KafkaError
+from ..metadata.topic_names import check_name
+from .broker_loggers import ROOT, check_level, set_level
+from .broker_names import check_broker_name
+from .keys.catalogue import BROKER_KEYS, TOPIC_KEYS
+from .keys.definition import ConfigKey, ConfigType
+from .named_configs import NAMED_KINDS
+
+if TYPE_CHECKING:
+    from ..apis.broker_state import BrokerState
+
+
+class NamedConfig(Protocol):
+    """One key and its value in a request."""
+
+    name: str
+    value: str | None
+
+
+class NamedOperation(NamedConfig, Protocol):
+    """One key, what to do to it, and the value to do it with."""
+
+    config_operation: int
+
+
+class Resource(Protocol):
+    """One resource in a request."""
+
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=Resource)
+
+_NO_LISTS: Mapping[str, ConfigKey] = MappingProxyType({})
+"""Kafka extends and cuts the lists of topics and brokers only, though the settings of client metrics are lists too."""
+
+
+async def alter_each(
+    resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
+) -> list[tuple[R, ErrorCode, str | None]]:
+    """Alter resource by resource; one that fails, or is named twice, does not hold up the others."""
+    counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
+    results: list[tuple[R, ErrorCode, str | None]] = []
+    for resource in resources:
+        try:
+            if counts[resource.resource_type, resource.resource_name] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            await alter(resource)
+        except KafkaError as error:
+            results.append((resource, error.code, error.message))
+        else:
+            results.append((resource, ErrorCode.NONE, None))
+    return results
+
+
+class ConfigChanger:
+    """Checks changes against a broker's rules and carries them out; with `validate_only` it stops after the checks."""
+
+    def __init__(self, broker: BrokerState, *, validate_only: bool) -> None:
+        self._broker = broker
+        self._validate_only = validate_only
+
+    async def replace(self, resource: Resource, configs: Sequence[NamedConfig]) -> None:
+        """Give a resource these settings and no others (AlterConfigs). Raises KafkaError."""
+        _check_keys(configs, [config.name for config in configs if config.value is None])
+        settings = {config.name: config.value for config in configs if config.value is not None}
+        async with self._broker.dynamic_config.changing:
+            match ConfigResourceType(resource.resource_type):
+                case kind if kind in NAMED_KINDS:
+                    await self._set_named(kind, resource.resource_name, settings)
+                case ConfigResourceType.TOPIC:
+                    await self._set_topic(resource.resource_name, settings)
+                case ConfigResourceType.BROKER:
+                    await self._set_broker(self._broker_id(resource.resource_name), settings)
+                case _:
+                    raise _unknown_type(resource)
+
+    async def edit(self, resource: Resource, operations: Sequence[NamedOperation]) -> None:
+        """Apply operations to a resource's settings (IncrementalAlterConfigs). Raises KafkaError."""
+        missing = [
+            operation.name
+            for operation in operations
+            if operation.value is None and operation.config_operation != ConfigOperation.DELETE
+        ]
+        _check_keys(operations, missing)
+        async with self._broker.dynamic_config.changing:
+            match ConfigResourceType(resource.resource_type):
+                case kind if kind in NAMED_KINDS:
+                    name, entity_type = resource.resource_name, NAMED_KINDS[kind].entity_type
+                    present = await self._broker.topic_store.named_config(entity_type, name)
+                    await self._set_named(kind, name, _edited(present, operations, _NO_LISTS))
+                case ConfigResourceType.TOPIC:
+                    await self._edit_topic(resource.resource_name, operations)
+                case ConfigResourceType.BROKER:
+                    broker_id = self._broker_id(resource.resource_name)
+                    current = await self._broker.topic_store.broker_config(broker_id)
+                    await self._set_broker(broker_id, _edited(current, operations, BROKER_KEYS))
+                case ConfigResourceType.BROKER_LOGGER:
+                    self._edit_loggers(resource.resource_name, operations)
+                case _:
+                    raise _unknown_type(resource)
+
+    async def _edit_topic(self, topic: str, operations: Sequence[NamedOperation]) -> None:
+        self._check_topic(topic)
+        current = await self._broker.topic_store.topic_config(topic)
+        await self._set_topic(topic, _edited(current, operations, TOPIC_KEYS))
+
+    async def _set_topic(self, topic: str, settings: Mapping[str, str]) -> None:
+        self._check_topic(topic)
+        self._broker.dynamic_config.check_topic_config(settings)
+        if not self._validate_only:
+            await self._broker.topic_store.set_topic_config(topic, settings)
+            self._broker.dynamic_config.topic_config_changed(topic, settings)
+
+    def _check_topic(self, topic: str) -> None:
+        if not topic:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
+        check_name(topic)
+        if topic not in self._broker.metadata:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
+
+    async def _set_named(self, resource_type: ConfigResourceType, name: str, settings: Mapping[str, str]) -> None:
+        kind = NAMED_KINDS[resource_type]
+        if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, kind.alter_without_name)
+        kind.check(self._broker.config, settings)
+        if not self._validate_only:
+            await self._broker.topic_store.set_named_config(kind.entity_type, name, settings)
+            self._broker.dynamic_config.named_config_changed(resource_type, name, settings)
+
+    def _broker_id(self, name: str) -> int | None:
+        if not name:
+            return None
+        check_broker_name(name, self._broker.broker_id)
+        return self._broker.broker_id
+
+    async def _set_broker(self, broker_id: int | None, settings: Mapping[str, str]) -> None:
+        per_broker = broker_id is not None
+        self._broker.dynamic_config.check_broker_config(settings, per_broker=per_broker)
+        if not self._validate_only:
+            await self._broker.topic_store.set_broker_config(broker_id, settings)
+            self._broker.dynamic_config.broker_config_changed(settings, per_broker=per_broker)
+
+    def _edit_loggers(self, name: str, operations: Sequence[NamedOperation]) -> None:
+        check_broker_name(name, self._broker.broker_id)
+        for operation in operations:
+            kind = _operation(operation)
+            if kind not in (ConfigOperation.SET, ConfigOperation.DELETE):
+                reason = f"{kind.name} operation is not allowed for the BROKER_LOGGER resource"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+            if kind is ConfigOperation.DELETE and operation.name == ROOT:
+                reason = "Removing the log level of the root logger is not allowed"
+                raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
+            check_level(operation.name, None if kind is ConfigOperation.DELETE else operation.value)
+        if not self._validate_only:
+            for operation in operations:
+                set_level(
+                    operation.name, operation.value if operation.config_operation == ConfigOperation.SET else None
+                )
+
+
+def _check_keys(configs: Sequence[NamedConfig], without_value: Sequence[str]) -> None:
+    if len({config.name for config in configs}) < len(configs):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    if without_value:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without_value)}")
+
+
+def _unknown_type(resource: Resource) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+
+
+def _operation(operation: NamedOperation) -> ConfigOperation:
+    try:
+        return ConfigOperation(operation.config_operation)
+    except ValueError:
+        reason = f"Unknown operations type {operation.config_operation}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, reason) from None
+
+
+def _edited(
+    current: Mapping[str, str],
+    operations: Sequence[NamedOperation],
+    keys: Mapping[str, ConfigKey],
+) -> dict[str, str]:
+    """Settings after the operations. A list that is not set is appended to, or taken from, at its default."""
+    settings = dict(current)
+    for operation in operations:
+        kind, name, value = _operation(operation), operation.name, operation.value or ""
+        if kind is ConfigOperation.SET:
+            settings[name] = value
+        elif kind is ConfigOperation.DELETE:
+            settings.pop(name, None)
+        else:
+            key = keys.get(name)
+            if key is None or key.type is not ConfigType.LIST:
+                reason = f"Can't {kind.name} to key {name} because its type is not LIST."
+                raise KafkaError(ErrorCode.INVALID_CONFIG, reason)
+            before = _parts(settings[name]) if name in settings else _parts(key.format(key.default) or "")
+            settings[name] = ",".join(_combined(kind, before, _parts(value)))
+    return settings
+
+
+def _parts(text: str) -> list[str]:
+    return [stripped for part in text.split(",") if (stripped := part.strip())]
+
+
+def _combined(kind: ConfigOperation, before: list[str], entries: Sequence[str]) -> list[str]:
+    if kind is ConfigOperation.APPEND:
+        return before + [entry for entry in dict.fromkeys(entries) if entry not in before]
+    return [entry for entry in before if entry not in entries]

@@ -1,0 +1,1 @@
+"""Every setting as data: its type, default, bounds and where it may be set."""

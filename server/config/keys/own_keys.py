@@ -1,0 +1,16 @@
+"""The few keys that are ours alone."""
+
+from __future__ import annotations
+
+from ....storage.cleaning.offset_map import HASHES
+from .builders import CLUSTER_WIDE, HIGH, MEDIUM, boolean, integer, string
+from .definition import ConfigKey
+from .validators import OneOf, Range
+
+OWN_KEYS: tuple[ConfigKey, ...] = (
+    string("acks.all.durability", "disk", HIGH, OneOf("disk", "page-cache")),
+    boolean("allow.insecure.listeners", True, HIGH),
+    integer("health.port", None, MEDIUM, Range(0, 65535)),
+    string("log.cleaner.hash.algorithm", "MD5", MEDIUM, OneOf(*HASHES, "exact"), mode=CLUSTER_WIDE),
+    string("metadata.store.path", None, MEDIUM),
+)

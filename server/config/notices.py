@@ -1,0 +1,57 @@
+"""What an operator should hear once at start about the keys of a configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from .keys.catalogue import BROKER_KEYS
+from .keys.quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
+from .listeners import ListenerConfig
+from .sentences import BROKER_SENTENCES
+
+_AUTHORIZER = "authorizer.class.name"
+_UNGUARDED = f"{_AUTHORIZER} is set, but nothing is authorised here: whoever can connect may do everything"
+# Keys below these belong to listeners, plugins and metrics reporters; Kafka passes them on and knows no list of them.
+_FREE_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.", "kafka.metrics.", "confluent.", "client.quota.")
+
+
+def notices_of(static: Mapping[str, str], listeners: Sequence[ListenerConfig]) -> tuple[str, ...]:
+    """Lines for the log: ignored keys, unknown keys, open listeners. One line a subject, none without need."""
+    return tuple(
+        line
+        for line in (
+            _named("Ignored, they concern a KRaft quorum", [name for name in static if name in KRAFT_NAMES]),
+            _named("Ignored, no ZooKeeper ensemble is used", [name for name in static if name in ZOOKEEPER_NAMES]),
+            _named("Accepted without effect", [name for name, raw in static.items() if _is_idle(name, raw)]),
+            _named("Unknown configuration keys, kept without effect", [name for name in static if _is_unknown(name)]),
+            _UNGUARDED if static.get(_AUTHORIZER) else "",
+            *(_open_listener(listener) for listener in listeners if not listener.is_loopback),
+        )
+        if line
+    )
+
+
+def _is_idle(name: str, raw: str) -> bool:
+    """Whether a file asks for something other than the default of a key on which nothing depends here."""
+    if name not in BROKER_KEYS or name == _AUTHORIZER:
+        return False
+    if name in BROKER_SENTENCES or name in KRAFT_NAMES or name in ZOOKEEPER_NAMES:
+        return False
+    key = BROKER_KEYS[name]
+    return key.parse(raw) != key.default
+
+
+def _is_unknown(name: str) -> bool:
+    return name not in BROKER_KEYS and not name.startswith(_FREE_PREFIXES)
+
+
+def _named(subject: str, names: Sequence[str]) -> str:
+    return f"{subject}: {', '.join(sorted(names))}" if names else ""
+
+
+def _open_listener(listener: ListenerConfig) -> str:
+    where = listener.host or "all interfaces"
+    return (
+        f"Listener {listener.name} accepts everybody who reaches port {listener.port} on {where}: it neither "
+        "authenticates nor encrypts. Bind it to 127.0.0.1, or set allow.insecure.listeners=false to have this refused"
+    )

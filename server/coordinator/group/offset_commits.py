@@ -1,0 +1,156 @@
+"""Offsets of groups being committed, deleted, and going when their time is over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import ErrorCode
+from .any_group import AnyGroup
+from .consumer.group import ConsumerGroup
+from .group import CONSUMER_PROTOCOL_TYPE
+from .group_log import GroupLog
+from .group_records import Entry, offset_entry, offset_key
+from .membership import Membership
+from .offsets import CommittedOffset, Place
+from .states import COMMIT_ANSWERS, GroupState
+
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+
+MINUTE_MS = 60_000
+
+Reply = Callable[[ErrorCode], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Committer:
+    """Who commits. Without generation and member id it is a consumer that assigns its partitions itself."""
+
+    member_id: str = ""
+    group_instance_id: str | None = None
+    generation: int = -1
+    version: int = 0
+    """Of OffsetCommit: what can be said to older ones is less."""
+
+
+class OffsetCommits:
+    """The rules by which committed offsets come and go. They can be read once they are durable. Loop-thread only."""
+
+    def __init__(
+        self, config: BrokerConfig, log: GroupLog, membership: Membership, partition_of: Callable[[str], int]
+    ) -> None:
+        self._config = config
+        self._log = log
+        self._membership = membership
+        self._partition_of = partition_of
+
+    def commit(
+        self, group: AnyGroup, committer: Committer, offsets: Mapping[Place, CommittedOffset], reply: Reply
+    ) -> None:
+        """Write offsets down; `reply` gets the outcome when they are durable, or why they are not taken."""
+        error = self._check(group, committer)
+        if error or not offsets:
+            reply(error)
+            return
+        group.offsets.begin(offsets)
+        answered = False
+
+        def answer(outcome: ErrorCode) -> None:
+            nonlocal answered
+            if not answered:
+                answered = True
+                reply(_COMMIT_ERRORS.get(outcome, outcome))
+
+        def done(outcome: ErrorCode) -> None:
+            group.offsets.finish(offsets)
+            if outcome is ErrorCode.NONE:
+                group.offsets.committed.update(offsets)
+            answer(outcome)
+
+        self._log.append(
+            self._partition_of(group.group_id),
+            (offset_entry(group.group_id, place, offset) for place, offset in offsets.items()),
+            done,
+            timeout_ms=self._config.offsets_commit_timeout_ms,
+            on_overdue=lambda: answer(ErrorCode.REQUEST_TIMED_OUT),
+        )
+
+    def _check(self, group: AnyGroup, committer: Committer) -> ErrorCode:
+        member_id, generation = committer.member_id, committer.generation
+        if isinstance(group, ConsumerGroup):
+            return group.check_commit(member_id, committer.group_instance_id, generation, committer.version)
+        error = group.check_commit(member_id, committer.group_instance_id, generation)
+        if error or (generation < 0 and group.state is GroupState.EMPTY):
+            return error
+        self._membership.touch(group, member_id)
+        return COMMIT_ANSWERS[group.state]
+
+    def remove(self, group: AnyGroup, places: Iterable[Place], reply: Reply) -> None:
+        """Delete offsets; `reply` gets the outcome when that is durable."""
+        gone = list(places)
+
+        def done(outcome: ErrorCode) -> None:
+            if outcome is ErrorCode.NONE:
+                for place in gone:
+                    group.offsets.committed.pop(place, None)
+            reply(_COMMIT_ERRORS.get(outcome, outcome))
+
+        self._log.append(
+            self._partition_of(group.group_id),
+            ((offset_key(group.group_id, place), None) for place in gone),
+            done,
+            timeout_ms=self._config.offsets_commit_timeout_ms,
+            on_overdue=lambda: None,
+        )
+
+    def remove_group(self, group: AnyGroup, tombstones: Iterable[Entry], reply: Reply) -> bool:
+        """Delete all offsets of a group, and the group with `tombstones`; returns whether that is in the log.
+
+        `reply` gets the outcome when it is durable.
+        """
+        return self._log.append(
+            self._partition_of(group.group_id),
+            [*((offset_key(group.group_id, place), None) for place in group.offsets.places), *tombstones],
+            lambda outcome: reply(_COMMIT_ERRORS.get(outcome, outcome)),
+            timeout_ms=self._config.offsets_commit_timeout_ms,
+        )
+
+    def expired(self, group: AnyGroup, now_ms: int) -> list[Place]:
+        """Offsets whose time is over.
+
+        It runs from the moment the group lost its last member; for topics that no member of a STABLE group reads any
+        more, for groups of the consumer protocol and for consumers without a group, from the commit. Kafka: KIP-211,
+        KIP-496.
+        """
+        retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
+        base_ms: int | None = None
+        keep: frozenset[str] = frozenset()
+        if isinstance(group, ConsumerGroup):
+            keep = group.subscribed_topics
+        elif group.protocol_type is not None:
+            if group.state is GroupState.EMPTY:
+                base_ms = group.state_timestamp_ms
+            elif (
+                group.state is GroupState.STABLE
+                and group.protocol_type == CONSUMER_PROTOCOL_TYPE
+                and group.subscribed_topics is not None
+            ):
+                keep = group.subscribed_topics
+            else:
+                return []
+        return list(group.offsets.expired(now_ms, retention_ms, base_ms, keep))
+
+
+_COMMIT_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+"""What a client is told when its offsets could not be written."""

@@ -1,0 +1,80 @@
+"""Offsets where consumers of Kafka 0.8 keep them: `/consumers/<group>/offsets/<topic>/<partition>` of ZooKeeper's tree.
+
+OffsetCommit and OffsetFetch of version 0 are a way to that tree for clients without ZooKeeper. These offsets are not
+those of the group in `__consumer_offsets`: no generation fences them and they never expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ....protocol.errors import ErrorCode
+from ...metadata.metadata_store import NodeExistsError, NoNodeError, StoreError
+from .offsets import Place
+
+if TYPE_CHECKING:
+    from ...metadata.metadata_store import MetadataStore
+
+ROOT = "/consumers"
+MOST_GROUPS = 10_000
+
+
+def _is_legal(group_id: str) -> bool:
+    """Whether the group id can be the name of a node: it must not lead elsewhere in the tree."""
+    return bool(group_id) and group_id not in (".", "..") and "/" not in group_id and group_id.isprintable()
+
+
+def _path(group_id: str, place: Place) -> str:
+    return f"{ROOT}/{group_id}/offsets/{place[0]}/{place[1]}"
+
+
+async def store_offsets(store: MetadataStore, group_id: str, offsets: Mapping[Place, int]) -> ErrorCode:
+    """Write offsets one after another; an error leaves the later ones as they were."""
+    if not _is_legal(group_id):
+        return ErrorCode.INVALID_GROUP_ID
+    try:
+        for place, offset in offsets.items():
+            path, data = _path(group_id, place), str(offset).encode()
+            try:
+                await store.set(path, data)
+            except NoNodeError:
+                if await _is_full(store, group_id):
+                    return ErrorCode.GROUP_MAX_SIZE_REACHED
+                await _create(store, path, data)
+    except StoreError:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return ErrorCode.NONE
+
+
+async def _is_full(store: MetadataStore, group_id: str) -> bool:
+    try:
+        groups = await store.children(ROOT)
+    except NoNodeError:
+        return False
+    return len(groups) >= MOST_GROUPS and group_id not in groups
+
+
+async def _create(store: MetadataStore, path: str, data: bytes) -> None:
+    """Create a node with its parents."""
+    parts = path.split("/")
+    for depth in range(2, len(parts)):
+        try:
+            await store.create("/".join(parts[:depth]))
+        except NodeExistsError:
+            continue
+    try:
+        await store.create(path, data)
+    except NodeExistsError:
+        await store.set(path, data)
+
+
+async def read_offset(store: MetadataStore, group_id: str, place: Place) -> int | None:
+    """The offset of a partition, None if there is none that can be read."""
+    if not _is_legal(group_id):
+        return None
+    try:
+        data, _ = await store.get(_path(group_id, place))
+        return int(data)
+    except (StoreError, ValueError):
+        return None

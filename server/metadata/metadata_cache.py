@@ -1,0 +1,262 @@
+"""What this broker believes about the cluster: brokers, topics by name and id, and ready-made Metadata answers.
+
+A topic's image never changes; an update puts another in its place. Answers are built once for a topic, listener and
+family of versions, and dropped when the topic or any broker changes: they are shared, so nobody may alter them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from typing import NamedTuple
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode
+from ...protocol.messages.metadata import MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic
+from ...protocol.topic_partition import TopicPartition
+from .topic_names import collision_key, is_internal
+from .znodes import NO_LEADER, BrokerEndpoint, BrokerRegistration
+
+
+class PartitionImage(NamedTuple):
+    """One partition as the controller last announced it."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    """Replicas on live brokers whose log directory has failed."""
+
+
+@dataclass(frozen=True)
+class TopicImage:
+    """One topic with all its partitions, ordered by index."""
+
+    name: str
+    topic_id: UUID
+    partitions: Mapping[int, PartitionImage]
+
+    @cached_property
+    def is_internal(self) -> bool:
+        """Whether the topic is one of Kafka's own."""
+        return is_internal(self.name)
+
+
+class AnswerFamily(IntEnum):
+    """Metadata versions that describe a partition alike."""
+
+    LIVE_REPLICAS_ONLY = 0
+    """v0 leaves dead brokers out of the replica lists and reports them as error 9."""
+    ALL_REPLICAS = 1
+    """v1 to v5."""
+    MISSING_LISTENERS = 2
+    """v6+ tells a leader without the client's listener (72) from no leader (5)."""
+
+    @classmethod
+    def of(cls, version: int) -> AnswerFamily:
+        """The family of a Metadata version."""
+        if version == 0:
+            return cls.LIVE_REPLICAS_ONLY
+        return cls.ALL_REPLICAS if version < 6 else cls.MISSING_LISTENERS
+
+
+class MetadataCache:
+    """This broker's picture of the cluster, replaced piece by piece by what the controller tells."""
+
+    def __init__(self, cluster_id: str) -> None:
+        self.cluster_id = cluster_id
+        self.controller_id = -1
+        self.on_topics_removed: list[Callable[[list[str]], None]] = []
+        """Who wants to know the names of topics that are gone."""
+        self.version = 0
+        """Another number once topics came or went, got more partitions, or brokers moved to other racks."""
+        self._brokers: dict[int, BrokerRegistration] = {}
+        self._topics: dict[str, TopicImage] = {}
+        self._names: dict[UUID, str] = {}
+        self._collision_names: dict[str, str] = {}
+        self._broker_answers: dict[str, list[MetadataResponseBroker]] = {}
+        self._topic_answers: dict[tuple[str, AnswerFamily], dict[str, MetadataResponseTopic]] = {}
+
+    # Brokers
+
+    @property
+    def brokers(self) -> Mapping[int, BrokerRegistration]:
+        """Live brokers by id."""
+        return self._brokers
+
+    def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """Replaces the set of live brokers."""
+        if any(self._rack(broker_id) != broker.rack for broker_id, broker in brokers.items()):
+            self.version += 1
+        self._brokers = dict(sorted(brokers.items()))
+        self._broker_answers.clear()
+        self._topic_answers.clear()
+
+    def _rack(self, broker_id: int) -> str | None:
+        broker = self._brokers.get(broker_id)
+        return None if broker is None else broker.rack
+
+    def endpoint(self, broker_id: int, listener_name: str) -> BrokerEndpoint | None:
+        """Where clients of a listener reach a live broker."""
+        broker = self._brokers.get(broker_id)
+        if broker is None:
+            return None
+        return next((e for e in broker.endpoints if e.listener_name == listener_name), None)
+
+    def response_brokers(self, listener_name: str) -> list[MetadataResponseBroker]:
+        """The brokers reachable on a listener, as a Metadata response lists them. Shared: do not alter."""
+        answer = self._broker_answers.get(listener_name)
+        if answer is None:
+            answer = self._broker_answers[listener_name] = [
+                MetadataResponseBroker(node_id=broker.broker_id, host=e.host, port=e.port, rack=broker.rack)
+                for broker in self._brokers.values()
+                for e in broker.endpoints
+                if e.listener_name == listener_name
+            ]
+        return answer
+
+    # Topics
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
+    @property
+    def topic_names(self) -> Iterable[str]:
+        """All topics' names."""
+        return self._topics.keys()
+
+    @property
+    def topics(self) -> Iterable[TopicImage]:
+        """All topics."""
+        return self._topics.values()
+
+    def topic(self, name: str) -> TopicImage | None:
+        """A topic by name."""
+        return self._topics.get(name)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name of the topic with an id."""
+        return self._names.get(topic_id)
+
+    def topic_id(self, name: str) -> UUID | None:
+        """The id of the topic with a name."""
+        topic = self._topics.get(name)
+        return None if topic is None else topic.topic_id
+
+    def has_partition(self, topic: str, index: int) -> bool:
+        """Whether the partition exists, wherever its replicas are."""
+        image = self._topics.get(topic)
+        return image is not None and index in image.partitions
+
+    def colliding_topic(self, name: str) -> str | None:
+        """An existing topic of another name whose metrics could not be told from those of a topic `name`."""
+        found = self._collision_names.get(collision_key(name))
+        return None if found == name else found
+
+    def partition(self, partition: TopicPartition) -> PartitionImage | None:
+        """One partition."""
+        topic = self._topics.get(partition.topic)
+        return None if topic is None else topic.partitions.get(partition.partition)
+
+    def partitions(self) -> Iterator[TopicPartition]:
+        """All partitions of all topics."""
+        for topic in self._topics.values():
+            for index in topic.partitions:
+                yield TopicPartition(topic.name, index)
+
+    def put_topics(self, topics: Iterable[TopicImage]) -> None:
+        """Adds topics or replaces their images."""
+        for topic in topics:
+            former = self._topics.get(topic.name)
+            if former is not None and former.topic_id != topic.topic_id:
+                self._names.pop(former.topic_id, None)
+            if former is None or not _looks_the_same(former, topic):
+                self.version += 1
+            self._topics[topic.name] = topic
+            self._names[topic.topic_id] = topic.name
+            self._collision_names[collision_key(topic.name)] = topic.name
+            self._forget_answers(topic.name)
+
+    def remove_topics(self, names: Iterable[str]) -> None:
+        """Forgets topics; those unknown are no matter."""
+        removed = []
+        for name in names:
+            topic = self._topics.pop(name, None)
+            if topic is not None:
+                removed.append(name)
+                self._names.pop(topic.topic_id, None)
+                self._collision_names.pop(collision_key(name), None)
+                self._forget_answers(name)
+        if removed:
+            self.version += 1
+            for tell in self.on_topics_removed:
+                tell(removed)
+
+    def response_topic(self, name: str, listener_name: str, version: int) -> MetadataResponseTopic | None:
+        """A topic as a Metadata response of that version describes it. Shared: do not alter."""
+        family = AnswerFamily.of(version)
+        answers = self._topic_answers.get((listener_name, family))
+        if answers is None:
+            answers = self._topic_answers[listener_name, family] = {}
+        answer = answers.get(name)
+        if answer is None:
+            topic = self._topics.get(name)
+            if topic is None:
+                return None
+            answer = answers[name] = self._describe(topic, listener_name, family)
+        return answer
+
+    def _forget_answers(self, name: str) -> None:
+        for answers in self._topic_answers.values():
+            answers.pop(name, None)
+
+    def _describe(self, topic: TopicImage, listener_name: str, family: AnswerFamily) -> MetadataResponseTopic:
+        reachable = {broker for broker in self._brokers if self.endpoint(broker, listener_name) is not None}
+        return MetadataResponseTopic(
+            error_code=ErrorCode.NONE,
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.is_internal,
+            partitions=[
+                self._describe_partition(partition, reachable, family) for partition in topic.partitions.values()
+            ],
+        )
+
+    def _describe_partition(
+        self, image: PartitionImage, reachable: set[int], family: AnswerFamily
+    ) -> MetadataResponsePartition:
+        replicas, isr = list(image.replicas), list(image.isr)
+        error, leader = ErrorCode.NONE, image.leader
+        if family is AnswerFamily.LIVE_REPLICAS_ONLY:
+            replicas, isr = [r for r in replicas if r in reachable], [r for r in isr if r in reachable]
+            if len(replicas) < len(image.replicas) or len(isr) < len(image.isr):
+                error = ErrorCode.REPLICA_NOT_AVAILABLE
+        if leader not in reachable:
+            lacks_listener = family is AnswerFamily.MISSING_LISTENERS and leader in self._brokers
+            error = ErrorCode.LISTENER_NOT_FOUND if lacks_listener else ErrorCode.LEADER_NOT_AVAILABLE
+            leader = NO_LEADER
+        return MetadataResponsePartition(
+            error_code=error,
+            partition_index=image.partition,
+            leader_id=leader,
+            leader_epoch=image.leader_epoch,
+            replica_nodes=replicas,
+            isr_nodes=isr,
+            offline_replicas=[
+                replica for replica in image.replicas if replica not in reachable or replica in image.offline_replicas
+            ],
+        )
+
+
+def _looks_the_same(former: TopicImage, topic: TopicImage) -> bool:
+    """Whether consumers of the topic need not be assigned anew."""
+    return (
+        former.topic_id == topic.topic_id
+        and former.partitions.keys() == topic.partitions.keys()
+        and all(former.partitions[index].replicas == image.replicas for index, image in topic.partitions.items())
+    )

@@ -1,0 +1,55 @@
+"""Producer ids, unique in the cluster for ever: each broker claims blocks of 1000 in the store (Kafka's
+`ZkProducerIdManager`) and hands them out one by one."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ...protocol.errors import ErrorCode, KafkaError
+from .metadata_store import BadVersionError, MetadataStore, StoreUnavailableError
+from .znodes import PRODUCER_ID_BLOCK, decode_producer_id_block, encode_producer_id_block
+
+BLOCK_SIZE = 1000
+LAST_PRODUCER_ID = 2**63 - 1
+
+
+class ProducerIds:
+    """This broker's supply. Ids of a block that are left at a stop or crash are never used."""
+
+    def __init__(self, store: MetadataStore, broker_id: int) -> None:
+        self._store = store
+        self._broker_id = broker_id
+        self._next = 0
+        self._end = 0
+        self._claiming = asyncio.Lock()
+
+    async def next_id(self) -> int:
+        """Returns an id that nobody has or had.
+
+        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written, and
+        UNKNOWN_SERVER_ERROR when all 2**63 ids are gone.
+        """
+        while self._next >= self._end:
+            async with self._claiming:
+                if self._next >= self._end:
+                    self._next, self._end = await self._claim_block()
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    async def _claim_block(self) -> tuple[int, int]:
+        while True:
+            data, stat = await self._store.get(PRODUCER_ID_BLOCK)
+            first = decode_producer_id_block(data)[1] + 1 if data else 0
+            last = first + BLOCK_SIZE - 1
+            if last > LAST_PRODUCER_ID:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
+            block = encode_producer_id_block(self._broker_id, first, last)
+            try:
+                await self._store.set(PRODUCER_ID_BLOCK, block, stat.version)
+            except BadVersionError:
+                continue
+            except StoreUnavailableError as error:
+                text = "No block of producer ids could be claimed."
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
+            return first, last + 1

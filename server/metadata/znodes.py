@@ -1,0 +1,312 @@
+"""Paths and JSON of the metadata tree: byte for byte what Apache Kafka up to 3.9 keeps in ZooKeeper (its `ZkData`).
+
+The functions are pure. Decoders accept every version of a node that Kafka ever wrote; encoders write the newest.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from ...protocol.uuid_text import uuid_from_text, uuid_text
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+CLUSTER_ID = "/cluster/id"
+BROKER_IDS = "/brokers/ids"
+TOPICS = "/brokers/topics"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
+DELETE_TOPICS = "/admin/delete_topics"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+DEFAULT_ENTITY = "<default>"
+
+PERSISTENT_PATHS = (
+    "/admin",
+    DELETE_TOPICS,
+    "/brokers",
+    BROKER_IDS,
+    "/brokers/seqid",
+    TOPICS,
+    "/cluster",
+    "/config",
+    "/config/brokers",
+    CONFIG_CHANGES,
+    "/config/clients",
+    "/config/ips",
+    "/config/topics",
+    "/config/users",
+    "/isr_change_notification",
+    "/log_dir_event_notification",
+    PRODUCER_ID_BLOCK,
+)
+"""Made by whoever starts first; parents before children."""
+
+NO_LEADER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEndpoint:
+    """Where clients of one listener reach a broker: the advertised listener."""
+
+    listener_name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """A live broker as the others see it."""
+
+    broker_id: int
+    endpoints: tuple[BrokerEndpoint, ...]
+    rack: str | None = None
+    broker_epoch: int = -1
+    """czxid of the registration; not part of the JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRegistration:
+    """A topic's identity and replicas. A replica list is ordered: its first broker is the preferred leader."""
+
+    name: str
+    topic_id: UUID
+    assignment: Mapping[int, tuple[int, ...]]
+    adding_replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    removing_replicas: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """Who leads a partition. `partition_epoch` is the version of the node and not part of the JSON."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    partition_epoch: int = 0
+    leader_recovery_state: int = 0
+    """1 while the leader, elected uncleanly, has not yet recovered."""
+
+    def with_partition_epoch(self, partition_epoch: int) -> PartitionState:
+        """The same state as it stands in a node of that version."""
+        return PartitionState(
+            self.leader,
+            self.leader_epoch,
+            self.isr,
+            self.controller_epoch,
+            partition_epoch,
+            self.leader_recovery_state,
+        )
+
+
+def broker_path(broker_id: int) -> str:
+    """Node of a live broker."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic_path(topic: str) -> str:
+    """Node of a topic's identity and assignment."""
+    return f"{TOPICS}/{topic}"
+
+
+def partitions_path(topic: str) -> str:
+    """Parent of a topic's partitions."""
+    return f"{TOPICS}/{topic}/partitions"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """Parent of a partition's state."""
+    return f"{TOPICS}/{topic}/partitions/{partition}"
+
+
+def state_path(topic: str, partition: int) -> str:
+    """Node of a partition's leader and ISR."""
+    return f"{TOPICS}/{topic}/partitions/{partition}/state"
+
+
+def configs_path(entity_type: str) -> str:
+    """Parent of the dynamic configurations of one type of entity: topics, brokers, clients, users or ips.
+
+    Kafka has settings of groups since it has no ZooKeeper; groups and client-metrics are made by the first who has any.
+    """
+    return f"/config/{entity_type}"
+
+
+def config_path(entity_type: str, name: str) -> str:
+    """Node of one entity's dynamic configuration."""
+    return f"{configs_path(entity_type)}/{name}"
+
+
+def deletion_path(topic: str) -> str:
+    """Node that asks for a topic to be deleted."""
+    return f"{DELETE_TOPICS}/{topic}"
+
+
+_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
+
+
+def _encode(value: object) -> bytes:
+    return _json.encode(value).encode()
+
+
+def _decode(data: bytes) -> dict[str, Any]:
+    value = json.loads(data)
+    if not isinstance(value, dict):
+        raise ValueError(f"not a JSON object: {data!r}")
+    return value
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """JSON of `/cluster/id`."""
+    return _encode({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """The id in `/cluster/id`."""
+    return str(_decode(data)["id"])
+
+
+def encode_controller(broker_id: int, now_ms: int) -> bytes:
+    """JSON of `/controller`."""
+    return _encode({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def decode_controller(data: bytes) -> int:
+    """Broker id of the controller."""
+    return int(_decode(data)["brokerid"])
+
+
+def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
+    """JSON of `/brokers/ids/N`. `host` and `port` name a plaintext listener, for clients as old as 0.8."""
+    plain = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    rack = {} if registration.rack is None else {"rack": registration.rack}
+    return _encode(
+        {
+            "version": 5,
+            "host": plain.host if plain else None,
+            "port": plain.port if plain else -1,
+            "endpoints": [_endpoint_text(endpoint) for endpoint in registration.endpoints],
+            "jmx_port": -1,
+            "timestamp": str(now_ms),
+            **rack,
+            "listener_security_protocol_map": {e.listener_name: e.security_protocol for e in registration.endpoints},
+            "features": {},
+        }
+    )
+
+
+def decode_broker(broker_id: int, data: bytes, broker_epoch: int) -> BrokerRegistration:
+    """A live broker from its node; versions 1 (host and port only) to 5."""
+    value = _decode(data)
+    if value["version"] < 2:
+        endpoints: tuple[BrokerEndpoint, ...] = (BrokerEndpoint("PLAINTEXT", value["host"], value["port"]),)
+    else:
+        protocols = value.get("listener_security_protocol_map") or {}
+        endpoints = tuple(_endpoint(text, protocols) for text in value["endpoints"])
+    return BrokerRegistration(broker_id, endpoints, value.get("rack"), broker_epoch)
+
+
+def _endpoint_text(endpoint: BrokerEndpoint) -> str:
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"{endpoint.listener_name}://{host}:{endpoint.port}"
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> BrokerEndpoint:
+    name, _, address = text.partition("://")
+    host, _, port = address.rpartition(":")
+    return BrokerEndpoint(name, host.strip("[]"), int(port), protocols.get(name, name))
+
+
+def encode_topic(topic: TopicRegistration) -> bytes:
+    """JSON of `/brokers/topics/T`."""
+
+    def by_text(replicas: Mapping[int, tuple[int, ...]]) -> dict[str, list[int]]:
+        return {str(partition): list(brokers) for partition, brokers in replicas.items()}
+
+    return _encode(
+        {
+            "version": 3,
+            "topic_id": uuid_text(topic.topic_id),
+            "partitions": by_text(topic.assignment),
+            "adding_replicas": by_text(topic.adding_replicas),
+            "removing_replicas": by_text(topic.removing_replicas),
+        }
+    )
+
+
+def decode_topic(name: str, data: bytes) -> TopicRegistration:
+    """A topic from its node; one written before version 3 has the zero id."""
+    value = _decode(data)
+
+    def by_number(key: str) -> dict[int, tuple[int, ...]]:
+        return {int(partition): tuple(brokers) for partition, brokers in sorted_items(value.get(key) or {})}
+
+    def sorted_items(replicas: Mapping[str, list[int]]) -> list[tuple[str, list[int]]]:
+        return sorted(replicas.items(), key=lambda item: int(item[0]))
+
+    text = value.get("topic_id")
+    return TopicRegistration(
+        name,
+        uuid_from_text(text) if text else UUID(int=0),
+        by_number("partitions"),
+        by_number("adding_replicas"),
+        by_number("removing_replicas"),
+    )
+
+
+def encode_state(state: PartitionState) -> bytes:
+    """JSON of `/brokers/topics/T/partitions/P/state`."""
+    value: dict[str, object] = {
+        "version": 1,
+        "leader": state.leader,
+        "leader_epoch": state.leader_epoch,
+        "controller_epoch": state.controller_epoch,
+        "isr": list(state.isr),
+    }
+    if state.leader_recovery_state:
+        value["leader_recovery_state"] = state.leader_recovery_state
+    return _encode(value)
+
+
+def decode_state(data: bytes, version: int) -> PartitionState:
+    """A partition's state from its node and the node's version."""
+    value = _decode(data)
+    return PartitionState(
+        value["leader"],
+        value["leader_epoch"],
+        tuple(value["isr"]),
+        value["controller_epoch"],
+        version,
+        value.get("leader_recovery_state", 0),
+    )
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """JSON of `/config/TYPE/NAME`."""
+    return _encode({"version": 1, "config": dict(config)})
+
+
+def decode_config(data: bytes) -> dict[str, str]:
+    """An entity's dynamic configuration."""
+    return {str(key): str(value) for key, value in (_decode(data).get("config") or {}).items()}
+
+
+def encode_config_change(entity_type: str, name: str) -> bytes:
+    """JSON of `/config/changes/config_change_N`."""
+    return _encode({"version": 2, "entity_path": f"{entity_type}/{name}"})
+
+
+def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
+    """JSON of `/latest_producer_id_block`; `last` is inclusive."""
+    return _encode({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def decode_producer_id_block(data: bytes) -> tuple[int, int]:
+    """First and last id of the newest block."""
+    value = _decode(data)
+    return int(value["block_start"]), int(value["block_end"])

@@ -1,0 +1,150 @@
+"""The real world behind the ports: threads, wall clock, operating-system randomness and disk."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import random
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from types import ModuleType
+from typing import TypeVar
+
+from ...storage.filesystem import OsFileSystem
+from ..cleaning.worker_pool import WorkerPool
+from .ports import Ports
+
+resource: ModuleType | None
+try:
+    import resource
+except ImportError:
+    # Windows sets no such limit.
+    resource = None
+
+T = TypeVar("T")
+
+KEPT_BYTES = 8 << 20
+"""Freed memory that the process keeps for the next request: some batches of the default `max.message.bytes`, opened."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's mallopt(3)."""
+
+
+class ThreadWork:
+    """`Work` on one thread per lane, started at the lane's first job.
+
+    `submit`, `run` and `close` belong to the loop's thread; `done` callbacks run there, too.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._lanes: dict[str, ThreadPoolExecutor] = {}
+        self._closed = False
+
+    def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        def work() -> None:
+            result, error = None, None
+            try:
+                result = job()
+            except BaseException as caught:  # noqa: BLE001 - handed to `done`, whose owner decides
+                error = caught
+            self._loop.call_soon_threadsafe(done, result, error)
+
+        self._executor(lane).submit(work)
+
+    async def run(self, lane: str, job: Callable[[], T]) -> T:
+        return await self._loop.run_in_executor(self._executor(lane), job)
+
+    def close(self) -> None:
+        self._closed = True
+        for executor in self._lanes.values():
+            executor.shutdown(wait=True)
+
+    def _executor(self, lane: str) -> ThreadPoolExecutor:
+        if self._closed:
+            raise RuntimeError("the work lanes are closed")
+        executor = self._lanes.get(lane)
+        if executor is None:
+            executor = self._lanes[lane] = ThreadPoolExecutor(1, thread_name_prefix=lane)
+        return executor
+
+
+def now_ms() -> int:
+    """Wall clock in milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def open_files() -> int | None:
+    """How many files and sockets this process may have open."""
+    if resource is None:
+        return None
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def raise_open_files() -> None:
+    """Let this process have as many files and sockets open as it may ask for: the usual 1024 are few for a broker."""
+    if resource is not None:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep freed blocks of megabytes, up to `KEPT_BYTES`, instead of returning each to the kernel.
+
+    The plain records of a compressed batch and the answer to a fetch live for a millisecond. glibc maps such a block
+    anew each time, and the page faults then cost more than the decompression. Other C libraries are left alone.
+    """
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def preempt_nobody() -> None:
+    """Do not take a processor from whoever runs on it only because something has arrived (Linux's SCHED_BATCH).
+
+    A socket becomes readable with the first segments of a request. A broker that stopped the client there would read a
+    piece, wait for the rest, and find its caches cold each time. Where all processors are busy it now comes later and
+    reads more at once; a free one is taken as soon as ever. Threads and processes that are started later do likewise.
+    What an operator has chosen for this process stays.
+    """
+    if hasattr(os, "SCHED_BATCH"):
+        with suppress(OSError):
+            if os.sched_getscheduler(0) == os.SCHED_OTHER:
+                os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
+    """The ports of a broker that runs on this machine, on `loop`."""
+    return Ports(
+        filesystem=OsFileSystem(),
+        now_ms=now_ms,
+        random=random.Random(secrets.randbits(64)),
+        token_bytes=secrets.token_bytes,
+        work=ThreadWork(loop),
+        cleaning=WorkerPool(loop),
+        machine_name=socket.gethostname(),
+        open_files=open_files,
+        stopwatch=time.perf_counter,
+        lock=threading.Lock,
+    )
+
+
+def event_loop() -> asyncio.AbstractEventLoop:
+    """A new loop: uvloop's where it is installed, else asyncio's own."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

@@ -1,0 +1,111 @@
+"""The seams between the broker and the world: everything that is not a function of its inputs comes through here.
+
+The event loop is the seam for timers, monotonic time and sockets (`loop.time`, `loop.call_later`,
+`loop.create_server`); the rest is this bundle. `server/runtime/host.py` builds the real one, `tests/sim` a
+deterministic one; a test bans every other way to the clock, to randomness, to threads and to the disk.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ...storage.cleaning.clean_job import CleanJob, Event
+from ...storage.filesystem import FileSystem
+
+T = TypeVar("T")
+
+
+class Work(Protocol):
+    """Lanes for what blocks (fsync, recovery, deletion). Jobs of one lane run one after another, in order."""
+
+    def submit(self, lane: str, job: Callable[[], T], done: Callable[[T | None, BaseException | None], None]) -> None:
+        """Run `job` off the loop; then call `done(result, error)` on the loop. Never raises what `job` raises."""
+
+    async def run(self, lane: str, job: Callable[[], T]) -> T:
+        """Run `job` off the loop and return its result or raise its error."""
+
+    def close(self) -> None:
+        """Refuse new jobs and wait for the running ones."""
+
+
+class PassFailedError(Exception):
+    """A pass of the cleaner ended with an error: the name of its type, its text, and its number if it has one."""
+
+    def __init__(self, kind: str, reason: str, errno: int | None = None) -> None:
+        super().__init__(f"{kind}: {reason}")
+        self.errno = errno
+
+
+class WorkerDiedError(Exception):
+    """Whoever did a pass of the cleaner is gone. The log is as it was; the next pass starts anew."""
+
+
+class CleaningWork(Protocol):
+    """Where passes of the cleaner are done, so that nobody has to wait for them. Memory goes back when none is."""
+
+    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+        """Do a pass. `told` hears of all that happens, on the loop, and of the last event before this returns.
+
+        When this ends, done, failed or cancelled, the pass writes nothing any more. Raises OSError, `PassFailedError`,
+        `WorkerDiedError`.
+        """
+
+    def limit(self, bytes_per_second: float) -> None:
+        """Let all passes together read and write no faster, those that are going on included."""
+
+    async def close(self) -> None:
+        """End what is going on."""
+
+
+def no_faults(name: str) -> bool:
+    """The production answer of every fault point."""
+    return False
+
+
+def no_time() -> float:
+    """The answer of a world in which work takes no time."""
+    return 0.0
+
+
+def no_collection() -> object:
+    """The answer of a process that the broker shares with others, whose garbage is not its business."""
+    return None
+
+
+def no_limit() -> None:
+    """The answer of a world in which files and sockets never run out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """One broker's access to the world. Many brokers live in one interpreter, each with its own."""
+
+    filesystem: FileSystem
+    """The disk."""
+    now_ms: Callable[[], int]
+    """Wall clock in milliseconds since 1970: record timestamps and retention, never timeouts."""
+    random: random.Random
+    """Jitter and generated names that nobody must guess right to do harm."""
+    token_bytes: Callable[[int], bytes]
+    """Unpredictable bytes: topic ids, directory ids, session ids."""
+    work: Work
+    """Lanes for blocking jobs."""
+    cleaning: CleaningWork
+    """Passes of the cleaner, which need a processor of their own."""
+    machine_name: str
+    """What this machine is called; told to clients where a listener binds all interfaces and advertises no name."""
+    open_files: Callable[[], int | None] = no_limit
+    """How many files and sockets this process may have open at present; None where there is no telling."""
+    lock: Callable[[], AbstractContextManager[object]] = nullcontext
+    """Makes a lock for what the loop and lanes, or several lanes, do with one file."""
+    stopwatch: Callable[[], float] = no_time
+    """Seconds, for how long work took: unlike the loop's, this clock moves within a turn of the loop."""
+    collect_new: Callable[[], object] = no_collection
+    """Has the garbage collector go through what has come lately."""
+    fault: Callable[[str], bool] = no_faults
+    """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
+    `produce-answer-lost` and `fetch-session-lost`."""

@@ -1,0 +1,76 @@
+"""FindCoordinator answers in every version: groups have a coordinator here, share groups do not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_response
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.server.apis.handlers.find_coordinator import GROUP, SHARE, TRANSACTION, handle
+from barnabas.server.embedded import Broker
+from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
+
+NOBODY = (-1, "", -1)
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker() as running:
+        yield running
+
+
+async def ask(broker: Broker, version: int, key_type: int, *keys: str) -> list[tuple[str, int, tuple[int, str, int]]]:
+    """Key, error code and place of each answer, through the wire."""
+    request = FindCoordinatorRequest(key_type=key_type)
+    if version >= 4:
+        request.coordinator_keys = list(keys)
+    else:
+        request.key = keys[0]
+    context: Any = SimpleNamespace(api_version=version, broker=broker.server.state, listener=broker.server.listeners[0])
+    data = b"".join(bytes(part) for part in encode_response(await handle(context, request), version))
+    response = decode_response(ApiKey.FIND_COORDINATOR, version, data, 0, len(data))
+    assert isinstance(response, FindCoordinatorResponse)
+    if version >= 4:
+        return [(one.key, one.error_code, (one.node_id, one.host, one.port)) for one in response.coordinators]
+    if version > 0 and not response.error_code:
+        assert response.error_message == "NONE"
+    return [(keys[0], response.error_code, (response.node_id, response.host, response.port))]
+
+
+@pytest.mark.parametrize("version", range(7))
+async def test_this_broker_coordinates_a_group_and_creates_its_topic(broker: Broker, version: int) -> None:
+    here = (broker.server.state.broker_id, "127.0.0.1", broker.port)
+    assert await ask(broker, version, GROUP, "readers") == [("readers", ErrorCode.NONE, here)]
+    topic = broker.server.state.metadata.topic(GROUP_METADATA_TOPIC)
+    assert topic is not None and topic.is_internal
+    assert len(topic.partitions) == 8
+    log = broker.server.state.replica_manager.partition(GROUP_METADATA_TOPIC, 0).log
+    assert log.config.cleanup_policy == "compact"
+
+
+@pytest.mark.parametrize("version", range(1, 7))
+async def test_a_transaction_is_sent_here_to_be_refused(broker: Broker, version: int) -> None:
+    here = (broker.server.state.broker_id, "127.0.0.1", broker.port)
+    assert await ask(broker, version, TRANSACTION, "x") == [("x", ErrorCode.NONE, here)]
+    assert broker.server.state.metadata.topic(GROUP_METADATA_TOPIC) is None
+
+
+async def test_each_key_gets_its_own_answer(broker: Broker) -> None:
+    here = (broker.server.state.broker_id, "127.0.0.1", broker.port)
+    assert await ask(broker, 4, GROUP, "a", "b") == [("a", ErrorCode.NONE, here), ("b", ErrorCode.NONE, here)]
+
+
+async def test_a_kind_of_key_that_the_version_does_not_know_is_refused(broker: Broker) -> None:
+    assert await ask(broker, 5, SHARE, "g:t:0") == [("g:t:0", ErrorCode.INVALID_REQUEST, NOBODY)]
+    assert await ask(broker, 6, SHARE, "g:t:0") == [("g:t:0", ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
+
+
+async def test_without_a_place_for_the_topic_there_is_no_coordinator() -> None:
+    async with Broker(config={"offsets.topic.replication.factor": "3"}) as broker:
+        assert await ask(broker, 3, GROUP, "g") == [("g", ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]

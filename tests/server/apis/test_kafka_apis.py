@@ -1,0 +1,135 @@
+"""What holds for every request: its header, its version, its correlation id, and what closes a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+from tests.server.data_plane import DataPlane, play
+
+from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.codec import encode_request
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.server.apis.kafka_apis import IN_TURN, SERVED, KafkaApis
+
+
+def header(key: int, version: int, correlation_id: int) -> bytes:
+    return struct.pack(">hhih", key, version, correlation_id, -1)
+
+
+def test_the_answer_to_api_versions_has_the_old_header_in_every_version() -> None:
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.raw()
+        for version in range(5):
+            request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+            client.send(ApiKey.API_VERSIONS, version, request, 40 + version)
+            frame = await client.frame()
+            correlation_id, error = struct.unpack_from(">ih", frame)
+            assert (correlation_id, error) == (40 + version, ErrorCode.NONE)
+
+    play(talk)
+
+
+@pytest.mark.parametrize("version", [5, 99, 32767, -1])
+def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.raw()
+        body = header(ApiKey.API_VERSIONS, version, 7) + b"whatever this may be"
+        client.writer.write(struct.pack(">i", len(body)) + body)
+        frame = await client.frame()
+        correlation_id, error, count = struct.unpack_from(">ihi", frame)
+        assert (correlation_id, error) == (7, ErrorCode.UNSUPPORTED_VERSION)
+        assert len(frame) == 10 + 6 * count
+        # The connection is good for a second try.
+        client.send(ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), 8)
+        assert (await client.receive(ApiKey.API_VERSIONS, 0))[0] == 8
+
+    play(talk)
+
+
+def test_api_versions_tells_what_is_served() -> None:
+    async def talk(plane: DataPlane) -> None:
+        connection = await plane.connect()
+        assert connection.api_versions == {key: (lowest, highest) for key, (_, lowest, highest) in SERVED.items()}
+
+    play(talk)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(header(ApiKey.METADATA, 99, 1), id="unknown version"),
+        pytest.param(header(999, 0, 1), id="unknown key"),
+        pytest.param(header(ApiKey.METADATA, 1, 1) + b"\0\0", id="body cut off"),
+        pytest.param(header(ApiKey.JOIN_GROUP, 5, 1) + b"\0\1x", id="body that waits for its turn cut off"),
+        pytest.param(b"\0", id="header cut off"),
+        pytest.param(b"", id="nothing"),
+    ],
+)
+def test_what_is_no_request_closes_its_connection_and_no_other(body: bytes) -> None:
+    async def talk(plane: DataPlane) -> None:
+        other = await plane.connect()
+        client = await plane.raw()
+        client.send(ApiKey.METADATA, 1, MetadataRequest(topics=[]), 1)
+        client.writer.write(struct.pack(">i", len(body)) + body)
+        client.send(ApiKey.METADATA, 1, MetadataRequest(topics=[]), 3)
+        assert (await client.receive(ApiKey.METADATA, 1))[0] == 1
+        assert await client.is_closed()
+        assert (await other.send(MetadataRequest(topics=[]))).brokers
+
+    play(talk)
+
+
+@pytest.mark.parametrize("size", [-1, -(2**31), 104_857_601, 2**31 - 1])
+def test_an_impossible_size_closes_the_connection(size: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.raw()
+        client.writer.write(struct.pack(">i", size) + b"x" * 100)
+        assert await client.is_closed()
+
+    play(talk)
+
+
+def test_correlation_ids_come_back_as_they_were() -> None:
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.raw()
+        for correlation_id in (0, -1, 2**31 - 1, -(2**31), 5, 5):
+            for version in (1, 9):
+                client.send(ApiKey.METADATA, version, MetadataRequest(topics=[]), correlation_id)
+                assert (await client.receive(ApiKey.METADATA, version))[0] == correlation_id
+
+    play(talk)
+
+
+class Client:
+    """Stands for a connection, and counts the answers."""
+
+    client_host = "127.0.0.1"
+
+    def __init__(self) -> None:
+        self.answers = 0
+
+    def send(self, parts: list[Any], size: int) -> None:
+        assert sum(map(len, parts)) == size
+        self.answers += 1
+
+
+@pytest.mark.parametrize("key", sorted(IN_TURN))
+def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(key: ApiKey) -> None:
+    async def talk(plane: DataPlane) -> None:
+        client: Any = Client()
+        apis = KafkaApis(plane.state, plane.loop)
+        buffer = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(group_id="strangers"), 0))
+        for _ in range(5):
+            apis.handle(client, memoryview(buffer), 0, len(buffer))
+        buffer[:] = bytes(len(buffer))  # as the connection's next request would
+        assert client.answers == 0
+        for number in range(1, 6):
+            await asyncio.sleep(0)
+            assert client.answers == number
+
+    play(talk)

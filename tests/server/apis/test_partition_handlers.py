@@ -1,0 +1,163 @@
+"""APIs that look into partitions, over the logs of a running broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_response
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.server.apis.handlers import delete_records, describe_log_dirs, describe_producers, offset_for_leader_epoch
+from barnabas.server.apis.request_context import RequestContext
+from barnabas.server.embedded import Broker
+
+TIMESTAMP = 1_700_000_000_000
+
+
+@pytest.fixture
+async def broker() -> AsyncIterator[Broker]:
+    async with Broker(topics={"t": 2, "empty": 1}) as running:
+        await running.acreate_topic("compacted", 1, {"cleanup.policy": "compact"})
+        await running.acreate_topic("__consumer_offsets", 1, {"cleanup.policy": "compact,delete"})
+        append(running, "t", 0, count=10, producer_id=7)
+        append(running, "compacted", 0, count=1)
+        yield running
+
+
+def append(broker: Broker, topic: str, index: int, *, count: int, producer_id: int = -1) -> None:
+    idempotent = {"producer_id": producer_id, "producer_epoch": 3, "base_sequence": 0} if producer_id >= 0 else {}
+    builder = RecordBatchBuilder(**idempotent)
+    for number in range(count):
+        builder.append(b"k%d" % number, b"v", timestamp=TIMESTAMP)
+    partition = broker.server.state.replica_manager.partition(topic, index)
+    partition.append_records_to_leader(memoryview(bytearray(builder.build())), 1, api_version=9)
+
+
+def ask(broker: Broker, handler: Any, key: ApiKey, version: int, request: Any) -> Any:
+    """Asks a handler and sends its answer over the wire of that version."""
+    context = SimpleNamespace(broker=broker.server.state, api_version=version)
+    return over_the_wire(key, version, handler.handle(context, request))
+
+
+def over_the_wire(key: ApiKey, version: int, answer: Any) -> Any:
+    """An answer as a client of that version sees it."""
+    body = b"".join(bytes(part) for part in encode_response(answer, version))
+    return decode_response(key, version, memoryview(body), 0, len(body))
+
+
+async def delete(broker: Broker, version: int, *wanted: tuple[str, int, int]) -> list[tuple[int, int]]:
+    topics = [
+        DeleteRecordsTopic(name=topic, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)])
+        for topic, index, offset in wanted
+    ]
+    request = DeleteRecordsRequest(topics=topics, timeout_ms=1000)
+    answer = await delete_records.handle(cast("RequestContext", SimpleNamespace(broker=broker.server.state)), request)
+    response = over_the_wire(ApiKey.DELETE_RECORDS, version, answer)
+    return [(p.low_watermark, p.error_code) for topic in response.topics for p in topic.partitions]
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_records_are_deleted_up_to_an_offset_or_the_high_watermark(broker: Broker, version: int) -> None:
+    log = broker.server.state.replica_manager.partition("t", 0).log
+    assert await delete(broker, version, ("t", 0, 4)) == [(4, ErrorCode.NONE)]
+    assert log.log_start_offset == 4
+    assert await delete(broker, version, ("t", 0, 2)) == [(4, ErrorCode.NONE)]
+    assert await delete(broker, version, ("t", 0, -1)) == [(10, ErrorCode.NONE)]
+    assert log.log_start_offset == log.high_watermark == 10
+
+
+async def test_records_that_cannot_be_deleted(broker: Broker) -> None:
+    wanted = [("t", 0, 11), ("t", 0, -2), ("compacted", 0, 1), ("__consumer_offsets", 0, -1), ("t", 9, 1), ("u", 0, 1)]
+    wanted.append(("__transaction_state", 0, 1))
+    assert await delete(broker, 2, *wanted) == [
+        (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-1, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-1, ErrorCode.POLICY_VIOLATION),
+        (-1, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_log_directories_in_every_version(broker: Broker, version: int) -> None:
+    response = ask(broker, describe_log_dirs, ApiKey.DESCRIBE_LOG_DIRS, version, DescribeLogDirsRequest(topics=None))
+    (directory,) = response.results
+    state = broker.server.state
+    assert directory.log_dir == state.config.log_dirs[0]
+    partitions = {(topic.name, p.partition_index): p for topic in directory.topics for p in topic.partitions}
+    assert set(partitions) == {("t", 0), ("t", 1), ("empty", 0), ("compacted", 0), ("__consumer_offsets", 0)}
+    assert partitions["t", 0].partition_size == state.replica_manager.partition("t", 0).log.size > 0
+    assert partitions["empty", 0].partition_size == 0
+    assert {(p.offset_lag, p.is_future_key) for p in partitions.values()} == {(0, False)}
+    if version >= 4:
+        assert directory.usable_bytes > 0
+    assert not directory.is_cordoned
+
+
+async def test_only_the_partitions_asked_for_are_described(broker: Broker) -> None:
+    wanted = [DescribableLogDirTopic(topic="t", partitions=[1, 9]), DescribableLogDirTopic(topic="u", partitions=[0])]
+    response = ask(broker, describe_log_dirs, ApiKey.DESCRIBE_LOG_DIRS, 4, DescribeLogDirsRequest(topics=wanted))
+    (directory,) = response.results
+    assert [(topic.name, [p.partition_index for p in topic.partitions]) for topic in directory.topics] == [("t", [1])]
+
+
+def epoch_end(broker: Broker, version: int, topic: str, epoch: int, current: int = -1) -> tuple[int, int, int]:
+    wanted = OffsetForLeaderPartition(partition=0, leader_epoch=epoch, current_leader_epoch=current)
+    request = OffsetForLeaderEpochRequest(topics=[OffsetForLeaderTopic(topic=topic, partitions=[wanted])])
+    response = ask(broker, offset_for_leader_epoch, ApiKey.OFFSET_FOR_LEADER_EPOCH, version, request)
+    (answer,) = response.topics[0].partitions
+    return answer.error_code, answer.leader_epoch, answer.end_offset
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_end_of_an_epoch_in_every_version(broker: Broker, version: int) -> None:
+    found = -1 if version == 0 else 0
+    assert epoch_end(broker, version, "t", 0) == (ErrorCode.NONE, found, 10)
+    assert epoch_end(broker, version, "t", 5) == (ErrorCode.NONE, -1, -1)
+    assert epoch_end(broker, version, "u", 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+async def test_end_of_an_epoch_is_fenced_since_version_2(broker: Broker) -> None:
+    assert epoch_end(broker, 2, "t", 0, current=1) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
+    assert epoch_end(broker, 2, "t", 0, current=0) == (ErrorCode.NONE, 0, 10)
+
+
+async def test_producers_of_a_partition(broker: Broker) -> None:
+    request = DescribeProducersRequest(
+        topics=[
+            TopicRequest(name="t", partition_indexes=[0, 1, 2]),
+            TopicRequest(name="a b", partition_indexes=[0]),
+        ]
+    )
+    response = ask(broker, describe_producers, ApiKey.DESCRIBE_PRODUCERS, 0, request)
+    partitions = [partition for topic in response.topics for partition in topic.partitions]
+    assert [partition.error_code for partition in partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    (producer,) = partitions[0].active_producers
+    assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (7, 3, 9)
+    assert (producer.last_timestamp, producer.coordinator_epoch) == (TIMESTAMP, -1)
+    assert producer.current_txn_start_offset == -1
+    assert partitions[1].active_producers == []

@@ -1,0 +1,207 @@
+"""Quotas, credentials, rules of access and transactions as a broker without any of them answers, in every version."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_response
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
+from barnabas.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.server.apis.handlers import (
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_client_quotas,
+    describe_transactions,
+    describe_user_scram_credentials,
+    list_transactions,
+)
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.znodes import encode_config
+
+EXACT, DEFAULT, ANY = 0, 1, 2
+Entities = list[dict[str, str | None]]
+
+QUOTAS = {
+    "/config/users/anna": {
+        "producer_byte_rate": "1024.5",
+        "SCRAM-SHA-256": "salt=a,stored_key=b,server_key=c,iterations=4096",
+    },
+    "/config/users/%C3%A4%20b": {"SCRAM-SHA-512": "salt=a,stored_key=b==,server_key=c,iterations=8192"},
+    "/config/users/<default>": {"request_percentage": "50"},
+    "/config/users/anna/clients": None,
+    "/config/users/anna/clients/app": {"consumer_byte_rate": "7"},
+    "/config/users/anna/clients/<default>": {"consumer_byte_rate": "8"},
+    "/config/clients/app": {"producer_byte_rate": "9"},
+    "/config/clients/none": {},
+    "/config/ips/10.0.0.1": {"connection_creation_rate": "3"},
+}
+
+
+async def tree() -> EmbeddedStore:
+    """A tree as Apache Kafka would have it."""
+    store = EmbeddedStore(NodeTree(lambda: 0))
+    for path in ("/config", "/config/users", "/config/clients", "/config/ips"):
+        await store.create(path)
+    for path, config in QUOTAS.items():
+        await store.create(path, b"" if config is None else encode_config(config))
+    return store
+
+
+def context(version: int, store: EmbeddedStore | None = None) -> Any:
+    return SimpleNamespace(api_version=version, broker=SimpleNamespace(store=store))
+
+
+def passed(key: ApiKey, version: int, response: Any) -> Any:
+    """The response as a client reads it."""
+    data = b"".join(encode_response(response, version))
+    return decode_response(key, version, data, 0, len(data))
+
+
+Components = tuple[tuple[str, int, str | None], ...]
+
+
+async def answered(components: Components, strict: bool, version: int) -> Any:
+    asked = [ComponentData(entity_type=kind, match_type=match, match=name) for kind, match, name in components]
+    request = DescribeClientQuotasRequest(components=asked, strict=strict)
+    response = await describe_client_quotas.handle(context(version, await tree()), request)
+    return passed(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, response)
+
+
+async def described(*components: tuple[str, int, str | None], strict: bool = False, version: int = 1) -> Entities:
+    read = await answered(components, strict, version)
+    assert read.error_code == ErrorCode.NONE
+    return [{part.entity_type: part.entity_name for part in entry.entity} for entry in read.entries]
+
+
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_filter_without_components_means_all_quotas(version: int) -> None:
+    entities = await described(version=version)
+    assert sorted(map(str, entities)) == sorted(
+        map(
+            str,
+            [
+                {"user": "anna"},
+                {"user": None},
+                {"user": "anna", "client-id": "app"},
+                {"user": "anna", "client-id": None},
+                {"client-id": "app"},
+                {"ip": "10.0.0.1"},
+            ],
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("components", "strict", "found"),
+    [
+        ([], True, []),
+        ([("user", EXACT, "anna")], True, [{"user": "anna"}]),
+        ([("user", EXACT, "anna"), ("client-id", EXACT, "app")], False, [{"user": "anna", "client-id": "app"}]),
+        ([("user", DEFAULT, None)], False, [{"user": None}]),
+        ([("user", ANY, None), ("client-id", DEFAULT, None)], True, [{"user": "anna", "client-id": None}]),
+        ([("client-id", ANY, None)], True, [{"client-id": "app"}]),
+        ([("ip", ANY, None)], False, [{"ip": "10.0.0.1"}]),
+        ([("user", EXACT, "nobody")], False, []),
+    ],
+)
+async def test_components_and_strictness(components: Any, strict: bool, found: Entities) -> None:
+    assert await described(*components, strict=strict) == found
+
+
+async def test_a_filter_that_is_not_strict_takes_further_entity_types() -> None:
+    assert [sorted(entity) for entity in await described(("user", EXACT, "anna"))] == [
+        ["user"],
+        ["client-id", "user"],
+        ["client-id", "user"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("components", "code"),
+    [
+        ([("user", EXACT, "a"), ("user", EXACT, "b")], ErrorCode.INVALID_REQUEST),
+        ([("", EXACT, "a")], ErrorCode.INVALID_REQUEST),
+        ([("group", EXACT, "a")], ErrorCode.UNSUPPORTED_VERSION),
+        ([("user", EXACT, "a"), ("ip", EXACT, "b")], ErrorCode.INVALID_REQUEST),
+        ([("user", EXACT, None)], ErrorCode.INVALID_REQUEST),
+        ([("user", ANY, "a")], ErrorCode.INVALID_REQUEST),
+        ([("user", 3, None)], ErrorCode.INVALID_REQUEST),
+    ],
+)
+@pytest.mark.parametrize("version", [0, 1])
+async def test_a_filter_that_cannot_be(components: Any, code: ErrorCode, version: int) -> None:
+    read = await answered(components, False, version)
+    assert (read.error_code, read.entries) == (code, None)
+    assert read.error_message
+
+
+async def credentials(users: list[str] | None) -> list[tuple[str, int, list[tuple[int, int]]]]:
+    asked = None if users is None else [UserName(name=name) for name in users]
+    request = DescribeUserScramCredentialsRequest(users=asked)
+    response = await describe_user_scram_credentials.handle(context(0, await tree()), request)
+    read = passed(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, response)
+    return [
+        (one.user, one.error_code, [(info.mechanism, info.iterations) for info in one.credential_infos])
+        for one in read.results
+    ]
+
+
+async def test_credentials_of_users() -> None:
+    all_users = [("anna", ErrorCode.NONE, [(1, 4096)]), ("ä b", ErrorCode.NONE, [(2, 8192)])]
+    assert await credentials(None) == await credentials([]) == all_users
+    assert await credentials(["anna", "nobody", "twice", "twice"]) == [
+        ("anna", ErrorCode.NONE, [(1, 4096)]),
+        ("nobody", ErrorCode.RESOURCE_NOT_FOUND, []),
+        ("twice", ErrorCode.DUPLICATE_RESOURCE, []),
+    ]
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_without_an_authorizer_security_is_disabled(version: int) -> None:
+    ctx = context(version)
+    answer = passed(ApiKey.DESCRIBE_ACLS, version, describe_acls.handle(ctx, DescribeAclsRequest()))
+    assert (answer.error_code, answer.resources) == (ErrorCode.SECURITY_DISABLED, [])
+    created = create_acls.handle(ctx, CreateAclsRequest(creations=[AclCreation(), AclCreation()]))
+    answer = passed(ApiKey.CREATE_ACLS, version, created)
+    assert [result.error_code for result in answer.results] == [ErrorCode.SECURITY_DISABLED] * 2
+    deleted = delete_acls.handle(ctx, DeleteAclsRequest(filters=[DeleteAclsFilter()]))
+    answer = passed(ApiKey.DELETE_ACLS, version, deleted)
+    assert [result.error_code for result in answer.filter_results] == [ErrorCode.SECURITY_DISABLED]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_there_are_no_transactions(version: int) -> None:
+    request = ListTransactionsRequest(state_filters=["Ongoing", "Sleeping"])
+    answer = passed(ApiKey.LIST_TRANSACTIONS, version, list_transactions.handle(context(version), request))
+    assert (answer.error_code, answer.transaction_states) == (ErrorCode.NONE, [])
+    assert answer.unknown_state_filters == ["Sleeping"]
+
+
+def test_a_pattern_of_transactional_ids_is_checked() -> None:
+    for pattern in ("app-.*", "(a transaction){900}", "[ä-ü]/+"):
+        request = ListTransactionsRequest(transactional_id_pattern=pattern)
+        assert list_transactions.handle(context(2), request).transaction_states == []
+    with pytest.raises(KafkaError, match="TransactionalIdPattern `app-") as caught:
+        list_transactions.handle(context(2), ListTransactionsRequest(transactional_id_pattern="app-["))
+    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_no_transactional_id_is_known() -> None:
+    request = DescribeTransactionsRequest(transactional_ids=["app", ""])
+    answer = passed(ApiKey.DESCRIBE_TRANSACTIONS, 0, describe_transactions.handle(context(0), request))
+    assert [(state.transactional_id, state.error_code) for state in answer.transaction_states] == [
+        ("app", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
+        ("", ErrorCode.INVALID_REQUEST),
+    ]

@@ -1,0 +1,549 @@
+"""Metadata, topic and cluster APIs over a real controller: Kafka's answers, in every version."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Any
+from uuid import UUID
+
+import pytest
+from tests.server.control_plane import BROKER_ID, ControlPlane
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.codec import decode_response, encode_response
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from barnabas.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
+from barnabas.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    TopicRequest,
+)
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.server.apis.authorized_operations import NOT_REQUESTED
+from barnabas.server.apis.handlers import (
+    alter_partition_reassignments,
+    api_versions,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_topic_partitions,
+    elect_leaders,
+    init_producer_id,
+    list_partition_reassignments,
+    metadata,
+)
+from barnabas.server.apis.kafka_apis import SERVED
+from barnabas.server.controller.topic_rules import TopicCreation
+
+OTHER_ID = UUID(int=77)
+
+
+async def ask(plane: ControlPlane, handler: ModuleType, key: ApiKey, version: int, request: Any) -> Any:
+    """Asks a handler and sends its answer over the wire of that version."""
+    answer = handler.handle(plane.context(version), request)
+    if inspect.isawaitable(answer):
+        answer = await answer
+    body = b"".join(bytes(part) for part in encode_response(answer, version))
+    return decode_response(key, version, memoryview(body), 0, len(body))
+
+
+async def with_topics(*names: str, partitions: int = 1, **properties: str) -> ControlPlane:
+    plane = await ControlPlane({key.replace("_", "."): value for key, value in properties.items()}).start()
+    await plane.controller.create_topics([TopicCreation(name, partitions, 1) for name in names])
+    return plane
+
+
+def named(*names: str) -> list[MetadataRequestTopic]:
+    return [MetadataRequestTopic(name=name) for name in names]
+
+
+# Metadata
+
+
+async def ask_metadata(plane: ControlPlane, version: int, **fields: Any) -> Any:
+    return await ask(plane, metadata, ApiKey.METADATA, version, MetadataRequest(**fields))
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_metadata_of_all_topics_in_every_version(version: int) -> None:
+    plane = await with_topics("a", "b", partitions=2)
+    response = await ask_metadata(plane, version, topics=None if version else [])
+    assert [(b.node_id, b.host, b.port) for b in response.brokers] == [(BROKER_ID, "127.0.0.1", 9092)]
+    assert [topic.name for topic in response.topics] == ["a", "b"]
+    assert [p.leader_id for p in response.topics[0].partitions] == [BROKER_ID, BROKER_ID]
+    if version >= 1:
+        assert response.controller_id == BROKER_ID
+        assert response.brokers[0].rack == "r1"
+    if version >= 2:
+        assert len(response.cluster_id) == 22
+    if version >= 10:
+        assert response.topics[0].topic_id == plane.metadata.topic_id("a")
+    assert response.topics[0].topic_authorized_operations == NOT_REQUESTED
+    assert response.cluster_authorized_operations == NOT_REQUESTED
+
+
+@pytest.mark.parametrize("version", range(1, 14))
+async def test_empty_list_means_no_topics_since_version_1(version: int) -> None:
+    plane = await with_topics("a")
+    assert (await ask_metadata(plane, version, topics=[])).topics == []
+
+
+@pytest.mark.parametrize("version", range(14))
+async def test_missing_topic_is_created_ready_and_answered_with_a_retriable_error(version: int) -> None:
+    plane = await with_topics(num_partitions="3")
+    response = await ask_metadata(plane, version, topics=named("new", "new"))
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("new", ErrorCode.LEADER_NOT_AVAILABLE)]
+    image = plane.metadata.topic("new")
+    assert image is not None
+    assert len(image.partitions) == 3
+    again = await ask_metadata(plane, version, topics=named("new"))
+    assert again.topics[0].error_code == ErrorCode.NONE
+
+
+async def test_nothing_is_created_where_client_or_broker_forbid_it() -> None:
+    plane = await with_topics()
+    response = await ask_metadata(plane, 4, topics=named("new"), allow_auto_topic_creation=False)
+    assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    plane = await with_topics(auto_create_topics_enable="false")
+    response = await ask_metadata(plane, 4, topics=named("new"))
+    assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert list(plane.metadata.topic_names) == []
+
+
+async def test_names_that_cannot_be_are_refused_beside_good_ones() -> None:
+    plane = await with_topics("a")
+    response = await ask_metadata(plane, 9, topics=named("a", "b c", "a_b", "a.b"))
+    codes = {topic.name: topic.error_code for topic in response.topics}
+    assert codes == {
+        "a": ErrorCode.NONE,
+        "b c": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "a_b": ErrorCode.LEADER_NOT_AVAILABLE,
+        "a.b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+
+
+async def test_too_large_default_replication_factor_is_told() -> None:
+    plane = await with_topics(default_replication_factor="3")
+    response = await ask_metadata(plane, 9, topics=named("new"))
+    assert response.topics[0].error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+async def test_topics_by_id_since_version_12() -> None:
+    plane = await with_topics("a")
+    topic_id = plane.metadata.topic_id("a")
+    assert topic_id is not None
+    wanted = [MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(topic_id=OTHER_ID, name=None)]
+    response = await ask_metadata(plane, 12, topics=wanted)
+    assert [(t.name, t.topic_id, t.error_code) for t in response.topics] == [
+        ("a", topic_id, ErrorCode.NONE),
+        (None, OTHER_ID, ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+    response = await ask_metadata(plane, 10, topics=wanted)
+    assert {topic.error_code for topic in response.topics} == {ErrorCode.INVALID_REQUEST}
+
+
+async def test_authorized_operations_when_asked_for() -> None:
+    plane = await with_topics("a")
+    response = await ask_metadata(
+        plane,
+        8,
+        topics=named("a"),
+        include_cluster_authorized_operations=True,
+        include_topic_authorized_operations=True,
+    )
+    assert response.topics[0].topic_authorized_operations == 3576
+    assert response.cluster_authorized_operations == 8096
+    response = await ask_metadata(plane, 8, topics=named("a"))
+    assert response.topics[0].topic_authorized_operations == NOT_REQUESTED
+
+
+# CreateTopics
+
+
+async def ask_create(plane: ControlPlane, version: int, *topics: CreatableTopic, **fields: Any) -> Any:
+    request = CreateTopicsRequest(topics=list(topics), **fields)
+    context = plane.context(version, log_manager=None)
+    answer = await create_topics.handle(context, request)
+    body = b"".join(bytes(part) for part in encode_response(answer, version))
+    return decode_response(ApiKey.CREATE_TOPICS, version, memoryview(body), 0, len(body))
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_create_topics_in_every_version(version: int) -> None:
+    plane = await with_topics("old")
+    good = CreatableTopic(
+        name="good",
+        num_partitions=2,
+        replication_factor=1,
+        configs=[CreatableTopicConfig(name="retention.ms", value="9")],
+    )
+    placed = CreatableTopic(
+        name="placed",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[CreatableReplicaAssignment(partition_index=0, broker_ids=[BROKER_ID])],
+    )
+    old = CreatableTopic(name="old", num_partitions=1, replication_factor=1)
+    twice = CreatableTopic(name="twice", num_partitions=1, replication_factor=1)
+    response = await ask_create(plane, version, good, old, placed, twice, twice)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("good", ErrorCode.NONE),
+        ("old", ErrorCode.TOPIC_ALREADY_EXISTS),
+        ("placed", ErrorCode.NONE),
+        ("twice", ErrorCode.INVALID_REQUEST),
+    ]
+    assert set(plane.metadata.topic_names) == {"old", "good", "placed"}
+    if version >= 1:
+        assert response.topics[0].error_message is None
+        assert "already exists" in response.topics[1].error_message
+    if version >= 5:
+        assert (response.topics[0].num_partitions, response.topics[0].replication_factor) == (2, 1)
+        configs = {config.name: (config.value, config.config_source) for config in response.topics[0].configs}
+        assert configs["retention.ms"] == ("9", 1)
+        assert configs["cleanup.policy"] == ("delete", 5)
+    if version >= 7:
+        assert response.topics[0].topic_id == plane.metadata.topic_id("good")
+
+
+async def test_topic_is_created_even_if_there_is_no_time_to_wait() -> None:
+    plane = await with_topics()
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    response = await ask_create(plane, 7, topic, timeout_ms=0)
+    assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "t" in plane.metadata
+
+
+async def test_validation_only_says_what_would_be() -> None:
+    plane = await with_topics()
+    topic = CreatableTopic(name="t", num_partitions=-1, replication_factor=-1)
+    response = await ask_create(plane, 7, topic, validate_only=True, timeout_ms=0)
+    assert (response.topics[0].error_code, response.topics[0].num_partitions) == (ErrorCode.NONE, 1)
+    assert response.topics[0].topic_id == UUID(int=0)
+    assert "t" not in plane.metadata
+
+
+async def test_whole_requests_are_refused_topic_by_topic() -> None:
+    plane = await with_topics()
+    response = await ask_create(plane, 7, CreatableTopic(name="t", num_partitions=10_001, replication_factor=1))
+    assert response.topics[0].error_code == ErrorCode.POLICY_VIOLATION
+    other = ControlPlane(tree=plane.tree)
+    response = await ask_create(other, 0, CreatableTopic(name="t", num_partitions=1, replication_factor=1))
+    assert response.topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    request = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=1, assignments=None)])
+    response = await ask(other, create_partitions, ApiKey.CREATE_PARTITIONS, 0, request)
+    assert response.results[0].error_code == ErrorCode.NOT_CONTROLLER
+    response = await ask_delete(other, 0, topic_names=["t"])
+    assert response.responses[0].error_code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_krafts_own_topic_cannot_be_created() -> None:
+    plane = await with_topics()
+    topic = CreatableTopic(name="__cluster_metadata", num_partitions=1, replication_factor=1)
+    response = await ask_create(plane, 7, topic)
+    assert response.topics[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+# DeleteTopics
+
+
+async def ask_delete(plane: ControlPlane, version: int, **fields: Any) -> Any:
+    return await ask(
+        plane, delete_topics, ApiKey.DELETE_TOPICS, version, DeleteTopicsRequest(timeout_ms=1000, **fields)
+    )
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_delete_topics_by_name_in_every_version(version: int) -> None:
+    plane = await with_topics("a", "b")
+    response = await ask_delete(plane, version, topic_names=["a", "ghost", "a"])
+    assert [(r.name, r.error_code) for r in response.responses] == [
+        ("a", ErrorCode.NONE),
+        ("ghost", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    assert list(plane.metadata.topic_names) == ["b"]
+
+
+async def test_delete_topics_by_name_or_id_since_version_6() -> None:
+    plane = await with_topics("a", "b", "c", "d")
+    ids = {name: plane.metadata.topic_id(name) or OTHER_ID for name in "abcd"}
+    wanted = [
+        DeleteTopicState(name="a"),
+        DeleteTopicState(topic_id=ids["b"]),
+        DeleteTopicState(name="c", topic_id=ids["c"]),
+        DeleteTopicState(topic_id=OTHER_ID),
+        DeleteTopicState(),
+        DeleteTopicState(name="d"),
+        DeleteTopicState(topic_id=ids["d"]),
+    ]
+    response = await ask_delete(plane, 6, topics=wanted)
+    assert [r.error_code for r in response.responses] == [
+        ErrorCode.NONE,
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.INVALID_REQUEST,
+    ]
+    assert [(r.name, r.topic_id) for r in response.responses[:2]] == [("a", ids["a"]), ("b", ids["b"])]
+    assert list(plane.metadata.topic_names) == ["c", "d"]
+
+
+@pytest.mark.parametrize(("version", "code"), [(2, ErrorCode.INVALID_REQUEST), (3, ErrorCode.TOPIC_DELETION_DISABLED)])
+async def test_deletion_can_be_disabled(version: int, code: ErrorCode) -> None:
+    plane = await with_topics("a", delete_topic_enable="false")
+    response = await ask_delete(plane, version, topic_names=["a"])
+    assert response.responses[0].error_code == code
+    assert "a" in plane.metadata
+
+
+# CreatePartitions
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_create_partitions_in_every_version(version: int) -> None:
+    plane = await with_topics("a", "b")
+    wanted = [
+        CreatePartitionsTopic(name="a", count=3, assignments=None),
+        CreatePartitionsTopic(name="b", count=1, assignments=None),
+        CreatePartitionsTopic(name="ghost", count=1, assignments=None),
+        CreatePartitionsTopic(name="twice", count=1, assignments=None),
+        CreatePartitionsTopic(name="twice", count=1, assignments=None),
+    ]
+    request = CreatePartitionsRequest(topics=wanted, timeout_ms=1000)
+    response = await ask(plane, create_partitions, ApiKey.CREATE_PARTITIONS, version, request)
+    assert [(r.name, r.error_code) for r in response.results] == [
+        ("a", ErrorCode.NONE),
+        ("b", ErrorCode.INVALID_PARTITIONS),
+        ("ghost", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("twice", ErrorCode.INVALID_REQUEST),
+    ]
+    assert response.results[0].error_message is None
+    image = plane.metadata.topic("a")
+    assert image is not None
+    assert len(image.partitions) == 3
+
+
+# DescribeCluster, ApiVersions, InitProducerId
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_describe_cluster_in_every_version(version: int) -> None:
+    plane = await with_topics()
+    request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    response = await ask(plane, describe_cluster, ApiKey.DESCRIBE_CLUSTER, version, request)
+    assert response.cluster_id == plane.metadata.cluster_id
+    assert response.controller_id == BROKER_ID
+    assert [(b.broker_id, b.port, b.is_fenced) for b in response.brokers] == [(BROKER_ID, 9092, False)]
+    assert response.cluster_authorized_operations == 8096
+
+
+@pytest.mark.parametrize(
+    ("endpoint_type", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)]
+)
+async def test_only_broker_endpoints_are_described(endpoint_type: int, code: ErrorCode) -> None:
+    plane = await with_topics()
+    with pytest.raises(KafkaError) as refused:
+        describe_cluster.handle(plane.context(1), DescribeClusterRequest(endpoint_type=endpoint_type))
+    assert refused.value.code is code
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_api_versions_lists_the_table_that_dispatches(version: int) -> None:
+    plane = await with_topics()
+    request = ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="4.1.1")
+    response = await ask(plane, api_versions, ApiKey.API_VERSIONS, version, request)
+    listed = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+    assert listed == {int(key): (lowest, highest) for key, (_, lowest, highest) in SERVED.items()}
+    assert list(listed) == sorted(listed)
+    finalized = {one.name: (one.min_version_level, one.max_version_level) for one in response.finalized_features}
+    supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
+    assert finalized == ({"group.version": (1, 1)} if version >= 3 else {})
+    assert supported == {3: {"group.version": (1, 1)}, 4: {"group.version": (0, 1)}}.get(version, {})
+
+
+async def test_too_new_api_versions_is_answered_in_version_0() -> None:
+    plane = await with_topics()
+    answer = api_versions.handle(plane.context(99), None)
+    body = b"".join(bytes(part) for part in encode_response(answer, 0))
+    response = decode_response(ApiKey.API_VERSIONS, 0, memoryview(body), 0, len(body))
+    assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(k.api_key, k.min_version, k.max_version) for k in response.api_keys] == [(18, 0, 4)]
+
+
+@pytest.mark.parametrize("name", ["", "-x", "x-", "a b", "x\n"])
+async def test_client_software_must_have_a_plain_name(name: str) -> None:
+    plane = await with_topics()
+    request = ApiVersionsRequest(client_software_name=name, client_software_version="1")
+    response = await ask(plane, api_versions, ApiKey.API_VERSIONS, 3, request)
+    assert response.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", range(6))
+async def test_producer_ids_are_never_given_twice(version: int) -> None:
+    plane = await with_topics()
+    context = plane.context(version)
+    request = InitProducerIdRequest(transactional_id=None)
+    ids = []
+    for _ in range(1001):
+        response = await init_producer_id.handle(context, request)
+        assert (response.error_code, response.producer_epoch) == (ErrorCode.NONE, 0)
+        encode_response(response, version)
+        ids.append(response.producer_id)
+    assert ids == list(range(1001))
+    plane = await plane.restarted()
+    response = await init_producer_id.handle(plane.context(version), request)
+    assert response.producer_id == 2000
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        (InitProducerIdRequest(transactional_id=""), ErrorCode.INVALID_REQUEST),
+        (InitProducerIdRequest(transactional_id="t"), ErrorCode.UNSUPPORTED_VERSION),
+        (InitProducerIdRequest(transactional_id=None, producer_id=5), ErrorCode.INVALID_REQUEST),
+        (InitProducerIdRequest(transactional_id=None, producer_epoch=5), ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_producer_ids_that_cannot_be_given(request_: InitProducerIdRequest, code: ErrorCode) -> None:
+    plane = await with_topics()
+    response = await ask(plane, init_producer_id, ApiKey.INIT_PRODUCER_ID, 4, request_)
+    assert (response.error_code, response.producer_id, response.producer_epoch) == (code, -1, -1)
+
+
+# DescribeTopicPartitions
+
+
+async def ask_pages(plane: ControlPlane, limit: int, *names: str) -> list[list[tuple[str, int]]]:
+    """All pages, each a list of (topic, partition)."""
+    pages = []
+    cursor = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in names], response_partition_limit=limit, cursor=cursor
+        )
+        response = await ask(plane, describe_topic_partitions, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+        pages.append([(topic.name, p.partition_index) for topic in response.topics for p in topic.partitions])
+        cursor = response.next_cursor
+        if cursor is None:
+            return pages
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 6, 100])
+async def test_pages_hold_every_partition_once_in_order(limit: int) -> None:
+    plane = await with_topics("b", "a", partitions=3)
+    pages = await ask_pages(plane, limit)
+    expected = [(name, index) for name in "ab" for index in range(3)]
+    assert [entry for page in pages for entry in page] == expected
+    assert all(len(page) == limit for page in pages[:-1])
+    assert len(pages[-1]) <= limit
+
+
+async def test_named_topics_and_unknown_ones() -> None:
+    plane = await with_topics("a", "b", partitions=2)
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in ("b", "ghost", "?")])
+    response = await ask(plane, describe_topic_partitions, ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [
+        ("?", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("b", ErrorCode.NONE),
+        ("ghost", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    partition = response.topics[1].partitions[1]
+    assert (partition.leader_id, partition.isr_nodes, partition.eligible_leader_replicas) == (
+        BROKER_ID,
+        [BROKER_ID],
+        [],
+    )
+    assert response.topics[1].topic_authorized_operations == 3576
+
+
+async def test_limit_of_the_broker_holds() -> None:
+    plane = await with_topics("a", partitions=5, max_request_partition_size_limit="2")
+    assert [len(page) for page in await ask_pages(plane, 100)] == [2, 2, 1]
+    assert [len(page) for page in await ask_pages(plane, 0)] == [1] * 5
+
+
+@pytest.mark.parametrize(
+    "cursor", [Cursor(topic_name="a", partition_index=-1), Cursor(topic_name="b", partition_index=0)]
+)
+async def test_cursor_must_point_somewhere(cursor: Cursor) -> None:
+    plane = await with_topics("a")
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")], cursor=cursor)
+    response = describe_topic_partitions.handle(plane.context(0), request)
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", ErrorCode.INVALID_REQUEST)]
+
+
+# ElectLeaders, reassignments
+
+
+@pytest.mark.parametrize("version", range(3))
+async def test_elect_leaders_in_every_version(version: int) -> None:
+    plane = await with_topics("a")
+    wanted = [TopicPartitions(topic="a", partitions=[0, 7])]
+    response = await ask(
+        plane, elect_leaders, ApiKey.ELECT_LEADERS, version, ElectLeadersRequest(topic_partitions=wanted)
+    )
+    (topic,) = response.replica_election_results
+    assert [(p.partition_id, p.error_code) for p in topic.partition_result] == [
+        (0, ErrorCode.ELECTION_NOT_NEEDED),
+        (7, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    everything = ElectLeadersRequest(topic_partitions=None)
+    response = await ask(plane, elect_leaders, ApiKey.ELECT_LEADERS, version, everything)
+    assert response.replica_election_results == []
+
+
+async def test_unknown_kind_of_election_is_refused() -> None:
+    plane = await with_topics("a")
+    with pytest.raises(KafkaError) as refused:
+        await elect_leaders.handle(plane.context(1), ElectLeadersRequest(election_type=2))
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+async def test_nothing_is_ever_on_its_way_elsewhere() -> None:
+    plane = await with_topics("a")
+    for topics in (None, [ListPartitionReassignmentsTopics(name="a", partition_indexes=[0])]):
+        request = ListPartitionReassignmentsRequest(topics=topics)
+        key = ApiKey.LIST_PARTITION_REASSIGNMENTS
+        response = await ask(plane, list_partition_reassignments, key, 0, request)
+        assert (response.error_code, response.topics) == (ErrorCode.NONE, [])
+
+
+@pytest.mark.parametrize("version", range(2))
+async def test_reassignment_is_decided_by_partition(version: int) -> None:
+    plane = await with_topics("a", partitions=3)
+    partitions = [
+        ReassignablePartition(partition_index=0, replicas=[BROKER_ID]),
+        ReassignablePartition(partition_index=1, replicas=[5]),
+        ReassignablePartition(partition_index=2, replicas=None),
+    ]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="a", partitions=partitions)])
+    key = ApiKey.ALTER_PARTITION_REASSIGNMENTS
+    response = await ask(plane, alter_partition_reassignments, key, version, request)
+    assert [p.error_code for p in response.responses[0].partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+    ]

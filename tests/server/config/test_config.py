@@ -1,0 +1,256 @@
+"""BrokerConfig: typed settings out of properties, in all layers."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.keys.catalogue import BROKER_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, UNIT_CHAINS
+from barnabas.server.config.keys.definition import ConfigType
+from barnabas.server.config.keys.quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
+from barnabas.server.config.keys.validators import ConfigError, java_double
+from barnabas.server.config.listeners import ListenerConfig
+from barnabas.server.config.sentences import BROKER_SENTENCES, TOPIC_SENTENCES
+from barnabas.server.config.settings import Settings
+
+PYTHON_TYPES = {
+    ConfigType.BOOLEAN: bool,
+    ConfigType.STRING: str,
+    ConfigType.INT: int,
+    ConfigType.SHORT: int,
+    ConfigType.LONG: int,
+    ConfigType.DOUBLE: float,
+    ConfigType.LIST: tuple[str, ...],
+    ConfigType.CLASS: str,
+    ConfigType.PASSWORD: str,
+}
+# Settings whose attribute is made of several keys, or is another type than the key's.
+DERIVED = {
+    "advertised.listeners", "broker.id", "listener.security.protocol.map", "listeners", "log.dir", "log.dirs",
+    "log.message.timestamp.difference.max.ms", "log.retention.hours", "log.retention.minutes", "log.roll.hours",
+    "log.roll.jitter.hours", "max.connections.per.ip.overrides", "metadata.store.path", "node.id",
+}  # fmt: skip
+
+CHECKED_HERE = {"allow.insecure.listeners", "log.flush.scheduler.interval.ms", "max.connections.per.ip"}
+"""Settings that the configuration itself acts upon, or hands on under another name."""
+READ_BY_NAME = {
+    "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+    "group.consumer.max.heartbeat.interval.ms", "group.consumer.max.session.timeout.ms",
+    "group.consumer.min.heartbeat.interval.ms", "group.consumer.min.session.timeout.ms", "offsets.topic.num.partitions",
+    "offsets.topic.replication.factor", "offsets.topic.segment.bytes",
+}  # fmt: skip
+"""Settings that are read by their key, or whose attribute's name is put together when it is read."""
+
+
+def test_defaults_listen_on_loopback_and_have_nothing_to_say() -> None:
+    config = BrokerConfig()
+    assert config.listeners == [ListenerConfig("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT", "127.0.0.1", 9092)]
+    assert config.notices == ()
+    assert (config.broker_id, config.configured_broker_id) == (1, None)
+    assert config.log_dirs == ["barnabas-data"]
+    assert config.metadata_store_path == "barnabas-data/metadata.sqlite"
+    assert config.log_retention_ms == 168 * 3_600_000
+    assert config.log_roll_ms == 168 * 3_600_000
+    assert config.log_roll_jitter_ms == 0
+    assert config.log_flush_interval_ms == 2**63 - 1
+    assert config.log_cleanup_policy == ("delete",)
+    assert config.broker_rack is None
+    assert config.acks_all_durability == "disk"
+
+
+def test_every_key_has_an_attribute_and_the_typed_ones_are_those_that_have_an_effect() -> None:
+    config = BrokerConfig()
+    assert [name for name, key in BROKER_KEYS.items() if not hasattr(config, key.attribute)] == []
+    honoured = BROKER_SENTENCES.keys() - DERIVED
+    hints = get_type_hints(Settings)
+    assert {BROKER_KEYS[name].attribute for name in honoured} == hints.keys()
+    for name in honoured:
+        key = BROKER_KEYS[name]
+        nullable = key.default is None and name not in UNIT_CHAINS
+        expected = PYTHON_TYPES[key.type]
+        assert hints[key.attribute] == (expected | None if nullable else expected), name
+
+
+def test_sentences_are_of_known_keys_and_end_with_a_point() -> None:
+    assert BROKER_SENTENCES.keys() <= BROKER_KEYS.keys()
+    assert TOPIC_SENTENCES.keys() <= TOPIC_KEYS.keys()
+    for sentence in [*BROKER_SENTENCES.values(), *TOPIC_SENTENCES.values()]:
+        assert sentence.endswith(".") and "\n" not in sentence
+    assert not BROKER_SENTENCES.keys() & (KRAFT_NAMES | ZOOKEEPER_NAMES)
+
+
+def test_a_topic_key_has_an_effect_if_its_broker_key_has() -> None:
+    with_effect = {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in BROKER_SENTENCES}
+    assert with_effect == TOPIC_SENTENCES.keys()
+
+
+def test_what_is_said_to_have_an_effect_is_read_somewhere() -> None:
+    root = Path(__file__).parents[3]
+    files = [path for room in ("server", "storage") for path in (root / room).rglob("*.py")]
+    rules = {"config.py", "log_config.py", "dynamic_config.py"}
+    code = "\n".join(path.read_text() for path in files if path.parent.name != "configs" and path.name not in rules)
+    read = set(re.findall(r"(?<=\.)[a-z_]+\b", code))
+    topics = {broker: topic for topic, broker in TOPIC_SYNONYMS.items()}
+    unread = []
+    for name in BROKER_SENTENCES.keys() - DERIVED - CHECKED_HERE - READ_BY_NAME:
+        attribute = topics.get(name, name).replace(".", "_")
+        if attribute not in read and BROKER_KEYS[name].attribute not in read:
+            unread.append(name)
+    assert unread == []
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected_ms"),
+    [
+        ({"log.retention.hours": "2"}, 7_200_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3"}, 180_000),
+        ({"log.retention.hours": "2", "log.retention.minutes": "3", "log.retention.ms": "4"}, 4),
+        ({"log.retention.ms": "-1"}, -1),
+        ({"log.retention.hours": "-1"}, -1),
+    ],
+)
+def test_milliseconds_beat_minutes_beat_hours(properties: dict[str, str], expected_ms: int) -> None:
+    config = BrokerConfig.from_properties(properties)
+    assert config.log_retention_ms == expected_ms
+    assert config.topic_defaults()["retention.ms"] == str(expected_ms)
+
+
+def test_get_returns_a_keys_own_value() -> None:
+    config = BrokerConfig({"log.retention.hours": "2", "num.io.threads": "9", "my.own": "x"})
+    assert config.get("log.retention.hours") == 2
+    assert config.get("log.retention.ms") is None
+    assert config.get("num.io.threads") == 9
+    assert config.get("zookeeper.session.timeout.ms") == 18000
+    assert config.get("my.own") == "x"
+    assert config.get("nobody.knows") is None
+
+
+def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes(
+        "# caf\u00e9\nbroker.rack = caf\u00e9\\u0301 \nlog.dirs=/a, \\\n  /b\nnum.partitions:3\n".encode("latin-1")
+    )
+    config = BrokerConfig.from_file(path)
+    assert config.broker_rack == "caf\u00e9\u0301"
+    assert config.log_dirs == ["/a", "/b"]
+    assert config.num_partitions == 3
+
+
+@pytest.mark.parametrize(
+    ("properties", "key", "allowed"),
+    [
+        ({"num.partitions": "0"}, "num.partitions", "at least 1"),
+        ({"num.partitions": "many"}, "num.partitions", "Not a number of type INT"),
+        ({"num.partitions": "1_000"}, "num.partitions", "Not a number of type INT"),
+        ({"num.partitions": "2147483648"}, "num.partitions", "Not a number of type INT"),
+        ({"delete.topic.enable": "yes"}, "delete.topic.enable", "true or false"),
+        ({"compression.type": "brotli"}, "compression.type", "uncompressed, zstd, lz4, snappy, gzip, producer"),
+        ({"log.cleanup.policy": "delete,shred"}, "log.cleanup.policy", "compact, delete"),
+        ({"acks.all.durability": "tape"}, "acks.all.durability", "disk, page-cache"),
+        ({"log.retention.ms": "0"}, "log.retention.ms", "-1 for unlimited, or at least 1"),
+        ({"log.retention.hours": "-2"}, "log.retention.hours", "-1 for unlimited, or at least 1"),
+        ({"log.roll.ms": "0"}, "log.roll.ms", "at least 1"),
+        ({"log.roll.jitter.ms": "-1"}, "log.roll.jitter.ms", "at least 0"),
+        ({"log.flush.interval.ms": "-1"}, "log.flush.interval.ms", "at least 0"),
+        ({"log.retention.bytes": "-2"}, "log.retention.bytes", "at least -1"),
+        ({"log.cleanup.policy": ""}, "log.cleanup.policy", "not be empty"),
+        ({"log.dirs": " , "}, "log.dirs", "At least one log directory"),
+        ({"broker.id": "1", "node.id": "2"}, "node.id", "broker.id says 1"),
+        ({"log.cleaner.dedupe.buffer.size": "1024"}, "log.cleaner.dedupe.buffer.size", "1 MiB for each"),
+        ({"max.connections.per.ip": "0"}, "max.connections.per.ip", "overrides lets some address in"),
+        ({"max.connections.per.ip.overrides": "a:b"}, "max.connections.per.ip.overrides", "address:count"),
+        ({"queued.max.request.bytes": "5"}, "queued.max.request.bytes", "at least socket.request.max.bytes"),
+        ({"replica.fetch.wait.max.ms": "99999999"}, "replica.fetch.wait.max.ms", "at most"),
+        ({"group.consumer.session.timeout.ms": "5"}, "group.consumer.session.timeout.ms", "between"),
+        ({"process.roles": "controller"}, "process.roles", "names no broker"),
+        ({"process.roles": "broker,king"}, "process.roles", "broker, controller"),
+        (
+            {"listeners": "PLAINTEXT://:9092", "allow.insecure.listeners": "false"},
+            "listeners",
+            "allow.insecure.listeners is false",
+        ),
+    ],
+)
+def test_a_refusal_names_key_value_and_what_is_allowed(properties: dict[str, str], key: str, allowed: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        BrokerConfig(properties)
+    assert f"for configuration {key}: " in str(error.value)
+    assert allowed in str(error.value)
+
+
+def test_connections_are_limited_by_address_but_not_from_this_machine() -> None:
+    config = BrokerConfig({"max.connections.per.ip": "7", "max.connections.per.ip.overrides": "10.0.0.1:9,127.0.0.2:3"})
+    limits = {
+        host: config.connections_allowed(host) for host in ("10.0.0.1", "10.0.0.2", "127.0.0.2", "127.0.0.1", "::1")
+    }
+    assert limits == {"10.0.0.1": 9, "10.0.0.2": 7, "127.0.0.2": 3, "127.0.0.1": None, "::1": None}
+    assert BrokerConfig().connections_allowed("2001:db8::1") == 1000
+
+
+def test_strict_listeners_may_be_had_on_loopback() -> None:
+    BrokerConfig({"allow.insecure.listeners": "false", "listeners": "PLAINTEXT://127.0.0.1:0"})
+
+
+def test_unknown_keys_are_kept_and_named_once_together() -> None:
+    config = BrokerConfig({"zeta": "1", "alpha": "2", "listener.name.plaintext.max.connections": "3"})
+    assert config.notices == ("Unknown configuration keys, kept without effect: alpha, zeta",)
+    assert config.static["zeta"] == "1"
+    assert config.listener_value("PLAINTEXT", "max.connections") == 3
+    assert config.listener_value("OTHER", "max.connections") == 20000
+
+
+def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
+    config = BrokerConfig({"num.io.threads": "16", "log.cleaner.threads": "2", "num.replica.fetchers": "2"})
+    assert config.notices == ("Accepted without effect: num.io.threads, num.replica.fetchers",)
+
+
+def test_an_authorizer_that_is_not_there_is_not_passed_over_in_silence() -> None:
+    (notice,) = BrokerConfig({"authorizer.class.name": "org.example.Guard"}).notices
+    assert "authorizer.class.name" in notice and "whoever can connect" in notice
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (0.5, "0.5"),
+        (-12.25, "-12.25"),
+        (0.001, "0.001"),
+        (0.00095, "9.5E-4"),
+        (1e-05, "1.0E-5"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.9, "1.23456789E7"),
+        (-1e22, "-1.0E22"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+        (5e-324, "5.0E-324"),
+        (float("inf"), "Infinity"),
+    ],
+)
+def test_a_double_is_written_as_java_writes_it(value: float, text: str) -> None:
+    assert java_double(value) == text
+
+
+def test_dynamic_layers_win_in_their_order_and_displace_other_units() -> None:
+    config = BrokerConfig({"log.retention.hours": "2", "message.max.bytes": "10"})
+    changed = config.apply_overrides({"log.retention.ms": "5", "message.max.bytes": "20"}, {"message.max.bytes": "30"})
+    assert changed == {"log.retention.ms", "log.retention.hours", "message.max.bytes"}
+    assert (config.log_retention_ms, config.message_max_bytes) == (5, 30)
+    assert config.apply_overrides({"message.max.bytes": "20"}, {}) == changed
+    assert (config.log_retention_ms, config.message_max_bytes) == (7_200_000, 20)
+    assert config.apply_overrides({"message.max.bytes": "20"}, {}) == frozenset()
+    assert config.apply_overrides({}, {}) == {"message.max.bytes"}
+    assert config.message_max_bytes == 10
+
+
+def test_a_refused_change_changes_nothing() -> None:
+    config = BrokerConfig()
+    config.apply_overrides({"message.max.bytes": "20"}, {})
+    with pytest.raises(ConfigError):
+        config.apply_overrides({"message.max.bytes": "30", "log.roll.ms": "0"}, {})
+    assert config.message_max_bytes == 20
+    assert config.cluster_overrides == {"message.max.bytes": "20"}

@@ -1,0 +1,215 @@
+"""Apache Kafka 4.1.1 and this broker, asked the same: the same configuration and the same refusals come back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.kafka import KafkaServer
+from tests.server.config.config_client import ConfigClient
+
+from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
+from barnabas.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
+from barnabas.server.config.deviations import DEVIATIONS
+from barnabas.server.config.keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS
+from barnabas.server.embedded import EMBEDDED_DEFAULTS, Broker
+
+pytestmark = [pytest.mark.java, pytest.mark.verify]
+
+TOPIC, BROKER, METRICS = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.CLIENT_METRICS
+GROUP = ConfigResourceType.GROUP
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+
+WHERE = {"listeners", "advertised.listeners", "log.dirs", "log.dir", "controller.quorum.voters"}
+"""Settings that two brokers on one machine cannot share."""
+ELECTION = {"min.insync.replicas"}
+"""Set for the whole cluster by a new KRaft cluster itself, on behalf of eligible leader replicas."""
+OTHER = WHERE | ELECTION | {deviation.key for deviation in DEVIATIONS} | EMBEDDED_DEFAULTS.keys()
+OTHER |= {topic for topic, broker in TOPIC_SYNONYMS.items() if broker in OTHER}
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConfigClient, ConfigClient]]:
+    """A client of Apache Kafka and one of this broker, with the same file and a topic `flights`."""
+    properties = {"log.retention.hours": "3", "num.partitions": "2", "own.key": "value"}
+    folder: Path = tmp_path_factory.mktemp("kafka")
+    with KafkaServer(folder, properties=properties) as kafka:
+        shared = {key: value for key, value in kafka.server_properties().items() if key not in WHERE}
+        with (
+            Broker(config=shared) as broker,
+            closing(ConfigClient(kafka.bootstrap)) as theirs,
+            closing(ConfigClient(broker.bootstrap)) as ours,
+        ):
+            theirs.create_topic("flights")
+            ours.create_topic("flights")
+            yield theirs, ours
+
+
+def comparable(config: DescribeConfigsResourceResult) -> tuple[Any, ...]:
+    synonyms = [
+        (synonym.name, synonym.value, synonym.source) for synonym in config.synonyms if synonym.name not in OTHER
+    ]
+    return (
+        config.value,
+        config.config_source,
+        config.read_only,
+        config.is_sensitive,
+        config.config_type,
+        synonyms,
+    )
+
+
+def differences(theirs: DescribeConfigsResult, ours: DescribeConfigsResult) -> dict[str, Any]:
+    assert (theirs.error_code, ours.error_code) == (0, 0)
+    mine = {config.name: comparable(config) for config in ours.configs}
+    return {
+        config.name: (comparable(config), mine.get(config.name))
+        for config in theirs.configs
+        if config.name not in OTHER and comparable(config) != mine.get(config.name)
+    }
+
+
+def test_a_topic_is_described_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
+    theirs, ours = (client.describe(TOPIC, "flights") for client in both)
+    assert len(theirs.configs) > 30
+    assert differences(theirs, ours) == {}
+
+
+def test_a_broker_is_described_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
+    theirs, ours = (client.describe(BROKER, "1") for client in both)
+    assert len(theirs.configs) > 250
+    assert differences(theirs, ours) == {}
+    assert {config.name for config in theirs.configs} - {config.name for config in ours.configs} == set()
+    assert {config.name for config in ours.configs} - BROKER_KEYS.keys() == {"own.key"}
+
+
+CHANGES: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = (
+    (TOPIC, "flights", (("retention.ms", SET, "5000"), ("cleanup.policy", APPEND, "compact"))),
+    (BROKER, "", (("log.retention.ms", SET, "7000"), ("message.max.bytes", SET, "200000"))),
+    (BROKER, "1", (("message.max.bytes", SET, "300000"), ("log.cleaner.threads", SET, "2"))),
+    (TOPIC, "flights", (("cleanup.policy", SUBTRACT, "delete"), ("retention.ms", DELETE, None))),
+    (TOPIC, "flights", (("max.message.bytes", SET, " 99999 "), ("compression.type", SET, "zstd"))),
+    (BROKER, "1", (("message.max.bytes", DELETE, ""), ("log.cleanup.policy", APPEND, "compact"))),
+    (BROKER, "", (("log.retention.ms", DELETE, ""), ("compression.type", SET, "gzip"))),
+    (METRICS, "x", (("metrics", SET, " a , b"), ("interval.ms", SET, "100"))),
+    (METRICS, "x", (("metrics", SET, ""), ("match", SET, "client_id = a=,client_source_port=\\p{Digit}+"))),
+    (METRICS, "x", (("metrics", DELETE, None), ("match", DELETE, None), ("interval.ms", DELETE, None))),
+    (GROUP, "x", (("consumer.session.timeout.ms", SET, "50000"),)),
+    (GROUP, "x", (("consumer.session.timeout.ms", DELETE, None),)),
+)
+
+
+def test_changes_have_the_same_effect(both: tuple[ConfigClient, ConfigClient]) -> None:
+    theirs, ours = both
+    for kind, name, changes in CHANGES:
+        assert theirs.edit(kind, name, *changes) == ours.edit(kind, name, *changes) == (0, None)
+        changed = [key for key, _, _ in changes]
+        # What the controller of Apache Kafka has agreed to reaches its broker a moment later.
+        for kind_2, name_2 in ((TOPIC, "flights"), (BROKER, "1"), (BROKER, ""), (METRICS, "x"), (GROUP, "x")):
+            wait_until_alike(theirs, ours, kind_2, name_2, changed)
+
+
+def wait_until_alike(theirs: ConfigClient, ours: ConfigClient, kind: int, name: str, changed: list[str]) -> None:
+    mine = ours.describe(kind, name)
+    for _ in range(200):
+        found = differences(theirs.describe(kind, name), mine)
+        if not found:
+            return
+    pytest.fail(f"after a change of {changed}, {kind} {name!r}: {found}")
+
+
+REFUSED: tuple[tuple[int, str, tuple[tuple[str, int, str | None], ...]], ...] = (
+    (TOPIC, "nobody", (("retention.ms", SET, "1"),)),
+    (TOPIC, "a b", (("retention.ms", SET, "1"),)),
+    (TOPIC, "", (("retention.ms", SET, "1"),)),
+    (TOPIC, "flights", (("no.such.key", SET, "1"),)),
+    (TOPIC, "flights", (("retention.ms", SET, "soon"),)),
+    (TOPIC, "flights", (("retention.ms", SET, "-2"),)),
+    (TOPIC, "flights", (("retention.ms", SET, None),)),
+    (TOPIC, "flights", (("retention.ms", APPEND, "1"),)),
+    (TOPIC, "flights", (("retention.ms", SUBTRACT, "1"),)),
+    (TOPIC, "flights", (("retention.ms", SET, "1"), ("retention.ms", SET, "2"))),
+    (TOPIC, "flights", (("retention.ms", SET, "1"), ("retention.ms", DELETE, None))),
+    (TOPIC, "flights", (("cleanup.policy", SET, "shred"),)),
+    (TOPIC, "flights", (("min.compaction.lag.ms", SET, "9"), ("max.compaction.lag.ms", SET, "5"))),
+    (TOPIC, "flights", (("remote.storage.enable", SET, "true"),)),
+    (BROKER, "1", (("broker.id", SET, "2"),)),
+    (BROKER, "1", (("num.partitions", SET, "2"), ("max.connections", SET, "5"))),
+    (BROKER, "1", (("ssl.keystore.location", SET, "/x"),)),
+    (BROKER, "", (("sasl.jaas.config", SET, "x"),)),
+    (BROKER, "", (("log.cleaner.threads", SET, "many"),)),
+    (BROKER, "", (("compression.type", SET, "brotli"),)),
+    (BROKER, "2", (("message.max.bytes", SET, "5"),)),
+    (BROKER, "x", (("message.max.bytes", SET, "5"),)),
+    (ConfigResourceType.BROKER_LOGGER, "1", (("no.such.logger", SET, "INFO"),)),
+    (METRICS, "", (("metrics", SET, "a"),)),
+    (METRICS, "x", (("no.such.key", SET, "a"),)),
+    (METRICS, "x", (("metrics", APPEND, "a"),)),
+    (METRICS, "x", (("metrics", SET, None),)),
+    *((METRICS, "x", (("interval.ms", SET, interval),)) for interval in ("soon", "99", "3600001", "")),
+    *((METRICS, "x", (("match", SET, match),)) for match in ("a=b", "client_id", "client_id=", "client_id==a", "=a")),
+    *((METRICS, "x", (("match", SET, match),)) for match in ("client_id=a,,", "client_id=[a", "client_id=a{2,3}")),
+    (77, "x", (("a", SET, "b"),)),
+)
+
+
+@pytest.mark.parametrize(("kind", "name", "changes"), REFUSED)
+def test_changes_are_refused_alike(both: tuple[ConfigClient, ConfigClient], kind: int, name: str, changes: Any) -> None:
+    theirs, ours = both
+    answer = theirs.edit(kind, name, *changes)
+    assert answer[0] != 0
+    # A set of Scala says which kind of set it is.
+    assert ours.edit(kind, name, *changes) == (answer[0], answer[1] and answer[1].replace("HashSet(", "Set("))
+
+
+REGEXES_OF_JAVA = r"""
+    a.*b   ^a|$   |   a|*   a|{2}   \d+\.\d+   10\.0\.[0-9]+\..*   \bfoo-[0-9]+\b   é   \
+    (   )   ()   (?   (?a)   (?i   (?>a)   (?!a)   (?<!ab|c)d   (?<!a+b)   (?#a)   (?i)a   a(?i)b   (?i:a)b   (?x-s:a)
+    (?<n>a)\k<n>   (?<1a>b)   (?P<n>a)   (?P=n)   \k<n>   (a)\1   \2   (?:a|b){3}+
+    \p{Alpha}+   \pL   \P{Lu}   \Qa[\E   \Qa[   \x{41}   \x{4   \z   \Z   \h   \y   \cA
+    a{2}   a{2   {2}   a{x}   a{9999999999}   a}   *   a**   a*+   a++b   a?+
+    ]   []   []a]   [^]a]   [b-a]   [a[b]]   [[a]   [a]]   [{]   [\w.-]+   [a-\d]   [\p{L}&&[^a]]
+"""
+"""Written as most people do, as few do, and as nobody should."""
+
+
+def test_regular_expressions_are_taken_and_refused_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
+    different = {}
+    for regex in REGEXES_OF_JAVA.split():
+        theirs, ours = (client.edit(METRICS, "y", ("match", SET, f"client_id={regex}")) for client in both)
+        if theirs != ours:
+            different[regex] = theirs, ours
+    assert different == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (TOPIC, "nobody"),
+        (TOPIC, "a b"),
+        (TOPIC, ""),
+        (BROKER, "2"),
+        (BROKER, "x"),
+        (ConfigResourceType.BROKER_LOGGER, ""),
+        (ConfigResourceType.BROKER_LOGGER, "2"),
+        (ConfigResourceType.CLIENT_METRICS, ""),
+        (ConfigResourceType.GROUP, ""),
+    ],
+)
+def test_descriptions_are_refused_alike(both: tuple[ConfigClient, ConfigClient], kind: int, name: str) -> None:
+    theirs, ours = (client.describe(kind, name) for client in both)
+    assert theirs.error_code != 0
+    assert ours.error_code == theirs.error_code
+    assert ours.error_message
+    assert theirs.error_message in ("", None, ours.error_message)
+
+
+def test_groups_and_client_metrics_are_described_alike(both: tuple[ConfigClient, ConfigClient]) -> None:
+    for kind in (ConfigResourceType.GROUP, ConfigResourceType.CLIENT_METRICS):
+        theirs, ours = (client.describe(kind, "anybody") for client in both)
+        assert theirs.configs
+        assert differences(theirs, ours) == {}
+        assert len(theirs.configs) == len(ours.configs)

@@ -1,0 +1,308 @@
+"""A group by itself: the table of states, who is let in, votes, leaders, static members, and its records."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from barnabas.protocol.codec import encode_versioned
+from barnabas.protocol.consumer_protocol import ConsumerProtocolSubscription
+from barnabas.protocol.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+)
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.record_batch import ControlType, RecordBatch, RecordBatchBuilder, control_batch
+from barnabas.server.coordinator.group.answers import Answers, Later
+from barnabas.server.coordinator.group.group import Group
+from barnabas.server.coordinator.group.group_id import partition_for
+from barnabas.server.coordinator.group.group_log import LoadedGroups
+from barnabas.server.coordinator.group.group_records import (
+    GroupEncoder,
+    OffsetId,
+    group_entry,
+    group_key,
+    offset_entry,
+    offset_key,
+    read_group,
+    read_key,
+    read_offset,
+)
+from barnabas.server.coordinator.group.member import JoinResult, Member, SyncResult
+from barnabas.server.coordinator.group.offsets import CommittedOffset, GroupOffsets
+from barnabas.server.coordinator.group.states import (
+    CAN_REBALANCE,
+    COMMIT_ANSWERS,
+    HEARTBEAT_ANSWERS,
+    SYNC_ANSWERS,
+    TRANSITIONS,
+    GroupState,
+)
+
+
+class AtOnce(Answers):
+    """It is always everybody's turn."""
+
+    def __init__(self) -> None:
+        """There is nothing to wait for."""
+
+    def extend(self, answers: Iterable[Callable[[], None]]) -> None:
+        for answer in answers:
+            answer()
+
+
+def make_member(name: str, *protocols: str, instance_id: str | None = None, metadata: bytes = b"") -> Member:
+    return Member(
+        member_id=name,
+        group_instance_id=instance_id,
+        client_id="c",
+        client_host="/h",
+        rebalance_timeout_ms=1000,
+        session_timeout_ms=500,
+        protocol_type="consumer",
+        protocols=tuple((protocol, metadata) for protocol in protocols or ("range",)),
+    )
+
+
+def make_group(*members: Member) -> Group:
+    group = Group("g", 0)
+    for member in members:
+        group.add(member)
+    return group
+
+
+def test_every_state_can_be_reached_and_left_and_nothing_else_is_possible() -> None:
+    reached, to_visit = {GroupState.EMPTY}, deque([GroupState.EMPTY])
+    while to_visit:
+        for following in TRANSITIONS[to_visit.popleft()] - reached:
+            reached.add(following)
+            to_visit.append(following)
+    assert reached == set(GroupState)
+    assert frozenset({GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.STABLE}) == CAN_REBALANCE
+    for state in GroupState:
+        assert state in HEARTBEAT_ANSWERS and state in SYNC_ANSWERS and state in COMMIT_ANSWERS
+        for following in GroupState:
+            group = Group("g", 0)
+            group.state = state
+            if following in TRANSITIONS[state]:
+                group.transition_to(following, 5)
+                assert (group.state, group.state_timestamp_ms) == (following, 5)
+            else:
+                with pytest.raises(AssertionError):
+                    group.transition_to(following, 5)
+
+
+def test_the_first_member_leads_and_another_one_follows_it() -> None:
+    group = make_group(make_member("a"), make_member("b"))
+    assert group.leader_id == "a" and group.protocol_type == "consumer"
+    group.remove("a")
+    assert group.leader_id == "b"
+    group.remove("b")
+    assert group.leader_id is None and not group.members
+
+
+def test_a_leader_that_has_not_joined_is_replaced_by_one_that_has() -> None:
+    answers: list[JoinResult] = []
+    group = make_group(make_member("a", instance_id="s"), make_member("b"))
+    assert not group.elect_joined_leader()
+    group.update(group.members["b"], (("range", b""),), 1, 1, Later(AtOnce(), answers.append))
+    assert group.elect_joined_leader() and group.leader_id == "b"
+    assert not group.has_all_joined
+    group.remove("a")
+    assert group.has_all_joined
+    group.pending_members.add("c")
+    assert not group.has_all_joined
+    assert answers == []
+
+
+def test_votes_among_what_everybody_supports() -> None:
+    group = make_group(make_member("a", "x", "y"), make_member("b", "z", "y", "x"), make_member("c", "y", "x"))
+    assert group.select_protocol() == "y"
+    assert group.supports("consumer", (("x", b""),))
+    assert not group.supports("consumer", (("z", b""),))
+    assert not group.supports("connect", (("x", b""),))
+    assert not group.supports("consumer", ())
+    assert Group("g", 0).supports("anything", (("p", b""),)) and not Group("g", 0).supports("", (("p", b""),))
+    group.update(group.members["a"], (("z", b""), ("y", b"")), 1, 1, None)
+    assert not group.supports("consumer", (("x", b""),))
+    group.remove("c")
+    assert group.select_protocol() == "z"
+
+
+def test_a_static_member_is_replaced_and_whatever_waited_is_fenced() -> None:
+    joins: list[JoinResult] = []
+    syncs: list[SyncResult] = []
+    group = make_group(make_member("a", instance_id="s"), make_member("b"))
+    group.update(group.members["a"], (("range", b""),), 1, 1, Later(AtOnce(), joins.append))
+    group.members["a"].sync_reply = Later(AtOnce(), syncs.append)
+    group.pending_syncs.add("a")
+    replaced = group.replace_static("s", "a2")
+    assert [one.error for one in joins] == [one.error for one in syncs] == [ErrorCode.FENCED_INSTANCE_ID]
+    assert list(group.members) == ["a2", "b"] and group.leader_id == "a2" and group.pending_syncs == {"a2"}
+    assert replaced.member_id == group.static_member_id("s") == "a2" and group.awaiting_join == 0
+    assert group.check_member("a", "s") is ErrorCode.FENCED_INSTANCE_ID
+    assert group.check_member("a2", "s") is ErrorCode.NONE
+    assert group.check_member("a2", "other") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.check_member("a", None) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_who_may_commit() -> None:
+    group = make_group(make_member("a"))
+    group.state, group.generation = GroupState.STABLE, 3
+    assert group.check_commit("a", None, 3) is ErrorCode.NONE
+    assert group.check_commit("a", None, 2) is ErrorCode.ILLEGAL_GENERATION
+    assert group.check_commit("b", None, 3) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.check_commit("", None, -1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert Group("g", 0).check_commit("", None, -1) is ErrorCode.NONE
+    group.state = GroupState.DEAD
+    assert group.check_commit("a", None, 3) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_what_the_consumers_of_a_generation_read() -> None:
+    def subscribed(*topics: str) -> bytes:
+        return encode_versioned(ConsumerProtocolSubscription(topics=list(topics)), 1)
+
+    group = make_group(make_member("a", metadata=subscribed("t", "u")), make_member("b", metadata=subscribed("v")))
+    group.state = GroupState.PREPARING_REBALANCE
+    group.begin_generation(9)
+    assert group.subscribed_topics == {"t", "u", "v"} and group.is_subscribed("u")
+    group.update(group.members["b"], (("range", b"\0"),), 1, 1, None)
+    group.state = GroupState.PREPARING_REBALANCE
+    group.begin_generation(9)
+    assert group.subscribed_topics is None and group.generation == 2
+
+
+@pytest.mark.parametrize(
+    ("group_id", "partition"),
+    [("", 0), ("test", 48), ("my-group", 12), ("console-consumer-12345", 6), ("grüße", 23), ("😀", 49)],
+)
+def test_the_partition_of_a_group_is_that_of_java(group_id: str, partition: int) -> None:
+    assert partition_for(group_id, 50) == partition
+
+
+def test_the_one_hash_without_a_positive_counterpart_is_zero() -> None:
+    assert partition_for("polygenelubricants", 50) == 0  # its hashCode is Integer.MIN_VALUE
+
+
+def test_a_group_is_read_as_it_was_written() -> None:
+    group = make_group(make_member("a", metadata=b"ma"), make_member("b", metadata=b"mb", instance_id="s"))
+    group.state = GroupState.PREPARING_REBALANCE
+    group.begin_generation(77)
+    key, value = group_entry(group, {"a": b"1"})
+    assert value is not None
+    assert key == group_key("g") == b"\x00\x02" + encode_versioned(GroupMetadataKey(group="g"), 2)[2:]
+    assert read_key(key) == "g" and value[:2] == b"\x00\x03"
+    again = read_group("g", value, 1000)
+    assert (again.state, again.generation, again.leader_id, again.protocol_name) == (GroupState.STABLE, 1, "a", "range")
+    assert again.state_timestamp_ms == 77 and again.static_member_id("s") == "b"
+    assert [(m.member_id, m.metadata("range"), m.assignment) for m in again.members.values()] == [
+        ("a", b"ma", b"1"),
+        ("b", b"mb", b""),
+    ]
+
+
+@pytest.mark.parametrize("at_a_time", [1, 2, 3, 4, 5, 100])
+def test_a_group_written_in_pieces_is_the_same(at_a_time: int) -> None:
+    group = make_group(*[make_member(f"m{index}", metadata=b"x" * index) for index in range(4)])
+    group.state = GroupState.PREPARING_REBALANCE
+    group.begin_generation(77)
+    assignments = {"m0": b"first", "m3": b"last"}
+    members = [
+        MemberMetadata(
+            member_id=member.member_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata("range"),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type="consumer",
+        generation=1,
+        protocol="range",
+        leader="m0",
+        current_state_timestamp=77,
+        members=members,
+    )
+    encoder = GroupEncoder(group, assignments)
+    while encoder.encode(at_a_time):
+        continue
+    assert encoder.entry() == group_entry(group, assignments) == (group_key("g"), encode_versioned(value, 3))
+
+
+def test_an_offset_is_read_as_it_was_written() -> None:
+    offset = CommittedOffset(5, 3, "note", 99)
+    key, value = offset_entry("g", ("t", 1), offset)
+    assert value is not None and value[:2] == b"\x00\x03"
+    assert read_key(key) == OffsetId("g", ("t", 1)) and read_offset(value) == offset
+    expiring = CommittedOffset(5, -1, "", 99, expire_timestamp_ms=200)
+    _, value = offset_entry("g", ("t", 1), expiring)
+    assert value is not None and value[:2] == b"\x00\x01" and read_offset(value) == expiring
+    assert read_key(b"\x00\x08whatever") is None
+    with pytest.raises(ProtocolError):
+        read_key(b"\x00\x01\x00")
+
+
+def test_expiry() -> None:
+    offsets = GroupOffsets()
+    offsets.committed[("t", 0)] = CommittedOffset(1, -1, "", 100)
+    offsets.committed[("u", 0)] = CommittedOffset(1, -1, "", 100, expire_timestamp_ms=105)
+    assert list(offsets.expired(109, 10, None, frozenset())) == [("u", 0)]
+    assert list(offsets.expired(110, 10, None, frozenset())) == [("t", 0), ("u", 0)]
+    assert list(offsets.expired(110, 10, 101, frozenset({"u"}))) == []
+    offsets.begin([("t", 0)])
+    assert list(offsets.expired(110, 10, None, frozenset({"u"}))) == []
+    offsets.finish([("t", 0)])
+    assert list(offsets.expired(110, 10, None, frozenset({"u"}))) == [("t", 0)]
+
+
+def batch(base: int, *entries: tuple[bytes, bytes | None], producer_id: int = -1) -> RecordBatch:
+    builder = RecordBatchBuilder(
+        base_offset=base, producer_id=producer_id, producer_epoch=0, is_transactional=producer_id >= 0
+    )
+    for key, value in entries:
+        builder.append(key, value, timestamp=0)
+    return RecordBatch(memoryview(builder.build()))
+
+
+def offset_value(offset: int) -> bytes:
+    return encode_versioned(OffsetCommitValue(offset=offset, metadata="", commit_timestamp=1), 3)
+
+
+def marker(base: int, producer_id: int, control_type: ControlType) -> RecordBatch:
+    data = control_batch(
+        control_type, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp=0, base_offset=base
+    )
+    return RecordBatch(memoryview(data))
+
+
+async def test_the_last_record_of_a_key_counts_and_transactions_count_from_their_commit() -> None:
+    loaded = LoadedGroups()
+    key = [offset_key("g", ("t", partition)) for partition in range(5)]
+    await loaded.take(batch(0, (key[0], offset_value(1)), (key[1], offset_value(1)), (key[2], offset_value(1))))
+    await loaded.take(batch(3, (key[0], offset_value(2)), (key[1], None)))
+    await loaded.take(batch(5, (key[0], offset_value(3)), (key[2], offset_value(3)), producer_id=7))
+    await loaded.take(batch(7, (key[3], offset_value(4)), producer_id=8))
+    await loaded.take(batch(8, (key[2], offset_value(5))))
+    await loaded.take(marker(9, 7, ControlType.COMMIT))
+    await loaded.take(marker(10, 8, ControlType.ABORT))
+    await loaded.take(batch(11, (key[4], offset_value(6)), producer_id=9))  # never decided
+    await loaded.take(batch(12, (b"\x00\x63unknown kind", b"x"), (b"\x00\x02\x00", b"broken")))
+    groups = await loaded.groups(0)
+    found = {place[1]: offset.offset for place, offset in groups["g"].offsets.committed.items()}
+    assert found == {0: 3, 2: 5}
+    assert list(groups) == ["g"] and loaded.skipped == 1
+
+
+async def test_a_group_with_a_null_value_is_gone() -> None:
+    loaded = LoadedGroups()
+    entry = group_entry(make_group(make_member("a")), {})
+    await loaded.take(batch(0, entry, (entry[0], None)))
+    assert await loaded.groups(0) == {}

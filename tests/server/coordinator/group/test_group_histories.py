@@ -1,0 +1,225 @@
+"""Seeds of the groups' life, and bugs planted into the coordinator that those seeds must bring to light."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.server.coordinator.group import __main__ as command
+from tests.server.coordinator.group.group_history import History
+from tests.server.coordinator.group.group_life import play_seed
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.record_batch import Batch
+from barnabas.server.coordinator.group import membership, offset_commits
+from barnabas.server.coordinator.group.group import Group
+from barnabas.server.coordinator.group.group_log import DelayedAppend, GroupLog, LoadedGroups
+from barnabas.server.coordinator.group.membership import Membership
+from barnabas.server.coordinator.group.rebalances import DelayedJoin
+from barnabas.server.coordinator.group.sessions import Sessions
+from barnabas.server.coordinator.group.states import HEARTBEAT_ANSWERS, GroupState
+
+
+def play_seeds(seeds: range) -> int:
+    """How many rebalances these seeds had."""
+    rebalances = 0
+    for seed in seeds:
+        try:
+            rebalances += len(play_seed(seed).generations)
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+    return rebalances
+
+
+@pytest.mark.parametrize("first", range(0, 18, 6))
+def test_groups_come_through_whatever_happens(first: int) -> None:
+    assert play_seeds(range(first, first + 6)) > 100
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(1000, 1200, 50))
+def test_groups_come_through_whatever_happens_at_length(first: int) -> None:
+    assert play_seeds(range(first, first + 50)) > 1000
+
+
+# -- the histories prove themselves: each planted bug is found within a bounded number of seeds ----------------------
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    return None
+
+
+def commits_without_a_look_at_the_generation(patch: Patch) -> None:
+    def check_commit(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        if group.state is GroupState.EMPTY and generation < 0:
+            return ErrorCode.NONE
+        return group.check_member(member_id, instance_id)
+
+    patch.setattr(Group, "check_commit", check_commit)
+
+
+def syncs_without_a_look_at_the_generation(patch: Patch) -> None:
+    check = Membership._check_sync
+
+    def check_sync(self: Membership, group: Group, syncing: membership.Syncing) -> ErrorCode:
+        error = check(self, group, syncing)
+        return ErrorCode.NONE if error is ErrorCode.ILLEGAL_GENERATION else error
+
+    patch.setattr(Membership, "_check_sync", check_sync)
+
+
+def heartbeats_that_do_not_prolong_the_session(patch: Patch) -> None:
+    patch.setattr(Membership, "touch", nothing)
+
+
+def heartbeats_that_keep_a_rebalance_to_themselves(patch: Patch) -> None:
+    answers = {**HEARTBEAT_ANSWERS, GroupState.PREPARING_REBALANCE: ErrorCode.NONE}
+    patch.setattr(membership, "HEARTBEAT_ANSWERS", answers)
+
+
+def ids_given_out_for_ever(patch: Patch) -> None:
+    patch.setattr(Membership, "_forget_pending", nothing)
+
+
+def a_rebalance_that_ends_with_the_first_to_join(patch: Patch) -> None:
+    patch.setattr(DelayedJoin, "try_complete", lambda self: self._group.awaiting_join > 0 and self.force_complete())
+
+
+def members_removed_without_a_rebalance(patch: Patch) -> None:
+    def remove(self: Membership, group: Group, member_id: str, reason: str) -> None:
+        self.sessions.end(group, member_id)
+        group.remove(member_id)
+
+    patch.setattr(Membership, "_remove", remove)
+
+
+def members_that_never_expire(patch: Patch) -> None:
+    patch.setattr(Membership, "_session_expired", nothing)
+
+
+def members_loaded_without_a_session(patch: Patch) -> None:
+    patch.setattr(Membership, "resume", nothing)
+
+
+def sessions_shorter_than_promised(patch: Patch) -> None:
+    restart = Sessions.restart
+    patch.setattr(
+        Sessions, "restart", lambda self, group, name, timeout_ms: restart(self, group, name, timeout_ms // 4)
+    )
+
+
+def answers_before_the_disk(patch: Patch) -> None:
+    def try_complete(self: DelayedAppend) -> bool:
+        self.outcome = ErrorCode.NONE
+        return self.force_complete()
+
+    patch.setattr(DelayedAppend, "try_complete", try_complete)
+
+
+def deleted_offsets_that_come_back_at_load(patch: Patch) -> None:
+    take = LoadedGroups.take
+
+    async def take_without_tombstones(self: LoadedGroups, batch: Batch) -> None:
+        before = dict(self._latest)
+        await take(self, batch)
+        self._latest = before | self._latest
+
+    patch.setattr(LoadedGroups, "take", take_without_tombstones)
+
+
+def older_records_that_win_at_load(patch: Patch) -> None:
+    take = LoadedGroups.take
+
+    async def take_the_first(self: LoadedGroups, batch: Batch) -> None:
+        before = dict(self._latest)
+        await take(self, batch)
+        self._latest.update(before)
+
+    patch.setattr(LoadedGroups, "take", take_the_first)
+
+
+def deletions_that_leave_the_offsets_in_the_log(patch: Patch) -> None:
+    append = GroupLog.append
+
+    def append_no_tombstones(self: GroupLog, index: int, entries: Any, *rest: Any, **named: Any) -> None:
+        append(self, index, [entry for entry in entries if entry[1] is not None], *rest, **named)
+
+    patch.setattr(GroupLog, "append", append_no_tombstones)
+
+
+def static_members_that_are_not_fenced(patch: Patch) -> None:
+    def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+        is_known = instance_id in group._static or member_id in group.members
+        return ErrorCode.NONE if is_known else ErrorCode.UNKNOWN_MEMBER_ID
+
+    patch.setattr(Group, "check_member", check_member)
+
+
+def assignments_kept_from_an_older_generation(patch: Patch) -> None:
+    def assign(group: Group, assignments: dict[str, bytes]) -> None:
+        for member_id, member in group.members.items():
+            member.assignment = member.assignment or assignments.get(member_id, b"")
+
+    patch.setattr(Group, "assign", assign)
+
+
+def commits_taken_from_strangers(patch: Patch) -> None:
+    patch.setattr(offset_commits, "COMMIT_ANSWERS", dict.fromkeys(GroupState, ErrorCode.NONE))
+    check_commit = Group.check_commit
+
+    def check(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        error = check_commit(group, member_id, instance_id, generation)
+        return ErrorCode.NONE if error is ErrorCode.UNKNOWN_MEMBER_ID else error
+
+    patch.setattr(Group, "check_commit", check)
+
+
+PLANTED: list[Plant] = [
+    commits_without_a_look_at_the_generation,
+    syncs_without_a_look_at_the_generation,
+    heartbeats_that_do_not_prolong_the_session,
+    heartbeats_that_keep_a_rebalance_to_themselves,
+    ids_given_out_for_ever,
+    a_rebalance_that_ends_with_the_first_to_join,
+    members_removed_without_a_rebalance,
+    members_that_never_expire,
+    members_loaded_without_a_session,
+    sessions_shorter_than_promised,
+    answers_before_the_disk,
+    deleted_offsets_that_come_back_at_load,
+    older_records_that_win_at_load,
+    deletions_that_leave_the_offsets_in_the_log,
+    static_members_that_are_not_fenced,
+    assignments_kept_from_an_older_generation,
+    commits_taken_from_strangers,
+]
+SEEDS_PER_BUG = 60
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("plant", PLANTED, ids=lambda plant: plant.__name__)
+def test_a_planted_bug_is_found(plant: Plant, monkeypatch: Patch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(AssertionError):
+        play_seeds(range(SEEDS_PER_BUG))
+
+
+def test_the_command_names_the_seed_that_fails(monkeypatch: Patch, capsys: pytest.CaptureFixture[str]) -> None:
+    def play(seed: int) -> History:
+        assert seed != 12, "two owners"
+        return History(generations={(1, number) for number in range(10)})
+
+    monkeypatch.setattr(command, "play_seed", play)  # the processes are forks of this one
+    monkeypatch.setattr("sys.argv", ["", "--first", "10", "--rebalances", "50"])
+    assert command.main() == 1
+    first, *_, replay, last = capsys.readouterr().out.splitlines()
+    assert first == "seed 12: AssertionError: two owners"
+    assert replay == "   replay: python -m tests.server.coordinator.group --seed 12"
+    assert last.startswith("50 rebalances in 6 seeds, 1 failed, ") and last.endswith("; next: --first 16")

@@ -1,0 +1,301 @@
+"""Offsets of groups are committed, read, deleted and expire, over the wire of a whole broker under virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+from tests.server.coordinator.group.members import GROUP, Cluster, commit_request, enter_together, play
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from barnabas.server.coordinator.group.states import GroupState
+from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
+
+HOUR_S = 3600
+KEPT_AN_HOUR = {"offsets.retention.minutes": "60", "offsets.retention.check.interval.ms": "60000"}
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_a_consumer_without_a_group_commits_in_every_version(version: int) -> None:
+    async def talk(cluster: Cluster) -> None:
+        assert await cluster.commit(41, version, metadata="m") == [ErrorCode.NONE]
+        assert await cluster.commit(42, version) == [ErrorCode.NONE]
+        for fetch_version in range(1, 11):
+            assert await cluster.committed(version=fetch_version) == 42
+            assert await cluster.committed("nobody", fetch_version) == -1
+        group = cluster.group()
+        assert group is not None and group.state is GroupState.EMPTY and group.protocol_type is None
+
+    play(talk)
+
+
+def test_version_0_keeps_offsets_where_consumers_of_old_look() -> None:
+    async def talk(cluster: Cluster) -> None:
+        assert await cluster.committed(version=0) == -1
+        assert await cluster.commit(7, 0) == [ErrorCode.NONE]
+        assert await cluster.commit(8, 0) == [ErrorCode.NONE]
+        assert await cluster.committed(version=0) == 8
+        assert await cluster.committed(version=1) == -1
+        data, _ = await cluster.state.store.get(f"/consumers/{GROUP}/offsets/t/0")
+        assert data == b"8"
+        for group_id in ("", "..", "../brokers", "a/b"):
+            assert await cluster.commit(1, 0, group_id=group_id) == [ErrorCode.INVALID_GROUP_ID]
+
+    play(talk)
+
+
+def test_all_partitions_and_several_groups() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("u")
+        await cluster.commit(1)
+        await cluster.commit(2, partition=1)
+        await cluster.commit(3, topic="u")
+        everything = [("t", [(0, 1), (1, 2)]), ("u", [(0, 3)])]
+        for version in range(2, 8):
+            answer = await cluster.ask(OffsetFetchRequest(group_id=GROUP, topics=None), version)
+            found = [(t.name, [(p.partition_index, p.committed_offset) for p in t.partitions]) for t in answer.topics]
+            assert found == everything
+        for version in range(8, 11):
+            groups = [OffsetFetchRequestGroup(group_id=name, topics=None) for name in (GROUP, "nobody")]
+            answer = await cluster.ask(OffsetFetchRequest(groups=groups, require_stable=True), version)
+            known, unknown = answer.groups
+            names = [cluster.state.metadata.topic_name(t.topic_id) if version >= 10 else t.name for t in known.topics]
+            found = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in known.topics]
+            assert list(zip(names, found, strict=True)) == everything
+            assert (unknown.group_id, unknown.topics, unknown.error_code) == ("nobody", [], ErrorCode.NONE)
+
+    play(talk)
+
+
+def test_what_cannot_be_committed() -> None:
+    async def talk(cluster: Cluster) -> None:
+        assert await cluster.commit(1, topic="none") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await cluster.commit(1, partition=2) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await cluster.commit(1, metadata="x" * 4097) == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+        assert await cluster.commit(1, metadata="x" * 4096) == [ErrorCode.NONE]
+        assert await cluster.commit(1, group_id="new", generation=1) == [ErrorCode.ILLEGAL_GENERATION]
+        assert await cluster.commit(1, generation=1) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        part = OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+        topic = OffsetCommitRequestTopic(topic_id=UUID(int=99), partitions=[part])
+        answer = await cluster.ask(OffsetCommitRequest(group_id=GROUP, topics=[topic]), 10)
+        assert answer.topics[0].topic_id == UUID(int=99)
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+        asked = OffsetFetchRequestTopics(topic_id=UUID(int=99), partition_indexes=[0])
+        groups = [OffsetFetchRequestGroup(group_id=GROUP, topics=[asked])]
+        fetched = (await cluster.ask(OffsetFetchRequest(groups=groups), 10)).groups[0].topics[0]
+        assert fetched.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+    play(talk)
+
+
+@pytest.mark.parametrize("how", ["kill", "A", "B", "stop"])
+def test_a_commit_that_was_answered_survives(how: str) -> None:
+    async def talk(cluster: Cluster) -> None:
+        for offset in range(5):
+            assert await cluster.commit(offset) == [ErrorCode.NONE]
+            assert await cluster.commit(offset, group_id=f"g{offset}", version=4) == [ErrorCode.NONE]
+        await cluster.restart(how)
+        assert await cluster.committed() == 4
+        for offset in range(5):
+            assert await cluster.committed(f"g{offset}") == offset
+
+    play(talk)
+
+
+async def _delete_groups(cluster: Cluster, *names: str, version: int = 2) -> list[ErrorCode]:
+    answer = await cluster.ask(DeleteGroupsRequest(groups_names=list(names)), version)
+    assert [one.group_id for one in answer.results] == list(names)
+    return [ErrorCode(one.error_code) for one in answer.results]
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_groups_are_deleted_for_good(version: int) -> None:
+    async def talk(cluster: Cluster) -> None:
+        member = await cluster.member()
+        await member.enter()
+        await member.commit(5)
+        await cluster.commit(6, group_id="simple")
+        outcome = await _delete_groups(cluster, GROUP, "simple", "nobody", version=version)
+        assert outcome == [ErrorCode.NON_EMPTY_GROUP, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+        await member.leave()
+        assert await _delete_groups(cluster, GROUP, version=version) == [ErrorCode.NONE]
+        for _ in range(2):
+            assert await cluster.committed() == await cluster.committed("simple") == -1
+            assert cluster.group() is None and cluster.group("simple") is None
+            await cluster.restart()
+
+    play(talk)
+
+
+async def _delete_offsets(cluster: Cluster, *topics: str) -> tuple[int, list[int]]:
+    wanted = [
+        OffsetDeleteRequestTopic(name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=0)])
+        for topic in topics
+    ]
+    answer = await cluster.ask(OffsetDeleteRequest(group_id=GROUP, topics=wanted), 0)
+    return answer.error_code, [p.error_code for topic in answer.topics for p in topic.partitions]
+
+
+def test_offsets_are_deleted_unless_somebody_reads_there() -> None:
+    async def talk(cluster: Cluster) -> None:
+        assert await _delete_offsets(cluster, "t") == (ErrorCode.GROUP_ID_NOT_FOUND, [])
+        await cluster.create_topic("u")
+        await cluster.commit(2, topic="u")
+        member = await cluster.member()
+        await member.enter()
+        await member.commit(5)
+        subscribed, unknown = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert await _delete_offsets(cluster, "t", "u", "v") == (ErrorCode.NONE, [subscribed, ErrorCode.NONE, unknown])
+        assert await cluster.committed() == 5 and await cluster.committed(topic="u") == -1
+        await member.leave()
+        assert await _delete_offsets(cluster, "t") == (ErrorCode.NONE, [ErrorCode.NONE])
+        await cluster.restart()
+        assert await cluster.committed() == -1
+
+    play(talk)
+
+
+def test_offsets_expire_some_time_after_the_last_member_left() -> None:
+    async def talk(cluster: Cluster) -> None:
+        member = await cluster.member(session_ms=1_800_000)
+        await member.enter()
+        await member.commit(5)
+        await cluster.commit(1, group_id="simple")
+        for _ in range(2 * HOUR_S // 500):
+            await asyncio.sleep(500)
+            assert await member.heartbeat() is ErrorCode.NONE
+        assert await cluster.committed() == 5  # a member reads the topic
+        assert await cluster.committed("simple") == -1  # an hour after the commit
+        assert await member.leave() is ErrorCode.NONE
+        await asyncio.sleep(0.9 * HOUR_S)
+        assert await cluster.committed() == 5
+        await cluster.restart()
+        assert await cluster.committed() == 5
+        await asyncio.sleep(0.2 * HOUR_S)
+        assert await cluster.committed() == -1
+        assert cluster.group() is None and cluster.group("simple") is None
+        await cluster.restart()
+        assert list(cluster.state.groups.groups) == []
+
+    play(talk, settings=KEPT_AN_HOUR)
+
+
+def test_offsets_of_topics_that_nobody_reads_any_more_expire_in_a_living_group() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("u")
+        await cluster.commit(2, topic="u")
+        member = await cluster.member(session_ms=1_800_000)
+        await member.enter()
+        await member.commit(5)
+        for _ in range(2 * HOUR_S // 500):
+            await asyncio.sleep(500)
+            assert await member.heartbeat() is ErrorCode.NONE
+        assert await cluster.committed() == 5 and await cluster.committed(topic="u") == -1
+
+    play(talk, settings=KEPT_AN_HOUR)
+
+
+def test_a_retention_of_the_commits_own_counts_instead() -> None:
+    async def talk(cluster: Cluster) -> None:
+        for version in (2, 3, 4):
+            request = commit_request(cluster, version, 5, group_id=f"v{version}")
+            request.retention_time_ms = 3_600_000
+            await cluster.ask(request, version)
+        await asyncio.sleep(3000)
+        await cluster.restart()
+        assert [await cluster.committed(f"v{version}") for version in (2, 3, 4)] == [5, 5, 5]
+        await asyncio.sleep(1300)
+        assert [await cluster.committed(f"v{version}") for version in (2, 3, 4)] == [-1, -1, -1]
+
+    play(talk)
+
+
+def test_a_topic_takes_its_offsets_with_it() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("u")
+        await cluster.commit(9, topic="u")
+        await cluster.commit(1)
+        await cluster.delete_topic("u")
+        await cluster.create_topic("u")
+        await cluster.until(lambda: cluster.group().offsets.get("u", 0) is None, seconds=5)  # type: ignore[union-attr]
+        await cluster.restart()
+        assert await cluster.committed(topic="u") == -1 and await cluster.committed() == 1
+
+    play(talk)
+
+
+async def _listed(cluster: Cluster, version: int, states: list[str], types: list[str]) -> list[str]:
+    answer = await cluster.ask(ListGroupsRequest(states_filter=states, types_filter=types), version)
+    assert answer.error_code == ErrorCode.NONE
+    return sorted(one.group_id for one in answer.groups)
+
+
+def test_groups_are_listed() -> None:
+    async def talk(cluster: Cluster) -> None:
+        member = await cluster.member()
+        await enter_together(member)
+        await cluster.commit(1, group_id="simple")
+        for version in range(6):
+            assert await _listed(cluster, version, [], []) == [GROUP, "simple"]
+        assert await _listed(cluster, 4, ["stable"], []) == [GROUP]
+        assert await _listed(cluster, 5, ["Empty", "Dead"], ["Classic"]) == ["simple"]
+        assert await _listed(cluster, 5, [], ["consumer"]) == []
+        answer = await cluster.ask(ListGroupsRequest(), 5)
+        found = {(one.group_id, one.protocol_type, one.group_state, one.group_type) for one in answer.groups}
+        assert found == {(GROUP, "consumer", "Stable", "classic"), ("simple", "", "Empty", "classic")}
+
+    play(talk)
+
+
+def test_a_request_goes_to_the_coordinator_alone() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.commit(1)
+        await cluster.delete_topic(GROUP_METADATA_TOPIC)
+        assert await cluster.commit(1) == [ErrorCode.NOT_COORDINATOR]
+        member = await cluster.member()
+        assert await member.join() is ErrorCode.NOT_COORDINATOR
+        assert await member.heartbeat() is ErrorCode.NOT_COORDINATOR
+        await member.find()
+        assert await cluster.committed() == -1
+        assert await cluster.commit(2) == [ErrorCode.NONE]
+
+    play(talk)
+
+
+def test_while_groups_are_loaded_members_are_told_to_wait() -> None:
+    async def talk(cluster: Cluster) -> None:
+        member = await cluster.member()
+        await member.enter()
+        await member.commit(5)
+        groups = cluster.state.groups
+        shard = groups.shard_of(GROUP)
+        shard.is_loaded = False
+        assert await member.heartbeat() is ErrorCode.NONE
+        assert await member.sync() is ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await member.join_once()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await member.commit(6) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        for version in range(2, 8):
+            answer = await cluster.ask(OffsetFetchRequest(group_id=GROUP, topics=None), version)
+            assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        shard.is_loaded = True
+        assert await cluster.committed() == 5
+
+    play(talk)

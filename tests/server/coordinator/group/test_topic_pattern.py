@@ -1,0 +1,97 @@
+"""Regular expressions of clients: what RE2 makes of them, and that no expression takes long."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import re2
+
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.server.coordinator.group.consumer.topic_pattern import TopicPattern
+
+PIECES = [
+    "a", "b", "A", ".", "-", "_", "1", "\\.", "\\d", "\\w", "\\W", "\\D", "\\s", "\\S", "[a-c]", "[^a-c]", "[^\\d_]",
+    "[[:alpha:]]", "[[:^upper:]]", "\\pL", "\\p{Lu}", "\\P{Latin}", "\\p{^N}", "^", "$", "\\b", "\\B", "\\A", "\\z",
+    "(?i)", "(?-i)", "(?i:a)", "(?s)", "(", "(?:", "(?P<x>", "(?<y>", ")", "|", "*", "+", "?", "{2}", "{1,3}", "{0,}",
+    "{,3}", "{", "}", "\\Q.*\\E", "\\Q", "\\x41", "\\x{62}", "\\101", "[a", "-z]", "]", "[]b]", "[a-]", "[^-]",
+    "\\p{Greek}", "\\p{Nobody}", "(?i)[a-c]", "(?i)\\p{Lu}", "\\1", "\\\\", "\u017f", "\u212a", "(?i)\u017f", "\u00e9",
+    "\n", "(?i)[[:lower:]]", "(?i)[^a]", "(?=", "*?", "+?", "\\C"[:1],
+]  # fmt: skip
+LETTERS = "abAB1._-kKsS"
+
+
+def re2_pattern(text: str) -> re2._Regexp | None:
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except re2.error:
+        return None
+
+
+def our_pattern(text: str) -> TopicPattern | None:
+    try:
+        return TopicPattern(text)
+    except KafkaError as error:
+        assert error.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+        return None
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_agreement_with_re2(seed: int) -> None:
+    rng = random.Random(seed)
+    valid = matched = 0
+    for _ in range(700):
+        text = "".join(rng.choice(PIECES) for _ in range(rng.randint(1, 8)))
+        theirs, ours = re2_pattern(text), our_pattern(text)
+        assert (theirs is None) == (ours is None), repr(text)
+        if theirs is None or ours is None:
+            continue
+        valid += 1
+        for _ in range(12):
+            name = "".join(rng.choice(LETTERS) for _ in range(rng.randint(0, 5)))
+            expected = theirs.fullmatch(name) is not None
+            assert ours.matches(name) is expected, f"{text!r} {name!r}"
+            matched += expected
+    assert valid > 200 and matched > 80
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "others"),
+    [
+        ("orders", ["orders"], ["orders2", "my-orders", ""]),
+        ("orders.*", ["orders", "orders-eu", "orders.eu"], ["Orders"]),
+        (r"(?i)orders\.(eu|us)", ["orders.eu", "ORDERS.Us"], ["ordersXeu", "orders.eus"]),
+        (r"[a-z]{2,3}-\d+", ["ab-1", "abc-77"], ["a-1", "abcd-1", "ab-"]),
+        ("", [""], ["a"]),
+        ("a|", ["a", ""], ["b"]),
+        (r"\bred\b.*", ["red", "red-1"], ["reds", "red1"]),
+    ],
+)
+def test_names(text: str, names: list[str], others: list[str]) -> None:
+    pattern = TopicPattern(text)
+    assert [name for name in names + others if pattern.matches(name)] == names
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a(?=b)", r"(a)\1", "a++", "(", ")", "[", "[b-a]", "a{1001}", "(a{100}){11}", "*", "a**", "\\", r"\p{Nobody}",
+        "(?P=x)", "(" * 101 + ")" * 101, "((a{500}){2}|b)" * 6,
+    ],
+)  # fmt: skip
+def test_what_is_refused_says_why(text: str) -> None:
+    with pytest.raises(KafkaError, match=r"is not a valid regular expression: .+") as refused:
+        TopicPattern(text)
+    assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_no_expression_takes_long() -> None:
+    pattern = TopicPattern("(a*)*" * 20 + "b")
+    assert not pattern.matches("a" * 249)
+    heavy = TopicPattern("(.|a){0,900}[ab]{900}")
+    rng = random.Random(7)
+    with pytest.raises(KafkaError, match="too much work"):
+        for _ in range(10_000):
+            heavy.matches("".join(rng.choice("ab") for _ in range(249)))

@@ -1,0 +1,91 @@
+"""Rounds of flushes: who is told of one in which turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from tests.sim.loop import SimLoop, run
+
+from barnabas.server.replication.group_commit import TURN_S, GroupCommit
+from barnabas.server.replication.partition import Partition
+from barnabas.server.runtime.ports import Ports
+
+
+@dataclass
+class Clock:
+    """A stopwatch that stands still but for the work that is said to take time."""
+
+    seconds: float = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@dataclass
+class FakeLog:
+    directory: str = "d"
+
+    def begin_flush(self) -> str:
+        return "flush"
+
+    def complete_flush(self, flush: str) -> int:
+        return 1
+
+
+@dataclass(eq=False)
+class FakePartition:
+    """Notes when it is told, which takes its clients so long to be answered."""
+
+    name: str
+    diary: list[str]
+    clock: Clock
+    seconds: float
+    is_offline: bool = False
+    log: FakeLog = field(default_factory=FakeLog)
+
+    def flushed(self, offset: int) -> None:
+        self.diary.append(self.name)
+        self.clock.seconds += self.seconds
+
+
+class InstantWork:
+    """Lanes on which a job is done as soon as it is submitted."""
+
+    def submit(self, lane: str, job: object, done: Callable[[None, None], None]) -> None:
+        asyncio.get_running_loop().call_soon(done, None, None)
+
+
+@dataclass
+class FakePorts:
+    stopwatch: Clock
+    work: InstantWork = field(default_factory=InstantWork)
+
+    def fault(self, name: str) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("seconds", "may_linger", "turns"),
+    [(0.0, False, ["abcdef"]), (TURN_S / 2, False, ["ab", "cd", "ef"]), (0.0, True, ["a", "bcdef"])],
+    ids=["who takes no time", "who takes long", "where many wait"],
+)
+def test_a_turn_tells_as_many_as_it_has_time_for(seconds: float, may_linger: bool, turns: list[str]) -> None:
+    async def main(loop: SimLoop) -> None:
+        clock, diary = Clock(), list[str]()
+        commit = GroupCommit(cast(Ports, FakePorts(clock)), loop, lambda _, error: pytest.fail(str(error)))
+        for name in "abcdef":
+            partition: Any = FakePartition(name, diary, clock, seconds)
+            commit.request(cast(Partition, partition), may_linger=may_linger and name == "a")
+        told: list[str] = []
+        while sum(map(len, told)) < len("abcdef"):
+            before = len(diary)
+            await asyncio.sleep(0)
+            told.append("".join(diary[before:]))
+        assert [names for names in told if names] == turns
+        await commit.finish()
+
+    run(main, seed=1)

@@ -1,0 +1,78 @@
+"""Work in turns: a piece in each turn of the loop, whatever it raises, with new objects collected now and then."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from tests.sim.loop import SimLoop, run
+
+from barnabas.server.runtime.turns import PIECES_A_COLLECTION, Turns
+
+Talk = Callable[[Turns, list[str]], Awaitable[None]]
+
+
+def play(talk: Talk) -> None:
+    """Run with a queue and a diary, in which collections are noted."""
+
+    async def main(loop: SimLoop) -> None:
+        diary: list[str] = []
+        await talk(Turns(loop, lambda: diary.append("collected")), diary)
+
+    run(main, seed=3)
+
+
+async def diary_after(turns_of_loop: int, diary: list[str]) -> list[str]:
+    """What is in it when the loop has been round so many more times; a mark for each."""
+    for _ in range(turns_of_loop):
+        await asyncio.sleep(0)
+        diary.append("|")
+    return diary
+
+
+def test_one_piece_is_done_in_each_turn_and_others_in_between() -> None:
+    async def talk(turns: Turns, diary: list[str]) -> None:
+        for name in "abc":
+            turns.add(partial(diary.append, name))
+        assert not diary
+        assert await diary_after(4, diary) == ["a", "|", "b", "|", "c", "|", "|"]
+
+    play(talk)
+
+
+def test_what_a_piece_adds_is_done_after_those_that_wait() -> None:
+    async def talk(turns: Turns, diary: list[str]) -> None:
+        turns.add(lambda: turns.add(partial(diary.append, "child")))
+        turns.add(partial(diary.append, "second"))
+        assert await diary_after(3, diary) == ["|", "second", "|", "child", "|"]
+
+    play(talk)
+
+
+def test_a_piece_that_fails_is_reported_and_keeps_nobody_from_his_turn() -> None:
+    def fail() -> None:
+        raise ValueError("this one")
+
+    async def talk(turns: Turns, diary: list[str]) -> None:
+        loop = asyncio.get_running_loop()
+        reported: list[str] = []
+        loop.set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+        turns.add(fail)
+        turns.add(partial(diary.append, "next"))
+        assert await diary_after(2, diary) == ["|", "next", "|"]
+        assert reported == ["this one"]
+
+    play(talk)
+
+
+def test_new_objects_are_collected_in_turns_of_their_own() -> None:
+    async def talk(turns: Turns, diary: list[str]) -> None:
+        for _ in range(2 * PIECES_A_COLLECTION + 1):
+            turns.add(partial(diary.append, "piece"))
+        some = ["piece", "|"] * PIECES_A_COLLECTION
+        pause = ["collected", "|"]
+        expected = [*some, *pause, *some, *pause, "piece", "|"]
+        assert await diary_after(len(expected) // 2, diary) == expected
+
+    play(talk)
