@@ -1,6 +1,6 @@
 """Messages to bytes and back, by API key and version: the table behind which every codec stands.
 
-Codecs are compiled at the first use of a (message, version) and kept; `hot_codecs` stand in front of some of them.
+Codecs are compiled at the first use of a (message, version) and kept; some decoders have one of `hot_codecs` in front.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 from .apis import API_MESSAGES
 from .compiler import Decoder, Encoder, decoder, encoder
 from .errors import ProtocolError
-from .hot_codecs import HOT_DECODERS, HOT_ENCODERS
+from .hot_codecs import hot_decoder
 from .schema import Buffer, carries_records, versions_of
 
 # How many structs and strings one message may become. A request comes from anybody; a response from a broker
@@ -42,8 +42,7 @@ def decode_request(key: int, version: int, buffer: Buffer, position: int, end: i
 def request_decoder(key: int, version: int) -> Callable[[Buffer, int, int], Any]:
     """`decode_request` of one API and version, for who decodes many of them. Raises `ProtocolError` as that does."""
     cls = _checked(key, version, lambda spec: spec.request)
-    general, hot = decoder(cls, version), HOT_DECODERS.get(cls)
-    return partial(_decode, general if hot is None else hot(version, general), REQUEST_OBJECT_BUDGET)
+    return partial(_decode, hot_decoder(cls, version, decoder(cls, version)), REQUEST_OBJECT_BUDGET)
 
 
 def decode_response(key: int, version: int, buffer: Buffer, position: int, end: int) -> Any:
@@ -152,5 +151,4 @@ def _checked(key: int, version: int, pick: Callable[[Any], type]) -> type:
 def _encoder(cls: type, version: int) -> Encoder:
     if version not in versions_of(cls):
         raise ProtocolError(f"{cls.__name__} has no version {version}")
-    general, hot = encoder(cls, version), HOT_ENCODERS.get(cls)
-    return general if hot is None else hot(version, general)
+    return encoder(cls, version)

@@ -1,35 +1,19 @@
-"""Fetch by hand: the request for one partition of one topic, and the answer with that partition's records."""
+"""FetchRequest by hand: one topic, one partition, nothing forgotten."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from struct import Struct
 from typing import Any
 
-from .compiled_support import as_uuid, new, structure, uvarint
-from .compiler import Decoder, Encoder
-from .messages.fetch import (
-    FetchableTopicResponse,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ReplicaState,
-)
+from .compiled_support import as_uuid, new
+from .compiler import Decoder
+from .messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from .schema import ZERO_UUID
 
 _LONGEST_NAME = 126
 """UTF-8 bytes of a topic name or rack up to which its length is one byte, compact or not."""
 _UNKNOWN_HIGH_WATERMARK = 2**63 - 1
 _replica_id_at = Struct(">i").unpack_from
-
-
-def fetch_request_decoder(version: int, general: Decoder) -> Decoder:
-    """A decoder of FetchRequest in that version; `general` is the compiled one."""
-    if version < 11:
-        return general
-    return _classic_decoder(general) if version == 11 else _flexible_decoder(version, general)
 
 
 def _consumer_request() -> tuple[FetchRequest, FetchTopic, FetchPartition]:
@@ -48,7 +32,7 @@ def _consumer_request() -> tuple[FetchRequest, FetchTopic, FetchPartition]:
     return request, topic, partition
 
 
-def _classic_decoder(general: Decoder) -> Decoder:
+def classic_fetch_decoder(version: int, general: Decoder) -> Decoder:
     head = Struct(">iiiibiiih").unpack_from  # replica id … session epoch, topics, length of name
     rest = Struct(">iiiqqiih").unpack_from  # partitions, the partition, forgotten topics, length of rack
 
@@ -90,7 +74,7 @@ def _classic_decoder(general: Decoder) -> Decoder:
     return decode
 
 
-def _flexible_decoder(version: int, general: Decoder) -> Decoder:
+def flexible_fetch_decoder(version: int, general: Decoder) -> Decoder:
     by_name, has_replica_id = version < 13, version < 15
     head = Struct(">iiibiiBB").unpack_from  # maximal wait … session epoch, topics, length of name or first of the id
     rest = Struct(">BiiqiqiHBB").unpack_from  # classic, with counts and lengths one higher; H: two sections of tags
@@ -142,109 +126,3 @@ def _flexible_decoder(version: int, general: Decoder) -> Decoder:
         return general(buf, p, end, budget)
 
     return decode
-
-
-def fetch_response_encoder(version: int, general: Encoder) -> Encoder:
-    """An encoder of FetchResponse in that version; `general` is the compiled one."""
-    if version < 7:
-        return general
-    return _classic_encoder(version, general) if version < 12 else _flexible_encoder(version, general)
-
-
-def _only_records(response: FetchResponse) -> FetchableTopicResponse | None:
-    """The one topic of an answer that brings the records of one partition and nothing else."""
-    topics = response.responses
-    if len(topics) == 1 and not response.node_endpoints and len(topics[0].partitions) == 1:
-        data = topics[0].partitions[0]
-        diverging, leader, snapshot = data.diverging_epoch, data.current_leader, data.snapshot_id
-        if (
-            data.records is not None
-            and data.aborted_transactions is None
-            and data.preferred_read_replica == -1
-            and diverging.end_offset == diverging.epoch == leader.leader_id == leader.leader_epoch == -1
-            and snapshot.end_offset == snapshot.epoch == -1
-        ):
-            return topics[0]
-    return None
-
-
-def _classic_encoder(version: int, general: Encoder) -> Encoder:
-    # -1: no aborted transactions; -1 twice from 11 on: no preferred replica either. Then the length of the records.
-    codes = "ii" if version < 11 else "qi"
-
-    @cache
-    def packer(length: int) -> Callable[..., bytes]:
-        return structure(f"ihiih{length}siihqqq{codes}").pack
-
-    def encode(response: Any, w: Callable[[Any], None]) -> None:
-        topic = _only_records(response)
-        if topic is not None:
-            name = topic.topic.encode()
-            length = len(name)
-            if length <= _LONGEST_NAME:
-                data: Any = topic.partitions[0]
-                w(
-                    packer(length)(
-                        response.throttle_time_ms,
-                        response.error_code,
-                        response.session_id,
-                        1,
-                        length,
-                        name,
-                        1,
-                        data.partition_index,
-                        data.error_code,
-                        data.high_watermark,
-                        data.last_stable_offset,
-                        data.log_start_offset,
-                        -1,
-                        len(data.records),
-                    )
-                )
-                w(data.records)
-                return
-        general(response, w)
-
-    return encode
-
-
-def _flexible_encoder(version: int, general: Encoder) -> Encoder:
-    by_name = version < 13
-
-    @cache
-    def packer(length: int) -> Callable[..., bytes]:
-        # Throttle time, error, session, topics, how the topic is called, partitions, the partition up to its records.
-        return structure(f"ihiB{length}sBihqqqBi").pack
-
-    def encode(response: Any, w: Callable[[Any], None]) -> None:
-        topic = _only_records(response)
-        if topic is not None:
-            if by_name:
-                name = topic.topic.encode()
-                called = bytes((len(name) + 1,)) + name if len(name) <= _LONGEST_NAME else b""
-            else:
-                called = topic.topic_id.bytes
-            if called:
-                data: Any = topic.partitions[0]
-                front = packer(len(called))(
-                    response.throttle_time_ms,
-                    response.error_code,
-                    response.session_id,
-                    2,
-                    called,
-                    2,
-                    data.partition_index,
-                    data.error_code,
-                    data.high_watermark,
-                    data.last_stable_offset,
-                    data.log_start_offset,
-                    0,
-                    -1,
-                )
-                w(front + uvarint(len(data.records) + 1))
-                w(data.records)
-                w(b"\0\0\0")  # no tagged fields of the partition, the topic, the message
-                return
-        general(response, w)
-
-    return encode

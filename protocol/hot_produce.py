@@ -1,36 +1,17 @@
-"""Produce by hand: the request of one topic and one partition, and the answer that all went well."""
+"""ProduceRequest by hand: one topic, one partition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
 from struct import Struct
 from typing import Any
 
-from .compiled_support import as_uuid, long_uvarint, new, structure
-from .compiler import Decoder, Encoder
-from .messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
+from .compiled_support import as_uuid, long_uvarint, new
+from .compiler import Decoder
+from .messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from .schema import ZERO_UUID
 
-_LONGEST_NAME = 126
-"""UTF-8 bytes of a topic name up to which its length is one byte, compact or not."""
 _NO_TAGS = (0, 0, 0)
 _three_tag_counts = Struct(">BBB").unpack_from
-
-
-def produce_request_decoder(version: int, general: Decoder) -> Decoder:
-    """A decoder of ProduceRequest in that version; `general` is the compiled one."""
-    if version < 3:
-        return general
-    if version < 9:
-        return _classic_produce_decoder(general)
-    return _named_produce_decoder(general) if version < 13 else _identified_produce_decoder(general)
 
 
 def _topic(name: str, topic_id: Any, index: int, records: Any) -> TopicProduceData:
@@ -53,7 +34,7 @@ def _request(acks: int, timeout_ms: int, topic: TopicProduceData) -> ProduceRequ
     return request
 
 
-def _classic_produce_decoder(general: Decoder) -> Decoder:
+def classic_produce_decoder(version: int, general: Decoder) -> Decoder:
     head = Struct(">hhiih").unpack_from  # transactional id (-1), acks, timeout, topics, length of name
     rest = Struct(">iii").unpack_from  # partitions, index, length of records
 
@@ -73,7 +54,7 @@ def _classic_produce_decoder(general: Decoder) -> Decoder:
     return decode
 
 
-def _named_produce_decoder(general: Decoder) -> Decoder:
+def named_produce_decoder(version: int, general: Decoder) -> Decoder:
     head = Struct(">BhiBB").unpack_from  # transactional id (0), acks, timeout, topics + 1, length of name + 1
     rest = Struct(">BiB").unpack_from  # partitions + 1, index, length of records + 1
 
@@ -96,7 +77,7 @@ def _named_produce_decoder(general: Decoder) -> Decoder:
     return decode
 
 
-def _identified_produce_decoder(general: Decoder) -> Decoder:
+def identified_produce_decoder(version: int, general: Decoder) -> Decoder:
     head = Struct(">BhiB16sBiB").unpack_from  # the named layout with the topic id for the name, as one piece
 
     def decode(buf: Any, p: int, end: int, budget: int) -> tuple[Any, int]:
@@ -113,102 +94,3 @@ def _identified_produce_decoder(general: Decoder) -> Decoder:
         return general(buf, p, end, budget)
 
     return decode
-
-
-def produce_response_encoder(version: int, general: Encoder) -> Encoder:
-    """An encoder of ProduceResponse in that version; `general` is the compiled one."""
-    if version < 5:
-        return general
-    if version < 9:
-        return _classic_response_encoder(version, general)
-    return _flexible_response_encoder(version, general)
-
-
-def _only_success(response: ProduceResponse) -> TopicProduceResponse | None:
-    """The one topic of an answer that reports one success and nothing else."""
-    topics = response.responses
-    if len(topics) == 1 and not response.node_endpoints and len(topics[0].partition_responses) == 1:
-        answer = topics[0].partition_responses[0]
-        leader = answer.current_leader
-        if (
-            answer.error_code == 0
-            and answer.error_message is None
-            and not answer.record_errors
-            and leader.leader_epoch == leader.leader_id == -1
-        ):
-            return topics[0]
-    return None
-
-
-def _classic_response_encoder(version: int, general: Encoder) -> Encoder:
-    # From 8 on: no record errors, no error message.
-    constant = b"\0\0\0\0\xff\xff" if version == 8 else b""
-
-    @cache
-    def packer(length: int) -> Callable[..., bytes]:
-        return structure(f"ih{length}siihqqq{len(constant)}si").pack
-
-    def encode(response: Any, w: Callable[[Any], None]) -> None:
-        topic = _only_success(response)
-        if topic is not None:
-            name = topic.name.encode()
-            length = len(name)
-            if length <= _LONGEST_NAME:
-                answer = topic.partition_responses[0]
-                w(
-                    packer(length)(
-                        1,
-                        length,
-                        name,
-                        1,
-                        answer.index,
-                        0,
-                        answer.base_offset,
-                        answer.log_append_time_ms,
-                        answer.log_start_offset,
-                        constant,
-                        response.throttle_time_ms,
-                    )
-                )
-                return
-        general(response, w)
-
-    return encode
-
-
-def _flexible_response_encoder(version: int, general: Encoder) -> Encoder:
-    by_name = version < 13
-
-    @cache
-    def packer(length: int) -> Callable[..., bytes]:
-        # Topics, how the topic is called, partitions, the partition, no record errors, message and tagged fields.
-        return structure(f"B{length}sBihqqqB3xix").pack
-
-    def encode(response: Any, w: Callable[[Any], None]) -> None:
-        topic = _only_success(response)
-        if topic is not None:
-            if by_name:
-                name = topic.name.encode()
-                called = bytes((len(name) + 1,)) + name if len(name) <= _LONGEST_NAME else b""
-            else:
-                called = topic.topic_id.bytes
-            if called:
-                answer = topic.partition_responses[0]
-                w(
-                    packer(len(called))(
-                        2,
-                        called,
-                        2,
-                        answer.index,
-                        0,
-                        answer.base_offset,
-                        answer.log_append_time_ms,
-                        answer.log_start_offset,
-                        1,
-                        response.throttle_time_ms,
-                    )
-                )
-                return
-        general(response, w)
-
-    return encode
