@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from struct import Struct
 
-from ..protocol.record_batch import MAGIC_POSITION
-from .file_records import SMALLEST_BATCH, FileRecords
+from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD
+from .file_records import SMALLEST_BATCH, FileRecords, batch_position
 from .filesystem import Sendable
 
 HEADER_FRONT_SIZE = 27
@@ -22,6 +22,8 @@ class BatchScan:
     max_length: int
     end_position: int
     min_one_message: bool
+    hard_limit: bool
+    """Whether a first batch that is larger than `max_length` is given in part; else nothing of it is."""
     lend: bool
     """Whether the reader sends the bytes on, so that many of them may stay in the file."""
 
@@ -30,6 +32,7 @@ class BatchScan:
 
         A small read scans inside the bytes that are read anyway. A large one looks for its batch first: behind a large
         batch the index leads to the one before, and a megabyte read in vain costs more than one more call.
+        Raises `CorruptSegmentError` where no whole batch begins.
         """
         length, offset, end_position = _MIN_READ, self.offset, self.end_position
         if self.max_length <= SCANNED_READ:
@@ -37,27 +40,32 @@ class BatchScan:
         unpack = _HEADER_FRONT.unpack_from
         while position < end_position:
             data = self.records.pread(min(length, end_position - position), position)
-            at, last_start = 0, len(data) - HEADER_FRONT_SIZE
+            at, last_start, left = 0, len(data) - HEADER_FRONT_SIZE, end_position - position
             while at <= last_start:
                 base, size, magic, delta = unpack(data, at)
-                size += 12
-                if (base + delta if magic == 2 else base) >= offset:
+                size += LOG_OVERHEAD
+                last, smallest = (base + delta, HEADER_SIZE) if magic == 2 else (base, SMALLEST_BATCH)
+                if last < base or magic > 2 or not smallest <= size <= left - at:
+                    break
+                if last >= offset:
                     return self._cut(data, at, position + at, size)
                 at += size
-            is_end = position + len(data) >= end_position
-            if is_end and at == len(data) - SMALLEST_BATCH and data[at + MAGIC_POSITION] == 0:
-                # An empty message of magic 0 is smaller than what the loop looks at, and none can follow it here.
-                return self._cut(data, at, position + at, SMALLEST_BATCH)
-            if at == 0:
-                return None
-            position += at
+            else:
+                if at:
+                    position += at
+                    continue
+            # An empty message of magic 0 at the end, which is smaller than what the loop looks at, or no batch at all.
+            batch = batch_position(data, at, position + at, end_position)
+            if batch.last_offset >= offset:
+                return self._cut(data, at, batch.position, batch.size)
+            position = batch.position + batch.size
         return None
 
     def _cut(self, data: bytes, at: int, position: int, size: int) -> tuple[Sendable, int]:
         """The part of `data` from `at` on that a reader gets, where a batch of `size` bytes starts at `position`."""
         wanted = min(self.max_length, self.end_position - position)
-        if self.min_one_message and size > wanted:
-            wanted = size
+        if size > wanted and not self.hard_limit:
+            wanted = size if self.min_one_message else 0
         if len(data) - at < wanted:
             return (self.records.lend if self.lend else self.records.pread)(wanted, position), position
         if at == 0 and len(data) <= wanted:

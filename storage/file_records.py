@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from ..protocol.record_batch import LOG_OVERHEAD, MAGIC_POSITION, Batch, iter_batches
+from ..protocol.errors import ProtocolError
+from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION, Batch, iter_batches
 from .errors import CorruptSegmentError
 from .filesystem import File, FileSystem, Sendable, write_all
 
@@ -16,6 +17,8 @@ _V1_TIMESTAMP_POSITION = 18
 _HEADER_PREFIX_SIZE = 43
 SMALLEST_BATCH = 26
 """Bytes of an empty message of magic 0."""
+_SMALLEST_SIZES = (SMALLEST_BATCH, 34, HEADER_SIZE)
+"""By magic."""
 _HEADER_CHUNK = 64 * 1024
 _DATA_CHUNK = 1024 * 1024
 _LENT_BYTES = 64 * 1024
@@ -35,18 +38,25 @@ class BatchPosition(NamedTuple):
     """-1 for magic 0 and 1."""
 
 
-def batch_position(buffer: bytes | memoryview, at: int, position: int) -> BatchPosition:
-    """Read a batch header at `at` in `buffer`, which lies at `position` of the file. Raises `CorruptSegmentError`."""
-    base_offset, length, leader_epoch = _PREFIX.unpack_from(buffer, at)
-    magic = buffer[at + MAGIC_POSITION]
-    if length + LOG_OVERHEAD < SMALLEST_BATCH or magic > 2:
-        raise CorruptSegmentError(f"no record batch at position {position}: length {length}, magic {magic}")
-    size = length + LOG_OVERHEAD
-    if magic == 2:
-        delta, _, max_timestamp = _V2_FIELDS.unpack_from(buffer, at + _V2_FIELDS_POSITION)
-        return BatchPosition(position, size, base_offset, base_offset + delta, max_timestamp, leader_epoch)
-    timestamp = _V1_TIMESTAMP.unpack_from(buffer, at + _V1_TIMESTAMP_POSITION)[0] if magic else -1
-    return BatchPosition(position, size, base_offset, base_offset, timestamp, -1)
+def batch_position(buffer: bytes | memoryview, at: int, position: int, end: int) -> BatchPosition:
+    """Read the header at `at` in `buffer`, which lies at `position` of a file whose batches end at `end`.
+
+    Raises `CorruptSegmentError` where no whole batch begins: a length that no batch has or that leads beyond the end.
+    """
+    left = len(buffer) - at
+    if left >= SMALLEST_BATCH:
+        base_offset, length, leader_epoch = _PREFIX.unpack_from(buffer, at)
+        size = length + LOG_OVERHEAD
+        magic = buffer[at + MAGIC_POSITION]
+        if magic <= 2 and _SMALLEST_SIZES[magic] <= size <= end - position:
+            if magic < 2:
+                timestamp = _V1_TIMESTAMP.unpack_from(buffer, at + _V1_TIMESTAMP_POSITION)[0] if magic else -1
+                return BatchPosition(position, size, base_offset, base_offset, timestamp, -1)
+            if left >= _HEADER_PREFIX_SIZE:
+                delta, _, max_timestamp = _V2_FIELDS.unpack_from(buffer, at + _V2_FIELDS_POSITION)
+                if delta >= 0:
+                    return BatchPosition(position, size, base_offset, base_offset + delta, max_timestamp, leader_epoch)
+    raise CorruptSegmentError(f"no whole record batch begins at position {position}, {end - position} before the end")
 
 
 class FileRecords:
@@ -117,45 +127,41 @@ class FileRecords:
         if self.file.size() != self.size:
             self.file.truncate(self.size)
 
-    def batch_positions(self, position: int = 0, end: int | None = None) -> Iterator[BatchPosition]:
+    def batch_positions(self, position: int = 0) -> Iterator[BatchPosition]:
         """Hop over batch headers from `position` on, reading as little as that takes.
 
-        A batch that is cut off by `end` (default: `size`) is left out. Raises `CorruptSegmentError`.
+        Raises `CorruptSegmentError` at the first place where no whole batch begins.
         """
-        end = self.size if end is None else end
+        end = self.size
         chunk, chunk_start = b"", position
-        while position + SMALLEST_BATCH <= end:
+        while position < end:
             at = position - chunk_start
             if at + _HEADER_PREFIX_SIZE > len(chunk) and chunk_start + len(chunk) < end:
                 chunk, chunk_start, at = self.pread(_HEADER_CHUNK, position), position, 0
-            if chunk[at + MAGIC_POSITION] == 2 and at + _HEADER_PREFIX_SIZE > len(chunk):
-                return
-            batch = batch_position(chunk, at, position)
+            batch = batch_position(chunk, at, position, end)
             position += batch.size
-            if position > end:
-                return
             yield batch
 
     def batches(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, Batch]]:
-        """(position, batch) of every whole batch from `position` on, data included.
+        """(position, batch) of every batch from `position` to `end` (default: `size`), data included.
 
-        Raises ProtocolError at the first place where no batch can begin.
+        Raises `CorruptSegmentError` at the first place where no whole batch begins.
         """
         end = self.size if end is None else end
-        length = _DATA_CHUNK
         while position < end:
-            chunk = self.pread(min(length, end - position), position)
-            consumed = 0
-            for batch in iter_batches(chunk):
-                yield position + consumed, batch
-                consumed += batch.size
-            if consumed:
-                position += consumed
-                length = _DATA_CHUNK
-            elif len(chunk) < length or len(chunk) == end - position:
-                return
-            else:
-                length = max(length * 2, LOG_OVERHEAD + _PREFIX.unpack_from(chunk)[1])
+            chunk = self.pread(min(_DATA_CHUNK, end - position), position)
+            first = batch_position(chunk, 0, position, end)
+            if first.size > len(chunk):
+                chunk = self.pread(first.size, position)
+            start = position
+            try:
+                for batch in iter_batches(chunk):
+                    yield position, batch
+                    position += batch.size
+            except ProtocolError as error:
+                raise CorruptSegmentError(f"no record batch begins at position {position}: {error}") from error
+            if position == start:
+                raise CorruptSegmentError(f"the file ends inside the record batch at position {position}")
 
     def close_handle(self) -> None:
         """Give the descriptor back; the next use opens the file again."""

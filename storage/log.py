@@ -305,15 +305,18 @@ class Log(LogQueries):
         *,
         max_offset: int | None = None,
         min_one_message: bool = False,
+        hard_limit: bool = False,
         read_committed: bool = False,
         lend: bool = False,
     ) -> FetchData:
         """Bytes from the batch that contains `offset` on, below `max_offset` (default: the log's end).
 
-        At most `max_length` bytes, possibly ending inside a batch, but one whole batch however large with
-        `min_one_message`. Empty, without touching the disk, at the bound. `read_committed` adds aborted transactions.
-        `lend` is for who sends the records on: many of them are given as a `FileSlice`.
-        Raises OFFSET_OUT_OF_RANGE outside [log start, log end], and `LogDirFailedError`.
+        At most `max_length` bytes, possibly ending inside a batch. A first batch that is larger is given whole with
+        `min_one_message`, in part with `hard_limit`, and else not at all, as Fetch wants it since version 3. Empty,
+        without touching the disk, at the bound. `read_committed` adds aborted transactions. `lend` is for callers that
+        send the records on: many of them are given as a `FileSlice`.
+        Raises OFFSET_OUT_OF_RANGE outside [log start, log end], CORRUPT_MESSAGE where no whole batch begins, and
+        `LogDirFailedError`.
         """
         end_offset = self.log_end_offset
         if offset >= end_offset or offset < self.log_start_offset:
@@ -325,7 +328,13 @@ class Log(LogQueries):
         try:
             if offset < bound:
                 found = self._reader.read(
-                    offset, max_length, bound, end_offset, min_one_message=min_one_message, lend=lend
+                    offset,
+                    max_length,
+                    bound,
+                    end_offset,
+                    min_one_message=min_one_message,
+                    hard_limit=hard_limit,
+                    lend=lend,
                 )
             if found is None:
                 return FetchData(b"", LogOffsetMetadata(offset), [] if read_committed else None)

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Protocol
 
+from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.record_batch import Batch, RecordBatch
 from .errors import CorruptIndexError, CorruptSegmentError
 from .filesystem import FileSystem
@@ -311,7 +312,8 @@ def rebuild_producer_state(
 ) -> None:
     """Bring producer state to `end_offset`: newest snapshot at or below it, then the batches that follow.
 
-    Without any snapshot after a clean stop there were no producers, as a stop writes one. Kafka's rebuildProducerState.
+    Without any snapshot after a clean stop there were no producers, as a stop writes one. Raises OSError and
+    `CorruptSegmentError`. Kafka's rebuildProducerState.
     """
     if clean_shutdown and producers.latest_snapshot_offset is None:
         producers.map_end_offset = end_offset
@@ -322,10 +324,13 @@ def rebuild_producer_state(
     for segment in segments.between(producers.map_end_offset, end_offset):
         start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
         replay = _Replay(segment, None, producers)
-        for _, batch in segment.records.batches(segment.position_of(start)):
-            if batch.last_offset >= end_offset:
-                break
-            replay.take_in(batch)
+        try:
+            for _, batch in segment.records.batches(segment.position_of(start)):
+                if batch.last_offset >= end_offset:
+                    break
+                replay.take_in(batch)
+        except (ProtocolError, KafkaError) as error:
+            raise CorruptSegmentError(f"{segment.records.path}: a marker cannot be read: {error}") from error
     producers.map_end_offset = end_offset
     _close(producers.take_snapshot())
 

@@ -30,11 +30,19 @@ class LogReader:
         self._opened = []
 
     def read(
-        self, offset: int, max_length: int, bound: int, log_end_offset: int, *, min_one_message: bool, lend: bool
+        self,
+        offset: int,
+        max_length: int,
+        bound: int,
+        log_end_offset: int,
+        *,
+        min_one_message: bool,
+        hard_limit: bool,
+        lend: bool,
     ) -> tuple[Sendable, LogOffsetMetadata] | None:
         """Bytes from the batch that contains `offset` on, below `bound`, out of one segment; None if there are none.
 
-        Raises OSError.
+        Raises OSError, `CorruptSegmentError`.
         """
         segments = self._segments
         segment: LogSegment | None = segments.last
@@ -44,7 +52,9 @@ class LogReader:
             end_position = segment.records.size
             if bound < log_end_offset:
                 end_position = self._end_position(segment, bound)
-            found = segment.read(offset, max_length, end_position, min_one_message=min_one_message, lend=lend)
+            found = segment.read(
+                offset, max_length, end_position, min_one_message=min_one_message, hard_limit=hard_limit, lend=lend
+            )
             if segment is not segments.last:
                 self._note_opened(segment)
             if found is not None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from ..protocol.errors import KafkaError, ProtocolError
-from ..protocol.record_batch import Batch
+from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, Batch
 from .batch_scan import HEADER_FRONT_SIZE, SCANNED_READ, BatchScan
-from .errors import CorruptIndexError
+from .errors import CorruptIndexError, CorruptSegmentError
 from .file_records import BatchPosition, FileRecords
 from .filesystem import File, FileSystem, Sendable
 from .log_config import LogConfig
@@ -173,8 +173,11 @@ class LogSegment:
 
     @property
     def largest_timestamp(self) -> int:
-        """What retention goes by: the largest timestamp, or the file's modification time where records have none."""
-        timestamp = self.max_timestamp.timestamp
+        """What retention goes by: the largest timestamp, or the file's modification time where none can be read."""
+        try:
+            timestamp = self.max_timestamp.timestamp
+        except CorruptSegmentError:
+            timestamp = NO_TIMESTAMP
         return timestamp if timestamp >= 0 else self.modified_ms
 
     @property
@@ -290,13 +293,19 @@ class LogSegment:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_length: int, end_position: int, *, min_one_message: bool, lend: bool = False
+        self,
+        offset: int,
+        max_length: int,
+        end_position: int,
+        *,
+        min_one_message: bool,
+        hard_limit: bool = False,
+        lend: bool = False,
     ) -> tuple[Sendable, int] | None:
         """Bytes from the batch that contains `offset` (or the next one, in a gap) on, and their position.
 
-        At most `max_length` bytes and nothing at or beyond `end_position`, possibly ending inside a batch; but one
-        whole batch however large with `min_one_message`. None if there is no batch before `end_position`. With `lend`
-        many bytes are given as a `FileSlice`.
+        At most `max_length` bytes and nothing at or beyond `end_position`, as `Log.read` says. None if there is no
+        batch before `end_position`. Raises OSError, and `CorruptSegmentError` where no whole batch begins.
         """
         known = self._tail.floor(offset)
         if known is not None:
@@ -306,17 +315,13 @@ class LogSegment:
                 if available <= 0:
                     return None
                 wanted = max_length if max_length < available else available
-                if lend and wanted >= SCANNED_READ:
-                    scan = BatchScan(self.records, offset, max_length, end_position, min_one_message, lend)
-                    return scan.read_from(position, self.index_interval_bytes)
-                data = self.records.pread(wanted, position)
-                if not min_one_message or len(data) == available:
-                    return data, position
-                size = 12 + int.from_bytes(data[8:12], "big")
-                return (data if size <= max_length else self.records.pread(size, position)), position
+                if not lend or wanted < SCANNED_READ:
+                    data = self.records.pread(wanted, position)
+                    if HEADER_SIZE <= LOG_OVERHEAD + int.from_bytes(data[8:12], "big", signed=True) <= len(data):
+                        return data, position
         else:
             position = self.offset_index.lookup(offset).position
-        scan = BatchScan(self.records, offset, max_length, end_position, min_one_message, lend)
+        scan = BatchScan(self.records, offset, max_length, end_position, min_one_message, hard_limit, lend)
         return scan.read_from(position, self.index_interval_bytes)
 
     def position_of(self, offset: int) -> int:
@@ -438,7 +443,7 @@ class LogSegment:
                     on_batch(batch)
                 next_offset = batch.last_offset + 1
                 valid = position + batch.size
-        except (ProtocolError, KafkaError):
+        except (CorruptSegmentError, ProtocolError, KafkaError):
             # Where no batch can begin the log ends; a batch that its producer state refuses was never acknowledged.
             return valid
         return valid

@@ -169,14 +169,22 @@ class Partition:
         return self.log.last_stable_offset if read_committed else self.log.high_watermark
 
     def read(
-        self, offset: int, max_bytes: int, *, min_one_batch: bool, read_committed: bool, lend: bool = False
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one_batch: bool,
+        read_committed: bool,
+        hard_limit: bool = False,
+        lend: bool = False,
     ) -> FetchData:
-        """Records from the batch of `offset` on, in memory or lent. Raises KafkaError OFFSET_OUT_OF_RANGE."""
+        """What consumers may read from the batch of `offset` on, as `Log.read` says, whose errors it raises."""
         return self.log.read(
             offset,
             max_bytes,
             max_offset=self.read_bound(read_committed=read_committed),
             min_one_message=min_one_batch,
+            hard_limit=hard_limit,
             read_committed=read_committed,
             lend=lend,
         )

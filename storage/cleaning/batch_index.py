@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 from ...protocol.native import native
-from ...protocol.record_batch import HEADER_SIZE, MAGIC_POSITION
 from ..errors import CorruptSegmentError
-from ..file_records import SMALLEST_BATCH, batch_position
+from ..file_records import batch_position
 from ..time_index import NO_TIMESTAMP
 
 
@@ -39,14 +38,12 @@ def index_batches(data: memoryview, interval: int, before: IndexScan, *, use_nat
         return IndexScan(*native.index_batches(data, since, interval, highest, last_offset))
     entries = []
     position = 0
-    while position + SMALLEST_BATCH <= len(data):
-        if data[position + MAGIC_POSITION] == 2 and position + HEADER_SIZE > len(data):
-            break
+    while position < len(data):
         try:
-            batch = batch_position(data, position, position)
+            batch = batch_position(data, position, position, len(data))
         except CorruptSegmentError:
             break
-        if position + batch.size > len(data) or not last_offset < batch.base_offset <= batch.last_offset:
+        if batch.base_offset <= last_offset:
             break
         last_offset = batch.last_offset
         if batch.max_timestamp > highest[0]:

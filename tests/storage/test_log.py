@@ -157,7 +157,8 @@ def test_one_whole_batch_comes_however_small_the_limit(disk: SimDisk) -> None:
     log = opened(disk)
     append(log, size=5000)
     assert len(log.read(0, 10, min_one_message=True).records) == len(batch(size=5000))
-    assert len(log.read(0, 10).records) == 10
+    assert len(log.read(0, 10, hard_limit=True).records) == 10
+    assert len(log.read(0, 10).records) == 0
 
 
 def test_old_segments_do_not_keep_their_files_open(disk: SimDisk) -> None:

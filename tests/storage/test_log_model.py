@@ -142,11 +142,12 @@ class LogAgainstList(RuleBasedStateMachine):
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
         assert log.recovery_point <= log.log_end_offset
 
-    @rule(data=st.data(), max_length=st.integers(0, 2000), min_one=st.booleans())
-    def read(self, data: st.DataObject, max_length: int, min_one: bool) -> None:
+    @rule(data=st.data(), max_length=st.integers(0, 2000), min_one=st.booleans(), hard=st.booleans())
+    def read(self, data: st.DataObject, max_length: int, min_one: bool, hard: bool) -> None:
         offset = data.draw(st.integers(self.log_start_offset, self.log_end_offset))
         bound = data.draw(st.sampled_from([self.log_end_offset, *[base for base, _, _ in self.batches]]))
-        found = self.log.read(offset, max_length, max_offset=bound, min_one_message=min_one)
+        min_one = min_one and not hard
+        found = self.log.read(offset, max_length, max_offset=bound, min_one_message=min_one, hard_limit=hard)
         expected = [entry for entry in self.batches if entry[1] >= offset and entry[1] < bound]
         whole = [(entry.base_offset, entry.last_offset) for entry in iter_batches(found.records)]
         assert whole == [entry[:2] for entry in expected[: len(whole)]]
@@ -154,6 +155,10 @@ class LogAgainstList(RuleBasedStateMachine):
             assert whole, "at least one batch was asked for"
         if not min_one:
             assert len(found.records) <= max_length
+        if not hard and found.records:
+            assert whole, "a part of a batch is for nobody but who wants a hard limit"
+        if hard and offset < bound and expected:
+            assert found.records or not max_length
         if found.records:
             segment = next(s for s in self.log.segments if s.base_offset == found.first.segment_base_offset)
             assert segment.records.pread(len(found.records), found.first.position) == bytes(found.records)

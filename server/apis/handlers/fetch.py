@@ -1,9 +1,10 @@
 """Fetch (key 1): records from the offsets asked for, now or when enough of them are there.
 
-Version 3 bounds the whole answer, and from 3 on its first non-empty partition holds at least one whole batch; 4 adds
-isolation levels; 7 incremental sessions (KIP-227); 9 leader epoch fencing (KIP-320); 12 detects divergence (KIP-595);
-13 names topics by id (KIP-516); 16 tells who leads if this broker does not (KIP-951). Readers of versions 0-3 get
-records converted to the format they know.
+Version 3 (KIP-74) bounds the whole answer: from 3 on its first non-empty partition holds at least one whole batch, and
+a later one whose first batch does not fit is empty, where older readers get a part of it. 4 adds isolation levels; 7
+incremental sessions (KIP-227); 9 leader epoch fencing (KIP-320); 12 detects divergence (KIP-595); 13 names topics
+by id (KIP-516); 16 tells who leads if this broker does not (KIP-951). Readers of versions 0-3 get records converted to
+the format they know.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from ..request_context import RequestContext
 MAX_WAIT_MS = 300_000
 """No fetch is parked longer than this, whatever the client asks for."""
 ZSTD = "zstd"
+SINCE_WHOLE_BATCHES = 3
 SINCE_CURRENT_FORMAT = 4
 SINCE_ZSTD = 10
 SINCE_LEADER_HINTS = 16
@@ -123,7 +125,7 @@ class _Fetch:
         """Read every partition in order within the limits; whether that calls for an answer at once."""
         request = self._request
         budget = self._max_bytes
-        whole_batch_due = self._version >= 3
+        whole_batch_due = self._version >= SINCE_WHOLE_BATCHES
         self._reads, self._results = [], []
         total = 0
         decided = request.max_wait_ms <= 0 or not self._items
@@ -217,6 +219,7 @@ class _Fetch:
                 max(0, max_bytes),
                 min_one_batch=whole_batch_due,
                 read_committed=read_committed,
+                hard_limit=self._version < SINCE_WHOLE_BATCHES,
                 lend=self._version >= SINCE_CURRENT_FORMAT,
             )
         except LogDirFailedError as error:

@@ -112,6 +112,58 @@ def test_old_readers_get_the_beginning_of_a_message_too_large_for_their_limit(ve
     play(talk, settings=PAGE_CACHE)
 
 
+@pytest.mark.parametrize("version", range(LAST + 1))
+def test_a_batch_that_does_not_fit_is_not_given_in_part(version: int) -> None:
+    """Kafka's firstEntryIncomplete: a reader that finds a part of a batch, and nothing else, gives up."""
+
+    async def talk(plane: DataPlane) -> None:
+        connection = await plane.connect()
+        values = [b"%d" % index * 2000 for index in range(2)]
+        for index, value in enumerate(values):
+            await connection.send(produce(batch(value), index=index), 9)
+        size = len(batch(values[0]))
+        for wanted, whole in (
+            ((at(0, 0, max_bytes=500), at(0, 1, max_bytes=500)), 0),
+            ((at(0, 1, max_bytes=size - 1), at(0, 0, max_bytes=size - 1)), 1),
+            ((at(0, 0), at(0, 1, max_bytes=100)), 0),
+        ):
+            answers = fetched(await connection.send(fetch(*wanted, topic_id=plane.topic_id()), version))
+            other = answers[1 - whole]
+            assert (other.error_code, other.high_watermark) == (ErrorCode.NONE, 1)
+            if version < 3:
+                cut = bytes(other.records or b"")
+                assert cut and int.from_bytes(cut[8:12], "big") > len(cut), "old readers see that a limit is too low"
+            else:
+                assert values_in(answers[whole]) == [values[whole]]
+                assert other.records is not None and not len(other.records)
+        # The limit of the whole answer, where each partition's own is large enough.
+        if version >= 3:
+            request = fetch(at(0), at(0, 1), max_bytes=size + 100, topic_id=plane.topic_id())
+            answers = fetched(await connection.send(request, version))
+            assert (values_in(answers[0]), answers[1].records) == ([values[0]], b"")
+
+    play(talk, settings=PAGE_CACHE)
+
+
+@pytest.mark.parametrize("length", [-100, -12, 0, 13, 2**31 - 1])
+@pytest.mark.parametrize("version", [0, 3, 4, LAST])
+def test_a_damaged_length_on_disk_is_told_for_its_partition_alone(version: int, length: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        connection = await plane.connect()
+        for index in (0, 1):
+            for value in (b"a", b"b"):
+                await connection.send(produce(batch(value), index=index), 9)
+        segment = plane.partition().log.active_segment
+        damage = length.to_bytes(4, "big", signed=True)
+        plane.world.broker.disk.overwrite(segment.records.path, len(batch(b"a")) + 8, damage)
+        request = fetch(at(1, max_bytes=1000), at(1, 1), topic_id=plane.topic_id())
+        answers = fetched(await connection.send(request, version))
+        assert answers[0].error_code == ErrorCode.CORRUPT_MESSAGE and not answers[0].records
+        assert answers[1].error_code == ErrorCode.NONE and values_in(answers[1]) == [b"b"]
+
+    play(talk, settings=PAGE_CACHE)
+
+
 def test_bytes_go_to_partitions_in_the_order_of_the_request() -> None:
     async def talk(plane: DataPlane) -> None:
         connection = await plane.connect()
