@@ -9,7 +9,7 @@ from random import Random
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from ..protocol.apis import ApiKey
+from ..protocol.apis import ApiKey, api_key_of
 from ..protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -318,7 +318,7 @@ class Admin(GroupAdmin):
 
         async def ask() -> Any:
             connection = await self._client.controller_connection()
-            version = connection.version_for(connection.api_key(request), lowest=lowest)
+            version = connection.version_for(api_key_of(request.__class__), lowest=lowest)
             if fit is not None:
                 fit(version)
             timeout_ms = self._request_timeout_ms + self._timeout_ms

@@ -17,6 +17,7 @@ from .backoff import Backoff
 from .cluster import BrokerNode, Cluster, TopicInfo
 from .connection import Connection, ConnectionOptions
 from .errors import BrokerUnreachableError, ConnectionLostError
+from .peer import Peer
 
 log = logging.getLogger(__name__)
 
@@ -38,18 +39,6 @@ def parse_bootstrap(servers: str | Sequence[str]) -> list[Address]:
     return addresses
 
 
-class _Peer:
-    """One address: its connection, and when it may be tried again after failures."""
-
-    __slots__ = ("connection", "failures", "lock", "not_before")
-
-    def __init__(self) -> None:
-        self.connection: Connection | None = None
-        self.lock = asyncio.Lock()
-        self.failures = 0
-        self.not_before = 0.0
-
-
 class Client:
     """Use between `start()` and `close()`, from one loop."""
 
@@ -69,11 +58,10 @@ class Client:
         self.retry_backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, rng)
         self._bootstrap = parse_bootstrap(bootstrap_servers)
         self._rng = rng
-        self._reconnect_backoff = Backoff(50, 1000, rng)
         self.metadata_max_age = metadata_max_age_ms / 1000
         self._allow_auto_topic_creation = allow_auto_topic_creation
-        self._peers: dict[Address, _Peer] = {}
-        self._coordinators: dict[Address, _Peer] = {}
+        self._peers: dict[Address, Peer] = {}
+        self._coordinators: dict[Address, Peer] = {}
         self._topics: set[str] = set()
         self._all_topics = False
         self._metadata_lock = asyncio.Lock()
@@ -99,8 +87,7 @@ class Client:
             self._background.cancel()
             await asyncio.gather(self._background, return_exceptions=True)
         for peer in (*self._peers.values(), *self._coordinators.values()):
-            if peer.connection is not None:
-                peer.connection.close()
+            peer.close()
 
     # Connections
 
@@ -118,20 +105,19 @@ class Client:
     def close_connection_to_coordinator(self, node: BrokerNode, reason: str) -> None:
         """Give it up with what is in flight on it."""
         peer = self._coordinators.get((node.host, node.port))
-        if peer is not None and peer.connection is not None:
-            peer.connection.close(ConnectionLostError(reason))
+        if peer is not None:
+            peer.give_up(ConnectionLostError(reason))
 
     def open_connection(self, node_id: int) -> Connection | None:
         """The connection to that broker if one is open now."""
         node = self.cluster.brokers.get(node_id)
         peer = self._peers.get((node.host, node.port)) if node is not None else None
-        connection = peer.connection if peer is not None else None
-        return connection if connection is not None and connection.is_open else None
+        return peer.open_connection if peer is not None else None
 
     async def any_connection(self) -> Connection:
         """The least busy open connection, or a new one to any broker. Raises BrokerUnreachableError."""
-        connections = (peer.connection for peer in self._peers.values())
-        usable = [c for c in connections if c is not None and c.is_open]
+        connections = (peer.open_connection for peer in self._peers.values())
+        usable = [connection for connection in connections if connection is not None]
         if usable:
             return min(usable, key=lambda c: c.in_flight_count)
         known = [(node.host, node.port) for node in self.cluster.brokers.values()]
@@ -151,25 +137,13 @@ class Client:
             return await self.connection(controller)
         return await self.any_connection()
 
-    async def _open(self, address: Address, peers: dict[Address, _Peer]) -> Connection:
+    async def _open(self, address: Address, peers: dict[Address, Peer]) -> Connection:
+        if self._closed:
+            raise BrokerUnreachableError("the client is closed")
         peer = peers.get(address)
         if peer is None:
-            peer = peers[address] = _Peer()
-        async with peer.lock:
-            if peer.connection is not None and peer.connection.is_open:
-                return peer.connection
-            loop = asyncio.get_running_loop()
-            await asyncio.sleep(max(0.0, peer.not_before - loop.time()))
-            if self._closed:
-                raise BrokerUnreachableError("the client is closed")
-            try:
-                peer.connection = await Connection.open(*address, self.options)
-            except KafkaError:
-                peer.failures += 1
-                peer.not_before = loop.time() + self._reconnect_backoff.delay(peer.failures)
-                raise
-            peer.failures = 0
-            return peer.connection
+            peer = peers[address] = Peer(*address, self.options, self._rng)
+        return await peer.connection()
 
     # Metadata
 

@@ -16,16 +16,30 @@ KafkaError                       the broker's answer, or one of:
 
 from __future__ import annotations
 
-from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.errors import (
+    ConnectionLostError,
+    ErrorCode,
+    KafkaError,
+    RequestTimeoutError,
+    UnsupportedVersionError,
+    code_of,
+)
 from ..protocol.topic_partition import TopicPartition
 
-
-def code_of(number: int) -> ErrorCode:
-    """The error code of that number; one that a newer broker made up counts as UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+__all__ = [
+    "BrokerUnreachableError",
+    "BufferFullError",
+    "CommitFailedError",
+    "ConnectionLostError",
+    "DeliveryTimeoutError",
+    "FencedInstanceIdError",
+    "LogTruncatedError",
+    "NoOffsetError",
+    "RebalanceInProgressError",
+    "RequestTimeoutError",
+    "UnsupportedVersionError",
+    "code_of",
+]
 
 
 class BrokerUnreachableError(KafkaError):
@@ -36,20 +50,6 @@ class BrokerUnreachableError(KafkaError):
 
     def __str__(self) -> str:
         return self.message
-
-
-class ConnectionLostError(KafkaError):
-    """The connection ended while a response was awaited; whether the broker acted on the request is unknown."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
-
-
-class RequestTimeoutError(KafkaError):
-    """No response within the request's timeout; whether the broker acted on the request is unknown."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
 
 
 class DeliveryTimeoutError(KafkaError):
@@ -64,13 +64,6 @@ class BufferFullError(KafkaError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
-
-
-class UnsupportedVersionError(KafkaError):
-    """The broker speaks no version of an API that the request can be expressed in."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 class CommitFailedError(KafkaError):

@@ -1,9 +1,11 @@
-"""The real world behind the clients' arguments: wall clock and chance. A simulation passes its own instead."""
+"""The real world behind the clients: wall clock, chance (a simulation passes its own instead), temporary files."""
 
 from __future__ import annotations
 
 import random
+import tempfile
 import time
+from pathlib import Path
 
 
 def now_ms() -> int:
@@ -14,3 +16,8 @@ def now_ms() -> int:
 def new_random() -> random.Random:
     """A generator of one client's own, for jitter and for the choice among equals."""
     return random.Random()
+
+
+def private_folder(prefix: str) -> Path:
+    """A new folder that only this user can read."""
+    return Path(tempfile.mkdtemp(prefix=prefix))

@@ -6,7 +6,7 @@ What a broker serves is a smaller table of its own, in the server.
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property
 from importlib import import_module
 from typing import cast
 
@@ -218,3 +218,9 @@ _CODED = (
 )
 
 API_MESSAGES: dict[ApiKey, ApiSpec] = {key: ApiSpec(key) for key in _CODED}
+
+
+@cache
+def api_key_of(request: type) -> ApiKey:
+    """The API a request class belongs to: its module is named after it."""
+    return ApiKey[request.__module__.rpartition(".")[2].upper()]

@@ -191,6 +191,14 @@ _RETRIABLE = frozenset(
 )
 
 
+def code_of(number: int) -> ErrorCode:
+    """The error code of that number; one that a newer broker made up counts as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 class KafkaError(Exception):
     """A failure that has a Kafka error code and so can be told to the client."""
 
@@ -209,6 +217,27 @@ class KafkaError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code.name}: {self.message}" if self.message else self.code.name
+
+
+class ConnectionLostError(KafkaError):
+    """The connection ended while a response was awaited; whether the broker acted on the request is unknown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+
+
+class RequestTimeoutError(KafkaError):
+    """No response within the request's timeout; whether the broker acted on the request is unknown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
+
+
+class UnsupportedVersionError(KafkaError):
+    """The broker speaks no version of an API that the request can be expressed in."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.UNSUPPORTED_VERSION, message)
 
 
 class ProtocolError(ValueError):

@@ -27,10 +27,10 @@ PORTS = {
     "server/__main__.py": "the process: signals, environment",
     "server/embedded.py": "a thread of its own for the caller, and a temporary folder",
     "server/pytest_plugin.py": "a test's fixtures",
-    "clients/host.py": "a client's clock and randomness",
+    "clients/host.py": "a client's clock, randomness and temporary files",
+    "clients/security.py": "secrets of an authentication",
     "clients/spark/host.py": "what Spark's processes are started with, clock, waiting, temporary files",
     "clients/spark/connection.py": "a task's socket",
-    "clients/spark/security.py": "secrets of an authentication",
 }
 """Where a room may touch the world, and what for. The command line (`clients/cli`) is a program, not the engine."""
 PASSED_IN = {"random.Random"}

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Any
 
-from ...protocol.apis import ApiKey
+from ...protocol.apis import ApiKey, api_key_of
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.schema import UNBOUNDED
 from ..client import Client
@@ -54,7 +54,7 @@ class CoordinatorLink:
         node = await self._find()
         try:
             connection = await self._client.connection_to_coordinator(node)
-            version = connection.version_for(connection.api_key(request), lowest=lowest, highest=highest)
+            version = connection.version_for(api_key_of(request.__class__), lowest=lowest, highest=highest)
             return await connection.send(request, version, timeout_ms=timeout_ms)
         except KafkaError as error:
             if error.code.retriable:

@@ -16,9 +16,9 @@ from ...protocol.topic_partition import TopicPartition
 from ..client import parse_bootstrap
 from ..cluster import Cluster
 from ..errors import BrokerUnreachableError, code_of
+from ..security import Security, security_of
 from . import host
 from .connection import BlockingConnection
-from .security import Security, security_of
 
 _CONSUMER = -1
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0

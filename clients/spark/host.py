@@ -6,7 +6,6 @@ import gc
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,11 +58,6 @@ def output_of(command: Sequence[str]) -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout + done.stderr
-
-
-def private_folder(prefix: str) -> Path:
-    """A new folder that only this user can read."""
-    return Path(tempfile.mkdtemp(prefix=prefix))
 
 
 def spare_next_task() -> None:

@@ -6,6 +6,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+from ..host import private_folder
 from . import host
 
 _OLDEST = 17
@@ -44,7 +45,7 @@ def find_java_home() -> Path | None:
             f"Spark needs Java {_OLDEST} or later: set JAVA_HOME, put java on the PATH, or "
             "pip install 'barnabas[spark-java]', which brings one along"
         )
-    return shim(bundled, host.private_folder("barnabas-java-"))
+    return shim(bundled, private_folder("barnabas-java-"))
 
 
 def bundled_java() -> Path | None:

@@ -64,7 +64,7 @@ def test_a_late_response_ends_the_connection_and_all_that_wait_on_it() -> None:
         for future in (patient, hasty):
             with pytest.raises(RequestTimeoutError, match="did not answer a METADATA request"):
                 await future
-        assert 1.0 <= cluster.loop.time() - started < 1.1
+        assert cluster.loop.time() - started == pytest.approx(1.0)
         assert not connection.is_open
         with pytest.raises(ConnectionLostError):
             connection.send(MetadataRequest(topics=[]))

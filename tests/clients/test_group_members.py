@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from tests.clients.group_world import GROUP, PARTITIONS, TOPIC, Diary, GroupWorld, Reader, play
 
-from barnabas.clients import connection as client_connection
 from barnabas.clients.errors import FencedInstanceIdError
 from barnabas.clients.group.heartbeats import Heartbeats
+from barnabas.protocol import client_connection
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
 from barnabas.protocol.schema import Versions
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -397,15 +398,12 @@ OLD = {
 
 
 def test_versions_of_kafka_0_9_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    negotiate = client_connection.Connection._negotiate
+    told = client_connection.versions_told
 
-    async def negotiate_old(self: client_connection.Connection) -> None:
-        await negotiate(self)
-        self.api_versions = {
-            key: Versions(0, OLD.get(ApiKey(key), versions.last)) for key, versions in self.api_versions.items()
-        }
+    def told_by_an_old_one(response: ApiVersionsResponse) -> dict[int, Versions]:
+        return {key: Versions(0, OLD.get(ApiKey(key), versions.last)) for key, versions in told(response).items()}
 
-    monkeypatch.setattr(client_connection.Connection, "_negotiate", negotiate_old)
+    monkeypatch.setattr(client_connection, "versions_told", told_by_an_old_one)
 
     async def story(world: GroupWorld) -> None:
         readers = [world.reader(session_timeout_ms=10_000) for _ in range(2)]

@@ -1,8 +1,5 @@
 """Finding Java and Python for a session, and the settings of secure connections."""
 
-import base64
-import hashlib
-import hmac
 import importlib
 import subprocess
 import sys
@@ -11,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.clients.spark import host, java, security
+from barnabas.clients.spark import host, java
 from barnabas.clients.spark.log_source import BarnabasLogSource
-from barnabas.protocol.errors import KafkaError
 
 FAKE_JAVA = "#!/bin/sh\necho 'openjdk version \"{}.0.1\" 2024-01-01' >&2\n"
 
@@ -52,65 +48,6 @@ def test_the_java_of_the_wheel_takes_sparks_arguments(tmp_path: Path) -> None:
     command = [str(home / "bin" / "java"), "-Xmx64m", "--add-modules=jdk.incubator.vector", "-version"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert "version" in done.stderr
-
-
-def test_passwords_as_java_and_librdkafka_have_them() -> None:
-    jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b\\"c;";'
-    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
-    found = security.security_of(settings)
-    assert (found.tls, found.mechanism, found.username, found.password) == (None, "PLAIN", "a", 'b"c;')
-    plain = {"sasl.username": "x", "sasl.password": "y"}
-    found = security.security_of({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", **plain})
-    assert found.tls is not None and found.username == "x"
-    assert list(security.sasl_messages(security.Security(None, "PLAIN", "u", "p"))) == [b"\0u\0p"]
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"security.protocol": "TLS"}, "is none of PLAINTEXT"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "none of PLAIN"),
-        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, "no username and password"),
-        ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "give PEM files"),
-    ],
-)
-def test_settings_that_cannot_be(settings: dict[str, str], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        security.security_of(settings)
-
-
-@pytest.mark.parametrize(("mechanism", "algorithm"), [("SCRAM-SHA-256", "sha256"), ("SCRAM-SHA-512", "sha512")])
-def test_scram_against_a_server_by_the_book(mechanism: str, algorithm: str) -> None:
-    salt, rounds = b"salt of the user", 4096
-    messages = security.sasl_messages(security.Security(None, mechanism, "us=er,1", "secret"))
-    first = next(messages).decode()
-    assert first.startswith("n,,n=us=3Der=2C1,r=")
-    nonce = first.rpartition("r=")[2] + "server"
-    challenge = f"r={nonce},s={base64.b64encode(salt).decode()},i={rounds}"
-    final = messages.send(challenge.encode()).decode()
-    without_proof, _, proof = final.rpartition(",p=")
-    assert without_proof == f"c=biws,r={nonce}"
-    salted = hashlib.pbkdf2_hmac(algorithm, b"secret", salt, rounds)
-    signed = f"{first[3:]},{challenge},{without_proof}".encode()
-    client_key = hmac.digest(salted, b"Client Key", algorithm)
-    stored = hashlib.new(algorithm, client_key).digest()
-    signature = hmac.digest(stored, signed, algorithm)
-    assert bytes(a ^ b for a, b in zip(base64.b64decode(proof), signature, strict=True)) == client_key
-    verifier = base64.b64encode(hmac.digest(hmac.digest(salted, b"Server Key", algorithm), signed, algorithm))
-    with pytest.raises(StopIteration):
-        messages.send(b"v=" + verifier)
-
-
-def test_scram_does_not_trust_any_server() -> None:
-    messages = security.sasl_messages(security.Security(None, "SCRAM-SHA-256", "u", "p"))
-    next(messages)
-    with pytest.raises(KafkaError, match="not acceptable"):
-        messages.send(b"r=other,s=c2FsdA==,i=4096")
-    messages = security.sasl_messages(security.Security(None, "SCRAM-SHA-256", "u", "p"))
-    nonce = next(messages).decode().rpartition("r=")[2]
-    messages.send(f"r={nonce}x,s=c2FsdA==,i=4096".encode())
-    with pytest.raises(KafkaError, match="does not know the password"):
-        messages.send(b"v=AAAA")
 
 
 def test_looking_for_sources_loads_little() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from barnabas.clients.receive_buffer import ReceiveBuffer
 from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.receive_buffer import BELIEVED_BYTES, ReceiveBuffer
 
 
 def feed(receive: ReceiveBuffer, data: bytes, most: int) -> list[bytes]:
@@ -53,3 +53,47 @@ def test_frames_keep_their_bytes_when_more_arrive() -> None:
 def test_an_illegal_length_is_refused(length: int) -> None:
     with pytest.raises(ProtocolError):
         feed(ReceiveBuffer(1000), length.to_bytes(4, "big", signed=True), 4)
+
+
+def test_memory_follows_the_bytes_that_came() -> None:
+    receive = ReceiveBuffer(1 << 30)
+    feed(receive, (1 << 30).to_bytes(4, "big"), 4)
+    received = 0
+    while received < 4 * BELIEVED_BYTES:
+        view = receive.buffer()
+        assert 0 < len(view) <= max(BELIEVED_BYTES, received)
+        received += len(view)
+        receive.received(len(view))
+
+
+@pytest.mark.parametrize("is_held", [False, True])
+def test_a_frame_that_outgrows_its_buffer_keeps_its_bytes(is_held: bool) -> None:
+    """The reader's last view may be alive when the buffer has to grow."""
+    body = bytes(range(256)) * (BELIEVED_BYTES // 256 * 2 + 17)
+    data, held, frames = memoryview(stream([body])), [], []
+    receive = ReceiveBuffer(1 << 30, room_behind=64)
+    while data:
+        view = receive.buffer()
+        piece = data[: min(len(view), 1 << 20)]
+        view[: len(piece)] = piece
+        if is_held:
+            held.append(view)
+        del view
+        frames += receive.received(len(piece))
+        data = data[len(piece) :]
+    assert frames == [body]
+
+
+@pytest.mark.parametrize("size", [3, 100_000])
+def test_there_is_room_behind_a_frame(size: int) -> None:
+    receive = ReceiveBuffer(1 << 20, room_behind=64)
+    data, frames = stream([b"x" * size]), []
+    while data:
+        view = receive.buffer()
+        count = min(len(view), len(data))
+        view[:count] = data[:count]
+        frames += receive.received(count)
+        data = data[count:]
+    (frame,) = frames
+    assert frame == b"x" * size
+    assert len(frame.obj) == size + 64  # type: ignore[arg-type]

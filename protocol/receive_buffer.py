@@ -1,0 +1,93 @@
+"""Response frames out of a byte stream, each in memory of its own, because decoded records point into it.
+
+Small frames arrive many at a time in a shared buffer and are copied out of it. A frame that is not complete there gets
+a buffer of its own, and the rest is received straight into that: a large fetch response is not copied. Beyond
+`BELIEVED_BYTES` memory follows the bytes that came, not the length that was announced: such a frame's buffer is at most
+twice as large as what has arrived. (Up to there growing would cost ten times what filling the buffer does.)
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from .errors import ProtocolError
+from .frames import LENGTH_SIZE
+
+_length_at = Struct(">i").unpack_from
+_SHARED_SIZE = 64 * 1024
+BELIEVED_BYTES = 16 << 20
+
+
+class ReceiveBuffer:
+    """Splits one connection's stream. Use: read into `buffer()`, then `received(count)` gives the complete frames.
+
+    Frames lie in memory that has `room_behind` more bytes, for decoders that look at more than there is.
+    """
+
+    __slots__ = ("_behind", "_end", "_filled", "_frame", "_length", "_max_frame_bytes", "_shared", "_view")
+
+    def __init__(self, max_frame_bytes: int, *, room_behind: int = 0) -> None:
+        self._max_frame_bytes = max_frame_bytes
+        self._behind = bytes(room_behind)
+        self._shared = bytearray(_SHARED_SIZE)
+        self._view = memoryview(self._shared)
+        self._end = 0
+        self._frame: bytearray | None = None
+        """The frame that is incomplete, of which `_length` bytes are due and `_filled` are there."""
+        self._length = 0
+        self._filled = 0
+
+    def buffer(self) -> memoryview:
+        """Where the next bytes go; never empty."""
+        if self._frame is None:
+            return self._view[self._end :]
+        if self._filled + len(self._behind) == len(self._frame):
+            self._frame = self._grown(self._frame)
+        return memoryview(self._frame)[self._filled : len(self._frame) - len(self._behind)]
+
+    def received(self, count: int) -> list[memoryview]:
+        """The frames, without their length prefix, that `count` more bytes complete. Raises ProtocolError."""
+        if self._frame is None:
+            self._end += count
+            return self._split()
+        self._filled += count
+        if self._filled < self._length:
+            return []
+        frame, self._frame = self._frame, None
+        return [memoryview(frame)[: self._length]]
+
+    def _split(self) -> list[memoryview]:
+        frames: list[memoryview] = []
+        start, end = 0, self._end
+        while end - start >= LENGTH_SIZE:
+            length = _length_at(self._shared, start)[0]
+            if not 0 <= length <= self._max_frame_bytes:
+                raise ProtocolError(f"a response of {length} bytes; 0 to {self._max_frame_bytes} are allowed")
+            start += LENGTH_SIZE
+            frame = bytearray(self._view[start : min(end, start + length)])
+            start += length
+            if start > end:
+                self._begin_frame(length, frame)
+                return frames
+            frame += self._behind
+            frames.append(memoryview(frame)[:length])
+        self._shared[: end - start] = self._shared[start:end]
+        self._end = end - start
+        return frames
+
+    def _begin_frame(self, length: int, beginning: bytearray) -> None:
+        """Go on in a buffer of the frame's own."""
+        self._length, self._filled = length, len(beginning)
+        room = min(length, max(BELIEVED_BYTES, 2 * self._filled))
+        beginning += bytes(room - self._filled + len(self._behind))
+        self._frame = beginning
+        self._end = 0
+
+    def _grown(self, frame: bytearray) -> bytearray:
+        more = bytes(min(self._filled, self._length - self._filled))
+        try:
+            frame += more
+        except BufferError:
+            # Whoever reads still has in his hands where the last bytes went: so it cannot grow where it is.
+            return frame + more
+        return frame

@@ -1,0 +1,76 @@
+"""The client's part of an authentication (RFC 4616 PLAIN, RFC 5802 SCRAM without channel binding), as messages.
+
+How they are wrapped (SaslAuthenticate requests, or bare frames after SaslHandshake 0) is the connection's business.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from .errors import ErrorCode, KafkaError
+
+SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MECHANISMS = ("PLAIN", *SCRAM_HASHES)
+_MIN_ITERATIONS = 4096
+_MAX_ITERATIONS = 1 << 20
+"""More would let a broker that nobody has authenticated yet keep the client busy for as long as it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslExchange:
+    """One authentication; used once."""
+
+    mechanism: str
+    messages: Generator[bytes, bytes, None]
+    """The client's messages in order; `send` each answer. Raises KafkaError (SASL_AUTHENTICATION_FAILED)."""
+
+
+def sasl_exchange(mechanism: str, username: str, password: str, nonce: str) -> SaslExchange:
+    """Begin one; `nonce` is a secret of this one alone: random, printable, without a comma. Raises ValueError."""
+    if mechanism == "PLAIN":
+        return SaslExchange(mechanism, _plain(username, password))
+    if mechanism not in SCRAM_HASHES:
+        raise ValueError(f"SASL mechanism {mechanism!r} is none of {', '.join(MECHANISMS)}")
+    return SaslExchange(mechanism, _checked(_scram(SCRAM_HASHES[mechanism], username, password, nonce)))
+
+
+def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
+    yield f"\0{username}\0{password}".encode()
+
+
+def _checked(messages: Generator[bytes, bytes, None]) -> Generator[bytes, bytes, None]:
+    """An answer that cannot be read fails the authentication, as one that is wrong does."""
+    try:
+        yield from messages
+    except ValueError as error:
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker's answer is no SCRAM: {error}") from error
+
+
+def _scram(algorithm: str, username: str, password: str, nonce: str) -> Generator[bytes, bytes, None]:
+    user = username.replace("=", "=3D").replace(",", "=2C")
+    first = f"n={user},r={nonce}"
+    challenge = yield f"n,,{first}".encode()
+    fields = _fields(challenge)
+    salt, iterations = base64.b64decode(fields.get("s", "")), int(fields.get("i", "0"))
+    is_ours = fields.get("r", "").startswith(nonce)
+    if not is_ours or not salt or not _MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the broker's SCRAM challenge is not acceptable")
+    salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, iterations)
+    client_key = hmac.digest(salted, b"Client Key", algorithm)
+    final = f"c=biws,r={fields['r']}"
+    signed = f"{first},{challenge.decode()},{final}".encode()
+    signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), signed, algorithm)
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    answer = yield f"{final},p={base64.b64encode(proof).decode()}".encode()
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), signed, algorithm)
+    verifier = base64.b64decode(_fields(answer).get("v", ""))
+    if not hmac.compare_digest(verifier, expected):
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the broker does not know the password either")
+
+
+def _fields(message: bytes) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in message.decode().split(",") if "=" in part)
