@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from .cleaning.worker_pool import WorkerPool
 from .runtime.host import event_loop, host_ports, keep_freed_memory, preempt_nobody, raise_open_files
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
         loop.add_signal_handler(number, stop.set)
     for notice in config.notices:
         logger.warning("%s", notice)
-    ports = replace(host_ports(loop), collect_new=partial(gc.collect, 1))
+    ports = replace(host_ports(loop, WorkerPool(loop)), collect_new=partial(gc.collect, 1))
     server = BrokerServer(config, ports, loop)
     try:
         await server.start()

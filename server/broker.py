@@ -15,10 +15,12 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.errors import LogDirFailedError
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ..storage.log_manager import LogManager
-from .apis.broker_state import BrokerState
 from .apis.kafka_apis import KafkaApis
+from .apis.services import Services
+from .broker_state import BrokerState
 from .cleaning.cleaner_http import CleanerRoutes
 from .cleaning.log_cleaner import LogCleaner
+from .config.config_repository import ConfigRepository
 from .config.dynamic_config import DynamicConfig
 from .controller.adoption import FoundReplica
 from .controller.controller import Controller
@@ -87,7 +89,7 @@ class BrokerServer:
         self.health: HealthServer | None = None
         """Answers readiness probes and shows the cleaner, if `health.port` asks for it."""
         if config.health_port is not None:
-            routes = CleanerRoutes(lambda: self.state).routes()
+            routes = CleanerRoutes(lambda: self.state.cleaner).routes()
             self.health = HealthServer("127.0.0.1", config.health_port, self._health, loop, routes)
 
     @property
@@ -251,7 +253,7 @@ class BrokerServer:
 
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
-        apis = KafkaApis(state, self._loop)
+        apis = KafkaApis(services(state), state, self._loop)
         sockets = self._sockets = SocketServer(
             self.config,
             apis.handle,
@@ -423,3 +425,27 @@ class BrokerServer:
     def _flush_by_age(self) -> None:
         """Make durable what has been in the page cache for `flush.ms`."""
         self.state.replica_manager.flush_overdue(self._ports.now_ms())
+
+
+def services(state: BrokerState) -> Services:
+    """What handlers may ask for."""
+    return Services(
+        broker_id=state.broker_id,
+        config=state.config,
+        configs=ConfigRepository(state.broker_id, state.dynamic_config, state.topic_store, state.metadata),
+        controller=state.controller,
+        dynamic_config=state.dynamic_config,
+        fault=state.ports.fault,
+        fetch_sessions=state.fetch_sessions,
+        filesystem=state.ports.filesystem,
+        groups=state.groups,
+        log_manager=state.log_manager,
+        metadata=state.metadata,
+        mover=state.mover,
+        now_ms=state.ports.now_ms,
+        producer_ids=state.producer_ids,
+        quotas=state.quotas,
+        replica_manager=state.replica_manager,
+        store=state.store,
+        topic_store=state.topic_store,
+    )

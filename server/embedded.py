@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .broker import BrokerServer
+from .cleaning.worker_pool import WorkerPool
 from .config.broker_config import BrokerConfig
 from .runtime.host import event_loop, host_ports
 
@@ -156,7 +157,7 @@ class Broker:
             self._temporary = tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
         config = BrokerConfig.from_properties({"log.dirs": str(directory), **self._settings})
-        server = self._server = BrokerServer(config, host_ports(loop), loop)
+        server = self._server = BrokerServer(config, host_ports(loop, WorkerPool(loop)), loop)
         await server.start()
         for name, partitions in self._topics.items():
             await server.create_topic(name, partitions, {}, exist_ok=True)

@@ -20,11 +20,12 @@ from ...protocol.codec import encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import decode_request_header, response_header_version
 from .request_context import RequestContext
+from .services import Services, bind
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
+    from ..broker_state import BrokerState
     from ..network.connection import Connection
-    from .broker_state import BrokerState
 
 logger = logging.getLogger("barnabas.apis")
 
@@ -98,7 +99,8 @@ class Route:
 class KafkaApis:
     """Dispatches frames to handlers. Loop-thread only."""
 
-    def __init__(self, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, services: Services, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
+        self._services = services
         self._broker = broker
         self._quotas = broker.quotas
         self._loop = loop
@@ -169,6 +171,7 @@ class KafkaApis:
         except (ValueError, KeyError):
             raise ProtocolError(f"API key {api_key} is not served") from None
         handle = importlib.import_module(f".handlers.{module}", __package__).handle
+        handle = bind(handle, self._services)
         if lowest <= version <= highest:
             route = Route(request_decoder(key, version), handle, self._responder(key, version), key in IN_TURN)
             self._routes[api_key, version] = route

@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...protocol.headers import RequestHeader
+    from ..broker_state import BrokerState
     from ..config.listeners import ListenerConfig
     from ..quotas.charge import Charge
-    from .broker_state import BrokerState
 
 
 class Channel(Protocol):
@@ -67,6 +67,10 @@ class RequestContext:
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call back if the client goes away before it is answered."""
         self.channel.on_close = callback
+
+    def mute(self, seconds: float) -> None:
+        """Look at no further request of the connection for that long once this one is answered."""
+        self.channel.mute(seconds)
 
     def close(self) -> None:
         """Close the connection instead of answering."""

@@ -11,8 +11,8 @@ from .cleaner_status import CleanerStatus, pass_facts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..apis.broker_state import BrokerState
     from ..runtime.health import Route
+    from .log_cleaner import LogCleaner
 
 _HTTP_STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "404 Not Found",
@@ -24,8 +24,9 @@ _HTTP_STATUS = {
 class CleanerRoutes:
     """`GET /compaction`, `GET /metrics`, `POST /compaction?topic=…`."""
 
-    def __init__(self, state: Callable[[], BrokerState]) -> None:
-        self._state = state
+    def __init__(self, cleaner: Callable[[], LogCleaner]) -> None:
+        """`cleaner` is asked for at each request: the port is open before there is one."""
+        self._cleaner = cleaner
 
     def routes(self) -> dict[tuple[str, str], Route]:
         """What is answered where."""
@@ -35,25 +36,21 @@ class CleanerRoutes:
             ("POST", "/compaction"): self._compact,
         }
 
-    def _status(self) -> CleanerStatus:
-        state = self._state()
-        return CleanerStatus(state.cleaner, state.log_manager.logs)
-
     async def _show(self, request: Request) -> Answer:
-        return Answer("200 OK", self._status().facts(request.query.get("topic")))
+        return Answer("200 OK", CleanerStatus(self._cleaner()).facts(request.query.get("topic")))
 
     async def _metrics(self, request: Request) -> Answer:
-        return Answer("200 OK", {"metrics": self._status().metrics()})
+        return Answer("200 OK", {"metrics": CleanerStatus(self._cleaner()).metrics()})
 
     async def _compact(self, request: Request) -> Answer:
         """Answers when it is done; with `dry_run=true` at once, with what it would look at."""
-        cleaner = self._state().cleaner
+        cleaner = self._cleaner()
         try:
             topic, partition = request.query.get("topic"), request.query.get("partition")
             if topic is None or (partition is not None and not partition.isdecimal()):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "topic=NAME and perhaps partition=NUMBER are needed")
             wanted = cleaner.compacted(topic, None if partition is None else int(partition))
-            before = {one: self._state().log_manager.logs[one].size for one in wanted}
+            before = {one: cleaner.logs[one].size for one in wanted}
             reports = []
             if request.query.get("dry_run") != "true":
                 ignore_lag = request.query.get("ignore_lag") == "true"
@@ -62,7 +59,7 @@ class CleanerRoutes:
         except KafkaError as error:
             status = _HTTP_STATUS.get(error.code, "500 Internal Server Error")
             return Answer(status, {"error": error.code.name, "message": error.message})
-        logs = self._state().log_manager.logs
+        logs = cleaner.logs
         after = {one: logs[one].size if one in logs else 0 for one in wanted}
         return Answer(
             "200 OK",
@@ -72,6 +69,6 @@ class CleanerRoutes:
                     for one in wanted
                 ],
                 "passes": [pass_facts(report) for report in reports],
-                **self._status().facts(topic),
+                **CleanerStatus(cleaner).facts(topic),
             },
         )

@@ -6,8 +6,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from ...protocol.topic_partition import TopicPartition
     from ...storage.log import Log
     from .cleaning_pass import PassReport
@@ -17,15 +15,14 @@ if TYPE_CHECKING:
 class CleanerStatus:
     """Loop-thread only; computed when somebody asks."""
 
-    def __init__(self, cleaner: LogCleaner, logs: Mapping[TopicPartition, Log]) -> None:
+    def __init__(self, cleaner: LogCleaner) -> None:
         self._cleaner = cleaner
-        self._logs = logs
 
     def facts(self, topic: str | None = None) -> dict[str, object]:
         """Everything, as JSON takes it; of one topic or of all."""
         compacted = [
             (topic_partition, log)
-            for topic_partition, log in sorted(self._logs.items(), key=lambda item: item[0])
+            for topic_partition, log in sorted(self._cleaner.logs.items(), key=lambda item: item[0])
             if log.config.compact and topic in (None, topic_partition.topic)
         ]
         return {
@@ -85,9 +82,9 @@ class CleanerStatus:
 
     def _uncleanable(self) -> dict[str, list[Log]]:
         """The logs that are left alone, by directory."""
-        found: dict[str, list[Log]] = {log.directory: [] for log in self._logs.values()}
+        found: dict[str, list[Log]] = {log.directory: [] for log in self._cleaner.logs.values()}
         for topic_partition in self._cleaner.manager.uncleanable:
-            log = self._logs.get(topic_partition)
+            log = self._cleaner.logs.get(topic_partition)
             if log is not None:
                 found[log.directory].append(log)
         return found

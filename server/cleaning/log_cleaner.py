@@ -15,7 +15,7 @@ from ..runtime.ports import PassFailedError, WorkerDiedError
 from .cleaning_pass import CleaningPass, PassReport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Iterable, Mapping
 
     from ...storage.cleaning.cleaner_manager import CleanerManager
     from ...storage.log import Log
@@ -68,6 +68,11 @@ class LogCleaner:
     def manager(self) -> CleanerManager:
         """Which logs are clean, dirty, paused."""
         return self._log_manager.cleaner_manager
+
+    @property
+    def logs(self) -> Mapping[TopicPartition, Log]:
+        """All logs of this broker, compacted or not."""
+        return self._log_manager.logs
 
     @property
     def is_running(self) -> bool:

@@ -17,7 +17,7 @@ from .keys.definition import ConfigKey, ConfigType
 from .named_configs import NAMED_KINDS
 
 if TYPE_CHECKING:
-    from ..apis.broker_state import BrokerState
+    from .config_repository import ConfigRepository
 
 
 class NamedConfig(Protocol):
@@ -67,15 +67,15 @@ async def alter_each(
 class ConfigChanger:
     """Checks changes against a broker's rules and carries them out; with `validate_only` it stops after the checks."""
 
-    def __init__(self, broker: BrokerState, *, validate_only: bool) -> None:
-        self._broker = broker
+    def __init__(self, configs: ConfigRepository, *, validate_only: bool) -> None:
+        self._configs = configs
         self._validate_only = validate_only
 
     async def replace(self, resource: Resource, configs: Sequence[NamedConfig]) -> None:
         """Give a resource these settings and no others (AlterConfigs). Raises KafkaError."""
         _check_keys(configs, [config.name for config in configs if config.value is None])
         settings = {config.name: config.value for config in configs if config.value is not None}
-        async with self._broker.dynamic_config.changing:
+        async with self._configs.dynamic_config.changing:
             match ConfigResourceType(resource.resource_type):
                 case kind if kind in NAMED_KINDS:
                     await self._set_named(kind, resource.resource_name, settings)
@@ -94,17 +94,17 @@ class ConfigChanger:
             if operation.value is None and operation.config_operation != ConfigOperation.DELETE
         ]
         _check_keys(operations, missing)
-        async with self._broker.dynamic_config.changing:
+        async with self._configs.dynamic_config.changing:
             match ConfigResourceType(resource.resource_type):
                 case kind if kind in NAMED_KINDS:
                     name, entity_type = resource.resource_name, NAMED_KINDS[kind].entity_type
-                    present = await self._broker.topic_store.named_config(entity_type, name)
+                    present = await self._configs.topic_store.named_config(entity_type, name)
                     await self._set_named(kind, name, _edited(present, operations, _NO_LISTS))
                 case ConfigResourceType.TOPIC:
                     await self._edit_topic(resource.resource_name, operations)
                 case ConfigResourceType.BROKER:
                     broker_id = self._broker_id(resource.resource_name)
-                    current = await self._broker.topic_store.broker_config(broker_id)
+                    current = await self._configs.topic_store.broker_config(broker_id)
                     await self._set_broker(broker_id, _edited(current, operations, BROKER_KEYS))
                 case ConfigResourceType.BROKER_LOGGER:
                     self._edit_loggers(resource.resource_name, operations)
@@ -113,47 +113,47 @@ class ConfigChanger:
 
     async def _edit_topic(self, topic: str, operations: Sequence[NamedOperation]) -> None:
         self._check_topic(topic)
-        current = await self._broker.topic_store.topic_config(topic)
+        current = await self._configs.topic_store.topic_config(topic)
         await self._set_topic(topic, _edited(current, operations, TOPIC_KEYS))
 
     async def _set_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         self._check_topic(topic)
-        self._broker.dynamic_config.check_topic_config(settings)
+        self._configs.dynamic_config.check_topic_config(settings)
         if not self._validate_only:
-            await self._broker.topic_store.set_topic_config(topic, settings)
-            self._broker.dynamic_config.topic_config_changed(topic, settings)
+            await self._configs.topic_store.set_topic_config(topic, settings)
+            self._configs.dynamic_config.topic_config_changed(topic, settings)
 
     def _check_topic(self, topic: str) -> None:
         if not topic:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
         check_name(topic)
-        if topic not in self._broker.metadata:
+        if topic not in self._configs.metadata:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
 
     async def _set_named(self, resource_type: ConfigResourceType, name: str, settings: Mapping[str, str]) -> None:
         kind = NAMED_KINDS[resource_type]
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, kind.alter_without_name)
-        kind.check(self._broker.config, settings)
+        kind.check(self._configs.config, settings)
         if not self._validate_only:
-            await self._broker.topic_store.set_named_config(kind.entity_type, name, settings)
-            self._broker.dynamic_config.named_config_changed(resource_type, name, settings)
+            await self._configs.topic_store.set_named_config(kind.entity_type, name, settings)
+            self._configs.dynamic_config.named_config_changed(resource_type, name, settings)
 
     def _broker_id(self, name: str) -> int | None:
         if not name:
             return None
-        check_broker_name(name, self._broker.broker_id)
-        return self._broker.broker_id
+        check_broker_name(name, self._configs.broker_id)
+        return self._configs.broker_id
 
     async def _set_broker(self, broker_id: int | None, settings: Mapping[str, str]) -> None:
         per_broker = broker_id is not None
-        self._broker.dynamic_config.check_broker_config(settings, per_broker=per_broker)
+        self._configs.dynamic_config.check_broker_config(settings, per_broker=per_broker)
         if not self._validate_only:
-            await self._broker.topic_store.set_broker_config(broker_id, settings)
-            self._broker.dynamic_config.broker_config_changed(settings, per_broker=per_broker)
+            await self._configs.topic_store.set_broker_config(broker_id, settings)
+            self._configs.dynamic_config.broker_config_changed(settings, per_broker=per_broker)
 
     def _edit_loggers(self, name: str, operations: Sequence[NamedOperation]) -> None:
-        check_broker_name(name, self._broker.broker_id)
+        check_broker_name(name, self._configs.broker_id)
         for operation in operations:
             kind = _operation(operation)
             if kind not in (ConfigOperation.SET, ConfigOperation.DELETE):

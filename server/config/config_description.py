@@ -24,7 +24,7 @@ from .named_configs import NAMED_KINDS
 from .sentences import BROKER_SENTENCES, NO_EFFECT, TOPIC_SENTENCES
 
 if TYPE_CHECKING:
-    from ..apis.broker_state import BrokerState
+    from .config_repository import ConfigRepository
 
 _Synonyms = list[DescribeConfigsSynonym]
 
@@ -32,10 +32,10 @@ _Synonyms = list[DescribeConfigsSynonym]
 class ConfigDescriber:
     """Answers for one request, which may want synonyms and documentation with every entry."""
 
-    def __init__(self, broker: BrokerState, *, with_synonyms: bool, with_documentation: bool) -> None:
-        self._broker = broker
-        self._topic_defaults = broker.config.topic_defaults()
-        self._layers = _layers(broker.config)
+    def __init__(self, configs: ConfigRepository, *, with_synonyms: bool, with_documentation: bool) -> None:
+        self._configs = configs
+        self._topic_defaults = configs.config.topic_defaults()
+        self._layers = _layers(configs.config)
         self._chains: dict[str, _Synonyms] = {}
         self._known: dict[tuple[ConfigResourceType, object], Sequence[DescribeConfigsResourceResult]] = {}
         self._with_synonyms = with_synonyms
@@ -61,7 +61,7 @@ class ConfigDescriber:
         if resource_type in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
             broker_id = parse_broker_id(name)
             same = name if broker_id is None else broker_id
-        elif resource_type in NAMED_KINDS and not self._broker.dynamic_config.named_config(resource_type, name):
+        elif resource_type in NAMED_KINDS and not self._configs.dynamic_config.named_config(resource_type, name):
             same = bool(name)
         entries = self._known.get((resource_type, same))
         if entries is None:
@@ -83,9 +83,9 @@ class ConfigDescriber:
 
     def _topic(self, topic: str) -> Iterator[DescribeConfigsResourceResult]:
         check_name(topic)
-        if topic not in self._broker.metadata:
+        if topic not in self._configs.metadata:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
-        own = self._broker.dynamic_config.topic_config(topic)
+        own = self._configs.dynamic_config.topic_config(topic)
         for name, key in TOPIC_KEYS.items():
             if key.internal and name not in own:
                 continue
@@ -99,7 +99,7 @@ class ConfigDescriber:
 
     def _this_broker(self, name: str) -> Iterator[DescribeConfigsResourceResult]:
         self._check_is_here(name, "or empty string, ")
-        config = self._broker.config
+        config = self._configs.config
         set_somewhere = config.effective_properties(config.cluster_overrides, config.broker_overrides)
         for key_name, key in BROKER_KEYS.items():
             if not key.internal or key_name in set_somewhere:
@@ -110,7 +110,7 @@ class ConfigDescriber:
 
     def _all_brokers(self) -> Iterator[DescribeConfigsResourceResult]:
         """The cluster-wide dynamic settings, and nothing else."""
-        for name, raw in self._broker.config.cluster_overrides.items():
+        for name, raw in self._configs.config.cluster_overrides.items():
             source = ConfigSource.DYNAMIC_DEFAULT_BROKER
             chain = [synonym for synonym in self._broker_synonyms(name) if synonym.source == source]
             key = BROKER_KEYS.get(name)
@@ -136,8 +136,8 @@ class ConfigDescriber:
         number = parse_broker_id(name)
         if number is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
-        if number != self._broker.broker_id:
-            expected = f"{self._broker.broker_id} {alternative}"
+        if number != self._configs.broker_id:
+            expected = f"{self._configs.broker_id} {alternative}"
             reason = f"Unexpected broker id, expected {expected}but received {name}"
             raise KafkaError(ErrorCode.INVALID_REQUEST, reason)
 
@@ -145,9 +145,9 @@ class ConfigDescriber:
         kind = NAMED_KINDS[resource_type]
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, kind.describe_without_name)
-        own = self._broker.dynamic_config.named_config(resource_type, name)
+        own = self._configs.dynamic_config.named_config(resource_type, name)
         for key_name, key in kind.keys.items():
-            value = key.format(kind.default(self._broker.config, key_name))
+            value = key.format(kind.default(self._configs.config, key_name))
             chain: _Synonyms = []
             if kind.has_default_synonym:
                 chain.append(DescribeConfigsSynonym(name=key_name, value=value, source=ConfigSource.DEFAULT))

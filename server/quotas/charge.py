@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from types import CoroutineType, coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...protocol.apis import ApiKey
 from .managers import quota_exceeded
 
 if TYPE_CHECKING:
-    from ..apis.request_context import RequestContext
     from .client_quotas import ClientQuotas
 
 T = TypeVar("T")
 _INT_MAX = 2**31 - 1
 
-Handle = Callable[["RequestContext", Any], Any]
-Respond = Callable[["RequestContext", Any], None]
+
+class ChargedRequest(Protocol):
+    """The request, as far as its charge wants to know it."""
+
+    @property
+    def api_key(self) -> int:
+        """Which API it is for."""
+
+    def mute(self, seconds: float) -> None:
+        """Let its connection wait for that long once it is answered."""
+
+
+R = TypeVar("R", bound=ChargedRequest)
+Handle = Callable[[R, Any], Any]
+Respond = Callable[[R, Any], None]
 Pay = Callable[[int], None]
 """Called with a number of partitions before they are created or deleted. Raises KafkaError if that may not be."""
 
@@ -58,10 +70,10 @@ class Charge:
         """It is worked on again."""
         self._since = self._quotas.stopwatch()
 
-    def timing(self, handle: Handle) -> Handle:
+    def timing(self, handle: Handle[R]) -> Handle[R]:
         """The handler, its time counted: until it returns, or every turn of it if it is a coroutine."""
 
-        def timed(context: RequestContext, request: Any) -> Any:
+        def timed(context: R, request: Any) -> Any:
             try:
                 answer = handle(context, request)
             finally:
@@ -127,13 +139,13 @@ class Charge:
 
         return pay
 
-    def settling(self, respond: Respond) -> Respond:
+    def settling(self, respond: Respond[R]) -> Respond[R]:
         """What answers the request, first telling the client how long to wait, and seeing that it does."""
 
-        def settled(context: RequestContext, response: Any) -> None:
+        def settled(context: R, response: Any) -> None:
             self._settle(context.api_key, response)
             if self.wait_ms:
-                context.channel.mute(self.wait_ms / 1000)
+                context.mute(self.wait_ms / 1000)
                 if hasattr(response, "throttle_time_ms"):
                     response.throttle_time_ms = self.wait_ms
             respond(context, response)

@@ -18,8 +18,7 @@ from types import ModuleType
 from typing import TypeVar
 
 from ...storage.filesystem import OsFileSystem
-from ..cleaning.worker_pool import WorkerPool
-from .ports import Ports
+from .ports import CleaningWork, Ports
 
 resource: ModuleType | None
 try:
@@ -124,15 +123,15 @@ def preempt_nobody() -> None:
                 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def host_ports(loop: asyncio.AbstractEventLoop) -> Ports:
-    """The ports of a broker that runs on this machine, on `loop`."""
+def host_ports(loop: asyncio.AbstractEventLoop, cleaning: CleaningWork) -> Ports:
+    """The ports of a broker that runs on this machine, on `loop`, and has its logs cleaned by `cleaning`."""
     return Ports(
         filesystem=OsFileSystem(),
         now_ms=now_ms,
         random=random.Random(secrets.randbits(64)),
         token_bytes=secrets.token_bytes,
         work=ThreadWork(loop),
-        cleaning=WorkerPool(loop),
+        cleaning=cleaning,
         machine_name=socket.gethostname(),
         open_files=open_files,
         stopwatch=time.perf_counter,

@@ -31,6 +31,7 @@ from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer
+from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports
 
@@ -55,7 +56,7 @@ class LiveBroker:
         }
         if store_elsewhere:
             settings["metadata.store.path"] = str(folder / "store")
-        ports = dataclasses.replace(host_ports(loop), filesystem=self.disk)
+        ports = dataclasses.replace(host_ports(loop, WorkerPool(loop)), filesystem=self.disk)
         self.server = BrokerServer(BrokerConfig.from_properties(settings), ports, loop)
         self.apis: KafkaApis | None = None
 

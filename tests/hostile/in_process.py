@@ -18,6 +18,7 @@ from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import decode_response_header
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer
+from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports
 
@@ -83,7 +84,7 @@ class InProcessFuzz:
         loop.set_exception_handler(lambda _, context: self.complaints.append(f"unhandled: {context}"))
         config = BrokerConfig.from_properties({"log.dirs": str(self._folder), **SETTINGS})
         chance = random.Random(self.seed)
-        ports = dataclasses.replace(host_ports(loop), random=chance, token_bytes=chance.randbytes)
+        ports = dataclasses.replace(host_ports(loop, WorkerPool(loop)), random=chance, token_bytes=chance.randbytes)
         server = BrokerServer(config, ports, loop)
         await server.start()
         try:

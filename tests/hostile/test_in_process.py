@@ -35,6 +35,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.server.apis.handlers.describe_configs import MOST_ENTRIES
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer
+from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.replication.fetch_session import MOST_PARTITIONS
 from barnabas.server.runtime.host import host_ports
@@ -107,7 +108,7 @@ async def with_broker(folder: Path, talk: Callable[[Call, KafkaApis], Awaitable[
     """A broker with the topic `t`, and a way to call it."""
     loop = asyncio.get_running_loop()
     config = BrokerConfig.from_properties({"log.dirs": str(folder), **SETTINGS, **settings})
-    server = BrokerServer(config, host_ports(loop), loop)
+    server = BrokerServer(config, host_ports(loop, WorkerPool(loop)), loop)
     await server.start()
     try:
         await server.create_topic("t", 1, {})

@@ -12,6 +12,7 @@ from uuid import UUID
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.config_repository import ConfigRepository
 from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.controller import Controller
 from barnabas.server.controller.adoption import FoundReplica
@@ -121,6 +122,7 @@ class ControlPlane:
             dynamic_config=self.dynamic_config,
             metadata=self.metadata,
             controller=self.controller,
+            configs=ConfigRepository(BROKER_ID, self.dynamic_config, self.topic_store, self.metadata),
             producer_ids=ProducerIds(self.store, BROKER_ID),
             **parts,
         )

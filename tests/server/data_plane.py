@@ -32,8 +32,8 @@ from barnabas.protocol.messages.produce import (
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.server.apis.broker_state import BrokerState
 from barnabas.server.broker import BrokerServer
+from barnabas.server.broker_state import BrokerState
 from barnabas.server.replication.partition import Partition
 
 Talk = Callable[["DataPlane"], Awaitable[None]]

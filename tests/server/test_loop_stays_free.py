@@ -14,6 +14,7 @@ from barnabas.clients.admin import Admin, NewTopic
 from barnabas.clients.producer import Producer
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.broker import BrokerServer
+from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports
 from barnabas.storage.filesystem import OsFileSystem
@@ -76,7 +77,7 @@ async def watched_broker(folder: Path) -> AsyncIterator[tuple[BrokerServer, Watc
     """A broker with timers that never rest. Only what is synced while it runs is noted, and by its stop."""
     loop, disk = asyncio.get_running_loop(), WatchedFileSystem()
     settings = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": f"{folder}/one,{folder}/two", **IMPATIENT}
-    ports = dataclasses.replace(host_ports(loop), filesystem=disk)
+    ports = dataclasses.replace(host_ports(loop, WorkerPool(loop)), filesystem=disk)
     server = BrokerServer(BrokerConfig.from_properties(settings), ports, loop)
     try:
         await server.start()

@@ -15,25 +15,35 @@ from ....protocol.messages.alter_client_quotas import (
     EntryData,
     ResponseEntryData,
 )
+from ...config.dynamic_config import DynamicConfig
 from ...metadata.metadata_store import StoreUnavailableError
+from ...metadata.topic_store import TopicStore
+from ...quotas.client_quotas import ClientQuotas
 from ...quotas.entities import Entity, check_quota, entity_of, invalid
 from ...quotas.stored_quotas import alter_stored_quotas
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+async def handle(
+    ctx: RequestContext,
+    request: AlterClientQuotasRequest,
+    *,
+    dynamic_config: DynamicConfig,
+    quotas: ClientQuotas,
+    topic_store: TopicStore,
+) -> AlterClientQuotasResponse:
     """An entity that is named twice is changed not at all."""
     response = AlterClientQuotasResponse(entries=[])
     named = [_key(entry) for entry in request.entries]
     times_named = Counter(named)
-    async with ctx.broker.dynamic_config.changing:
+    async with dynamic_config.changing:
         for entry, key in zip(request.entries, named, strict=True):
             answer = ResponseEntryData(error_message=None, entity=entry.entity)
             try:
                 if times_named[key] > 1:
                     names = ", ".join(f"{kind}={name}" for kind, name in key)
                     raise invalid(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
-                await _alter(ctx, entry, validate_only=request.validate_only)
+                await _alter(entry, validate_only=request.validate_only, quotas=quotas, topic_store=topic_store)
             except KafkaError as error:
                 answer.error_code, answer.error_message = error.code, error.message
             response.entries.append(answer)
@@ -44,18 +54,18 @@ def _key(entry: EntryData) -> tuple[tuple[str, str | None], ...]:
     return tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str))
 
 
-async def _alter(ctx: RequestContext, entry: EntryData, *, validate_only: bool) -> None:
+async def _alter(entry: EntryData, *, validate_only: bool, quotas: ClientQuotas, topic_store: TopicStore) -> None:
     """Change one entity's quotas. Raises KafkaError."""
     entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
-    await ctx.broker.quotas.check_host(entity)
+    await quotas.check_host(entity)
     changes = _changes(entity, entry)
     if validate_only:
         return
     try:
-        quotas = await alter_stored_quotas(ctx.broker.topic_store, entity, changes)
+        present = await alter_stored_quotas(topic_store, entity, changes)
     except StoreUnavailableError as error:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be written.") from error
-    await ctx.broker.quotas.changed(entity, quotas)
+    await quotas.changed(entity, present)
 
 
 def _changes(entity: Entity, entry: EntryData) -> dict[str, float | None]:

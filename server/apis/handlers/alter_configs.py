@@ -11,12 +11,15 @@ from ....protocol.messages.alter_configs import (
     AlterConfigsResponse,
 )
 from ...config.config_changes import ConfigChanger, alter_each
+from ...config.config_repository import ConfigRepository
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
+async def handle(
+    ctx: RequestContext, request: AlterConfigsRequest, *, configs: ConfigRepository
+) -> AlterConfigsResponse:
     """Replace the settings of each resource; each succeeds or fails on its own."""
-    changer = ConfigChanger(ctx.broker, validate_only=request.validate_only)
+    changer = ConfigChanger(configs, validate_only=request.validate_only)
     results = await alter_each(request.resources, lambda resource: changer.replace(resource, resource.configs))
     return AlterConfigsResponse(
         responses=[

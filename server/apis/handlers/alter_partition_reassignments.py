@@ -15,9 +15,12 @@ from ....protocol.messages.alter_partition_reassignments import (
 )
 from ....protocol.topic_partition import TopicPartition
 from ..request_context import RequestContext
+from ..services import ActiveController
 
 
-def handle(ctx: RequestContext, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+def handle(
+    ctx: RequestContext, request: AlterPartitionReassignmentsRequest, *, controller: ActiveController
+) -> AlterPartitionReassignmentsResponse:
     """Decides on each partition on its own."""
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
@@ -25,17 +28,19 @@ def handle(ctx: RequestContext, request: AlterPartitionReassignmentsRequest) -> 
         responses=[
             ReassignableTopicResponse(
                 name=topic.name,
-                partitions=[_decide(ctx, topic.name, partition) for partition in topic.partitions],
+                partitions=[_decide(topic.name, partition, controller=controller) for partition in topic.partitions],
             )
             for topic in request.topics
         ],
     )
 
 
-def _decide(ctx: RequestContext, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
+def _decide(
+    topic: str, wanted: ReassignablePartition, *, controller: ActiveController
+) -> ReassignablePartitionResponse:
     response = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
     try:
-        ctx.broker.controller.check_reassignment(TopicPartition(topic, wanted.partition_index), wanted.replicas)
+        controller.check_reassignment(TopicPartition(topic, wanted.partition_index), wanted.replicas)
     except KafkaError as error:
         response.error_code, response.error_message = error.code, error.message
     return response

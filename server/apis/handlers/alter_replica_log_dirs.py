@@ -13,10 +13,13 @@ from ....protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 from ....protocol.topic_partition import TopicPartition
+from ...replication.log_dir_mover import LogDirMover
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+def handle(
+    ctx: RequestContext, request: AlterReplicaLogDirsRequest, *, mover: LogDirMover
+) -> AlterReplicaLogDirsResponse:
     """Each partition succeeds or fails on its own; of one named twice the last directory counts."""
     wanted = {
         TopicPartition(topic.name, partition): log_dir.path
@@ -28,14 +31,14 @@ def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterRep
     for topic_partition, path in wanted.items():
         name, index = topic_partition
         topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
-        error = _move(ctx, topic_partition, path)
+        error = _move(topic_partition, path, mover=mover)
         topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error))
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _move(ctx: RequestContext, topic_partition: TopicPartition, path: str) -> ErrorCode:
+def _move(topic_partition: TopicPartition, path: str, *, mover: LogDirMover) -> ErrorCode:
     try:
-        ctx.broker.mover.move(topic_partition, path)
+        mover.move(topic_partition, path)
     except KafkaError as error:
         return error.code
     return ErrorCode.NONE

@@ -14,19 +14,22 @@ from ....protocol.messages.create_partitions import (
 from ...controller.topic_rules import PartitionsCreation
 from ...quotas.charge import price_of_changes
 from ..request_context import RequestContext
+from ..services import ActiveController
 
 STRICT_QUOTA_VERSION = 3
 """From here on, who is over the quota of changes is refused; before, the answer says to wait (KIP-599)."""
 
 
-async def handle(ctx: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
+async def handle(
+    ctx: RequestContext, request: CreatePartitionsRequest, *, controller: ActiveController
+) -> CreatePartitionsResponse:
     """Extends each topic on its own terms; one named twice is not extended."""
     named = Counter(topic.name for topic in request.topics)
     wishes = [_wish(topic) for topic in request.topics if named[topic.name] == 1]
     outcomes: dict[str, KafkaError | None]
     try:
         pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
-        outcomes = await ctx.broker.controller.create_partitions(wishes, validate_only=request.validate_only, pay=pay)
+        outcomes = await controller.create_partitions(wishes, validate_only=request.validate_only, pay=pay)
     except KafkaError as failure:
         outcomes = dict.fromkeys((wish.name for wish in wishes), failure.as_result())
     duplicate = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")

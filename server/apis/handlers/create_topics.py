@@ -23,11 +23,13 @@ from ....protocol.messages.create_topics import (
 )
 from ....protocol.schema import ZERO_UUID
 from ...config.config_description import ConfigDescriber
+from ...config.config_repository import ConfigRepository
 from ...controller.controller import CreatedTopic
 from ...controller.topic_rules import TopicCreation
 from ...metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ...quotas.charge import price_of_changes
 from ..request_context import RequestContext
+from ..services import ActiveController
 
 TOPICS_PER_TURN = 50
 """So many topics are described before other clients get their turn."""
@@ -35,7 +37,9 @@ CONFIGS_VERSION = 5
 STRICT_QUOTA_VERSION = 6
 
 
-async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
+async def handle(
+    ctx: RequestContext, request: CreateTopicsRequest, *, configs: ConfigRepository, controller: ActiveController
+) -> CreateTopicsResponse:
     """Creates each topic on its own terms; one named twice is created not at all."""
     named = Counter(topic.name for topic in request.topics)
     refused: dict[str, KafkaError] = {}
@@ -52,10 +56,10 @@ async def handle(ctx: RequestContext, request: CreateTopicsRequest) -> CreateTop
     results: Mapping[str, CreatedTopic | KafkaError]
     try:
         pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
-        results = await ctx.broker.controller.create_topics(wishes, validate_only=request.validate_only, pay=pay)
+        results = await controller.create_topics(wishes, validate_only=request.validate_only, pay=pay)
     except KafkaError as error:
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
-    describer = ConfigDescriber(ctx.broker, with_synonyms=False, with_documentation=False)
+    describer = ConfigDescriber(configs, with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
     for number, name in enumerate(named, start=1):
         response.topics.append(_result(ctx, request, name, refused.get(name) or results[name], describer))

@@ -17,32 +17,42 @@ from ....protocol.messages.delete_topics import (
     DeleteTopicState,
 )
 from ....protocol.schema import ZERO_UUID
+from ...config.broker_config import BrokerConfig
+from ...metadata.metadata_cache import MetadataCache
 from ...quotas.charge import price_of_changes
 from ..request_context import RequestContext
+from ..services import ActiveController
 
 DELETION_DISABLED_VERSION = 3
 STRICT_QUOTA_VERSION = 5
 TOPIC_STATES_VERSION = 6
 
 
-async def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
+async def handle(
+    ctx: RequestContext,
+    request: DeleteTopicsRequest,
+    *,
+    config: BrokerConfig,
+    controller: ActiveController,
+    metadata: MetadataCache,
+) -> DeleteTopicsResponse:
     """Deletes each topic on its own terms."""
     if ctx.api_version >= TOPIC_STATES_VERSION:
         wanted = request.topics
     else:
         wanted = [DeleteTopicState(name=name) for name in dict.fromkeys(request.topic_names)]
-    if not ctx.broker.config.delete_topic_enable:
+    if not config.delete_topic_enable:
         code = ErrorCode.TOPIC_DELETION_DISABLED
         if ctx.api_version < DELETION_DISABLED_VERSION:
             code = ErrorCode.INVALID_REQUEST
         disabled = KafkaError(code, "Topic deletion is disabled.")
         return DeleteTopicsResponse(responses=[_result(topic.name, topic.topic_id, disabled) for topic in wanted])
-    resolved = _resolve(ctx, wanted)
+    resolved = _resolve(wanted, metadata=metadata)
     names = [name for name, _, error in resolved if error is None and name is not None]
     outcomes: dict[str, KafkaError | None]
     try:
         pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
-        outcomes = await ctx.broker.controller.delete_topics(names, pay=pay)
+        outcomes = await controller.delete_topics(names, pay=pay)
     except KafkaError as failure:
         outcomes = dict.fromkeys(names, failure.as_result())
     responses = []
@@ -55,9 +65,10 @@ async def handle(ctx: RequestContext, request: DeleteTopicsRequest) -> DeleteTop
     return DeleteTopicsResponse(responses=responses)
 
 
-def _resolve(ctx: RequestContext, wanted: list[DeleteTopicState]) -> list[tuple[str | None, UUID, KafkaError | None]]:
+def _resolve(
+    wanted: list[DeleteTopicState], *, metadata: MetadataCache
+) -> list[tuple[str | None, UUID, KafkaError | None]]:
     """Finds the name and id of each topic, or why it cannot be deleted."""
-    metadata = ctx.broker.metadata
     named = Counter(topic.name for topic in wanted if topic.name is not None)
     # Topics addressed by id count under their name, too: one of both ways may address it.
     named.update(name for topic in wanted if topic.name is None and (name := metadata.topic_name(topic.topic_id)))

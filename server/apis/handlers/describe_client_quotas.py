@@ -13,12 +13,15 @@ from ....protocol.messages.describe_client_quotas import (
     EntryData,
     ValueData,
 )
+from ...metadata.metadata_store import MetadataStore
 from ...quotas.filters import QuotaFilter
 from ...quotas.stored_quotas import stored_quotas
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+async def handle(
+    ctx: RequestContext, request: DescribeClientQuotasRequest, *, store: MetadataStore
+) -> DescribeClientQuotasResponse:
     """INVALID_REQUEST or UNSUPPORTED_VERSION for a filter that cannot be; the entries are null then, as Kafka's are."""
     components = [(one.entity_type, one.match_type, one.match) for one in request.components]
     try:
@@ -31,7 +34,7 @@ async def handle(ctx: RequestContext, request: DescribeClientQuotasRequest) -> D
                 entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],
                 values=[ValueData(key=key, value=value) for key, value in quotas.items()],
             )
-            async for entity, quotas in stored_quotas(ctx.broker.store)
+            async for entity, quotas in stored_quotas(store)
             if quotas and wanted.matches(entity)
         ]
     )

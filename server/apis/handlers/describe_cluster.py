@@ -12,13 +12,14 @@ from ....protocol.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
+from ...metadata.metadata_cache import MetadataCache
 from ..authorized_operations import ALL_CLUSTER_OPERATIONS, NOT_REQUESTED
 from ..request_context import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
 
 
-def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(ctx: RequestContext, request: DescribeClusterRequest, *, metadata: MetadataCache) -> DescribeClusterResponse:
     """Raises KafkaError MISMATCHED_ENDPOINT_TYPE, UNSUPPORTED_ENDPOINT_TYPE."""
     if request.endpoint_type == CONTROLLERS:
         text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
@@ -26,7 +27,6 @@ def handle(ctx: RequestContext, request: DescribeClusterRequest) -> DescribeClus
     if request.endpoint_type != BROKERS:
         text = f"Unsupported endpoint type {request.endpoint_type}"
         raise KafkaError(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, text)
-    metadata = ctx.broker.metadata
     asked = request.include_cluster_authorized_operations
     return DescribeClusterResponse(
         endpoint_type=BROKERS,

@@ -17,6 +17,7 @@ from ....protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from ...config.config_description import ConfigDescriber
+from ...config.config_repository import ConfigRepository
 from ..request_context import RequestContext
 
 MOST_ENTRIES = 500_000
@@ -29,11 +30,11 @@ Wanted = tuple[int, str, tuple[str, ...]]
 
 
 def handle(
-    ctx: RequestContext, request: DescribeConfigsRequest
+    ctx: RequestContext, request: DescribeConfigsRequest, *, configs: ConfigRepository
 ) -> DescribeConfigsResponse | Coroutine[None, None, DescribeConfigsResponse]:
     """Describe each resource, once; one that cannot be described carries an error of its own."""
     describer = ConfigDescriber(
-        ctx.broker,
+        configs,
         with_synonyms=request.include_synonyms,
         with_documentation=request.include_documentation,
     )

@@ -18,32 +18,35 @@ from ....protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 from ....protocol.topic_partition import TopicPartition
+from ....storage.filesystem import FileSystem
+from ....storage.log_manager import LogManager
 from ..request_context import RequestContext
 
 UNKNOWN_BYTES = -1
 
 
-def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(
+    ctx: RequestContext, request: DescribeLogDirsRequest, *, filesystem: FileSystem, log_manager: LogManager
+) -> DescribeLogDirsResponse:
     """Describes every directory, with all partitions or those asked for."""
     wanted = None
     if request.topics is not None:
         wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    topics_by_dir = _topics_by_dir(ctx, wanted)
+    topics_by_dir = _topics_by_dir(wanted, log_manager=log_manager)
     results = []
-    for log_dir in ctx.broker.log_manager.dirs:
+    for log_dir in log_manager.dirs:
         if not log_dir.is_online:
             results.append(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=log_dir.path))
             continue
         result = DescribeLogDirsResult(log_dir=log_dir.path, topics=topics_by_dir.get(log_dir.path, []))
-        result.total_bytes, result.usable_bytes = _volume_bytes(ctx, log_dir.path)
+        result.total_bytes, result.usable_bytes = _volume_bytes(log_dir.path, filesystem=filesystem)
         results.append(result)
     return DescribeLogDirsResponse(results=results)
 
 
 def _topics_by_dir(
-    ctx: RequestContext, wanted: Collection[TopicPartition] | None
+    wanted: Collection[TopicPartition] | None, *, log_manager: LogManager
 ) -> dict[str, list[DescribeLogDirsTopic]]:
-    log_manager = ctx.broker.log_manager
     found: dict[tuple[str, str], DescribeLogDirsTopic] = {}
     for topic_partition, log in sorted(log_manager.logs.items()):
         directory = log_manager.log_dir_of(topic_partition)
@@ -77,9 +80,8 @@ def _topics_by_dir(
     return topics_by_dir
 
 
-def _volume_bytes(ctx: RequestContext, path: str) -> tuple[int, int]:
+def _volume_bytes(path: str, *, filesystem: FileSystem) -> tuple[int, int]:
     """Size of the volume, and what is free on it."""
-    filesystem = ctx.broker.ports.filesystem
     try:
         return filesystem.total_bytes(path), filesystem.free_bytes(path)
     except OSError:

@@ -14,6 +14,8 @@ from ....protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponseTopic,
 )
 from ....protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
+from ...config.broker_config import BrokerConfig
+from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
 from ..authorized_operations import ALL_TOPIC_OPERATIONS
 from ..request_context import RequestContext
@@ -22,12 +24,14 @@ METADATA_VERSION = 12
 """The Metadata version that describes a partition in the same way."""
 
 
-def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def handle(
+    ctx: RequestContext, request: DescribeTopicPartitionsRequest, *, config: BrokerConfig, metadata: MetadataCache
+) -> DescribeTopicPartitionsResponse:
     """Fills one page; a cursor that points nowhere is INVALID_REQUEST for every topic asked for."""
-    limit = max(1, min(request.response_partition_limit, ctx.broker.config.max_request_partition_size_limit))
+    limit = max(1, min(request.response_partition_limit, config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     try:
-        names = _names(ctx, request)
+        names = _names(request, metadata=metadata)
     except KafkaError as error:
         topics = [_refused(topic.name, error.code) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=topics)
@@ -35,7 +39,7 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
-        topic = ctx.broker.metadata.response_topic(name, ctx.listener.name, METADATA_VERSION)
+        topic = metadata.response_topic(name, ctx.listener.name, METADATA_VERSION)
         if topic is None:
             response.topics.append(_unknown(name))
             continue
@@ -50,9 +54,9 @@ def handle(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> Desc
     return response
 
 
-def _names(ctx: RequestContext, request: DescribeTopicPartitionsRequest) -> list[str]:
+def _names(request: DescribeTopicPartitionsRequest, *, metadata: MetadataCache) -> list[str]:
     cursor = request.cursor
-    wanted = {topic.name for topic in request.topics} or set(ctx.broker.metadata.topic_names)
+    wanted = {topic.name for topic in request.topics} or set(metadata.topic_names)
     if cursor is None:
         return sorted(wanted)
     if cursor.partition_index < 0:

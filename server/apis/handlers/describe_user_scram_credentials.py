@@ -16,6 +16,7 @@ from ....protocol.messages.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
+from ...metadata.metadata_store import MetadataStore
 from ...metadata.znodes import DEFAULT_ENTITY, decode_config
 from ..request_context import RequestContext
 
@@ -23,19 +24,18 @@ MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 
 
 async def handle(
-    ctx: RequestContext, request: DescribeUserScramCredentialsRequest
+    ctx: RequestContext, request: DescribeUserScramCredentialsRequest, *, store: MetadataStore
 ) -> DescribeUserScramCredentialsResponse:
     """Describes the users asked for, or all who have credentials if none is named."""
-    stored = await _stored(ctx)
+    stored = await _stored(store=store)
     if not request.users:
         return DescribeUserScramCredentialsResponse(results=[_described(user, stored[user]) for user in sorted(stored)])
     counts = Counter(user.name for user in request.users)
     return DescribeUserScramCredentialsResponse(results=[_result(user, counts[user], stored) for user in counts])
 
 
-async def _stored(ctx: RequestContext) -> dict[str, list[CredentialInfo]]:
+async def _stored(*, store: MetadataStore) -> dict[str, list[CredentialInfo]]:
     """The credentials of all users who have any."""
-    store = ctx.broker.store
     found = {}
     for node in await store.children("/config/users"):
         data, _ = await store.get(f"/config/users/{node}")

@@ -11,11 +11,14 @@ from ....protocol.messages.elect_leaders import (
 )
 from ....protocol.topic_partition import TopicPartition
 from ..request_context import RequestContext
+from ..services import ActiveController
 
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def handle(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+async def handle(
+    ctx: RequestContext, request: ElectLeadersRequest, *, controller: ActiveController
+) -> ElectLeadersResponse:
     """Elects for each partition on its own. Raises KafkaError INVALID_REQUEST for an unknown kind of election."""
     if request.election_type not in (PREFERRED, UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}.")
@@ -24,7 +27,7 @@ async def handle(ctx: RequestContext, request: ElectLeadersRequest) -> ElectLead
     if wanted is not None:
         partitions = [TopicPartition(topic.topic, index) for topic in wanted for index in topic.partitions]
         partitions = list(dict.fromkeys(partitions))
-    results = await ctx.broker.controller.elect_leaders(partitions, allow_unclean=request.election_type == UNCLEAN)
+    results = await controller.elect_leaders(partitions, allow_unclean=request.election_type == UNCLEAN)
     by_topic: dict[str, list[PartitionResult]] = {}
     for partition, error in results.items():
         result = PartitionResult(

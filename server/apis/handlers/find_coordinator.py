@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ...coordinator.group.coordinator import GroupCoordinator
+from ...metadata.metadata_cache import MetadataCache
 from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -19,12 +21,24 @@ NO_ERROR = "NONE"
 FIRST_VERSION_WITH_SHARE_GROUPS = 6
 
 
-async def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
+async def handle(
+    ctx: RequestContext,
+    request: FindCoordinatorRequest,
+    *,
+    broker_id: int,
+    groups: GroupCoordinator,
+    metadata: MetadataCache,
+) -> FindCoordinatorResponse:
     """One answer for each key; before version 4 there is just one."""
     if ctx.api_version >= 4:
-        answers = [await _coordinator(ctx, request.key_type, key) for key in request.coordinator_keys]
+        answers = [
+            await _coordinator(ctx, request.key_type, key, broker_id=broker_id, groups=groups, metadata=metadata)
+            for key in request.coordinator_keys
+        ]
         return FindCoordinatorResponse(coordinators=answers)
-    answer = await _coordinator(ctx, request.key_type, request.key)
+    answer = await _coordinator(
+        ctx, request.key_type, request.key, broker_id=broker_id, groups=groups, metadata=metadata
+    )
     return FindCoordinatorResponse(
         error_code=answer.error_code,
         error_message=answer.error_message or NO_ERROR,
@@ -34,7 +48,9 @@ async def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCo
     )
 
 
-async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordinator:
+async def _coordinator(
+    ctx: RequestContext, key_type: int, key: str, *, broker_id: int, groups: GroupCoordinator, metadata: MetadataCache
+) -> Coordinator:
     """The coordinator of one key, or why there is none."""
     version = ctx.api_version
     kinds = (GROUP, TRANSACTION, SHARE) if version >= FIRST_VERSION_WITH_SHARE_GROUPS else (GROUP, TRANSACTION)
@@ -43,8 +59,8 @@ async def _coordinator(ctx: RequestContext, key_type: int, key: str) -> Coordina
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known")
         if key_type == SHARE:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker has no such coordinators")
-        node_id = ctx.broker.broker_id if key_type == TRANSACTION else await ctx.broker.groups.find_coordinator(key)
-        endpoint = ctx.broker.metadata.endpoint(node_id, ctx.listener.name)
+        node_id = broker_id if key_type == TRANSACTION else await groups.find_coordinator(key)
+        endpoint = metadata.endpoint(node_id, ctx.listener.name)
         if endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached this way")
     except KafkaError as error:

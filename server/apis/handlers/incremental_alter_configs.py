@@ -11,12 +11,15 @@ from ....protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsResponse,
 )
 from ...config.config_changes import ConfigChanger, alter_each
+from ...config.config_repository import ConfigRepository
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+async def handle(
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest, *, configs: ConfigRepository
+) -> IncrementalAlterConfigsResponse:
     """Edit the settings of each resource; each succeeds or fails on its own."""
-    changer = ConfigChanger(ctx.broker, validate_only=request.validate_only)
+    changer = ConfigChanger(configs, validate_only=request.validate_only)
     results = await alter_each(request.resources, lambda resource: changer.edit(resource, resource.configs))
     return IncrementalAlterConfigsResponse(
         responses=[

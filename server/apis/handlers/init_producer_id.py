@@ -9,15 +9,18 @@ from __future__ import annotations
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ...metadata.producer_ids import ProducerIds
 from ..request_context import RequestContext
 
 
-async def handle(ctx: RequestContext, request: InitProducerIdRequest) -> InitProducerIdResponse:
+async def handle(
+    ctx: RequestContext, request: InitProducerIdRequest, *, producer_ids: ProducerIds
+) -> InitProducerIdResponse:
     """Hands out a producer id."""
     error = _refusal(request)
     if error is not ErrorCode.NONE:
         return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
-    return InitProducerIdResponse(producer_id=await ctx.broker.producer_ids.next_id(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=await producer_ids.next_id(), producer_epoch=0)
 
 
 def _refusal(request: InitProducerIdRequest) -> ErrorCode:

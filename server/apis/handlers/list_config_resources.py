@@ -14,7 +14,8 @@ from ....protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from ..broker_state import BrokerState
+from ...config.dynamic_config import DynamicConfig
+from ...metadata.metadata_cache import MetadataCache
 from ..request_context import RequestContext
 
 _LISTED = (
@@ -26,7 +27,9 @@ _LISTED = (
 )
 
 
-def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(
+    ctx: RequestContext, request: ListConfigResourcesRequest, *, dynamic_config: DynamicConfig, metadata: MetadataCache
+) -> ListConfigResourcesResponse:
     """List the resources of the kinds asked for, of every kind if none is named."""
     kinds = request.resource_types if ctx.api_version >= 1 else [ConfigResourceType.CLIENT_METRICS]
     if not set(kinds) <= set(_LISTED):
@@ -36,15 +39,15 @@ def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConf
             ConfigResource(resource_name=name, resource_type=kind)
             for kind in _LISTED
             if not kinds or kind in kinds
-            for name in _names(ctx.broker, kind)
+            for name in _names(kind, dynamic_config=dynamic_config, metadata=metadata)
         ]
     )
 
 
-def _names(broker: BrokerState, kind: ConfigResourceType) -> Iterator[str]:
+def _names(kind: ConfigResourceType, *, dynamic_config: DynamicConfig, metadata: MetadataCache) -> Iterator[str]:
     if kind is ConfigResourceType.TOPIC:
-        yield from broker.metadata.topic_names
+        yield from metadata.topic_names
     elif kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
-        yield from map(str, broker.metadata.brokers)
+        yield from map(str, metadata.brokers)
     else:
-        yield from broker.dynamic_config.configured(kind)
+        yield from dynamic_config.configured(kind)

@@ -9,15 +9,18 @@ from ....protocol.messages.list_partition_reassignments import (
     OngoingTopicReassignment,
 )
 from ..request_context import RequestContext
+from ..services import ActiveController
 
 
-def handle(ctx: RequestContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+def handle(
+    ctx: RequestContext, request: ListPartitionReassignmentsRequest, *, controller: ActiveController
+) -> ListPartitionReassignmentsResponse:
     """Lists all reassignments, or those among the partitions asked for; others are left out without an error."""
     wanted = None
     if request.topics is not None:
         wanted = {(topic.name, index) for topic in request.topics for index in topic.partition_indexes}
     topics = []
-    for topic in ctx.broker.controller.reassignments():
+    for topic in controller.reassignments():
         partitions = [
             OngoingPartitionReassignment(
                 partition_index=index,

@@ -7,12 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.server.handled import handled
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.server.apis.handlers.find_coordinator import GROUP, SHARE, TRANSACTION, handle
+from barnabas.server.apis.handlers import find_coordinator
+from barnabas.server.apis.handlers.find_coordinator import GROUP, SHARE, TRANSACTION
 from barnabas.server.embedded import Broker
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 
@@ -33,7 +35,7 @@ async def ask(broker: Broker, version: int, key_type: int, *keys: str) -> list[t
     else:
         request.key = keys[0]
     context: Any = SimpleNamespace(api_version=version, broker=broker.server.state, listener=broker.server.listeners[0])
-    data = b"".join(bytes(part) for part in encode_response(await handle(context, request), version))
+    data = b"".join(bytes(part) for part in encode_response(await handled(find_coordinator, context, request), version))
     response = decode_response(ApiKey.FIND_COORDINATOR, version, data, 0, len(data))
     assert isinstance(response, FindCoordinatorResponse)
     if version >= 4:

@@ -15,6 +15,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.apis.kafka_apis import IN_TURN, SERVED, KafkaApis
+from barnabas.server.broker import services
 
 
 def header(key: int, version: int, correlation_id: int) -> bytes:
@@ -122,7 +123,7 @@ class Client:
 def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(key: ApiKey) -> None:
     async def talk(plane: DataPlane) -> None:
         client: Any = Client()
-        apis = KafkaApis(plane.state, plane.loop)
+        apis = KafkaApis(services(plane.state), plane.state, plane.loop)
         buffer = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(group_id="strangers"), 0))
         for _ in range(5):
             apis.handle(client, memoryview(buffer), 0, len(buffer))

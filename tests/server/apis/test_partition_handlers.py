@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from tests.server.handled import handled
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
@@ -26,6 +27,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.apis.handlers import delete_records, describe_log_dirs, describe_producers, offset_for_leader_epoch
 from barnabas.server.apis.request_context import RequestContext
+from barnabas.server.broker import services
 from barnabas.server.embedded import Broker
 
 TIMESTAMP = 1_700_000_000_000
@@ -52,8 +54,8 @@ def append(broker: Broker, topic: str, index: int, *, count: int, producer_id: i
 
 def ask(broker: Broker, handler: Any, key: ApiKey, version: int, request: Any) -> Any:
     """Asks a handler and sends its answer over the wire of that version."""
-    context = SimpleNamespace(broker=broker.server.state, api_version=version)
-    return over_the_wire(key, version, handler.handle(context, request))
+    context = SimpleNamespace(broker=services(broker.server.state), api_version=version)
+    return over_the_wire(key, version, handled(handler, context, request))
 
 
 def over_the_wire(key: ApiKey, version: int, answer: Any) -> Any:
@@ -68,7 +70,7 @@ async def delete(broker: Broker, version: int, *wanted: tuple[str, int, int]) ->
         for topic, index, offset in wanted
     ]
     request = DeleteRecordsRequest(topics=topics, timeout_ms=1000)
-    answer = await delete_records.handle(cast("RequestContext", SimpleNamespace(broker=broker.server.state)), request)
+    answer = await handled(delete_records, cast("RequestContext", SimpleNamespace(broker=broker.server.state)), request)
     response = over_the_wire(ApiKey.DELETE_RECORDS, version, answer)
     return [(p.low_watermark, p.error_code) for topic in response.topics for p in topic.partitions]
 

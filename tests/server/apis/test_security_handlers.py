@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.server.handled import handled
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
@@ -75,7 +76,7 @@ Components = tuple[tuple[str, int, str | None], ...]
 async def answered(components: Components, strict: bool, version: int) -> Any:
     asked = [ComponentData(entity_type=kind, match_type=match, match=name) for kind, match, name in components]
     request = DescribeClientQuotasRequest(components=asked, strict=strict)
-    response = await describe_client_quotas.handle(context(version, await tree()), request)
+    response = await handled(describe_client_quotas, context(version, await tree()), request)
     return passed(ApiKey.DESCRIBE_CLIENT_QUOTAS, version, response)
 
 
@@ -150,7 +151,7 @@ async def test_a_filter_that_cannot_be(components: Any, code: ErrorCode, version
 async def credentials(users: list[str] | None) -> list[tuple[str, int, list[tuple[int, int]]]]:
     asked = None if users is None else [UserName(name=name) for name in users]
     request = DescribeUserScramCredentialsRequest(users=asked)
-    response = await describe_user_scram_credentials.handle(context(0, await tree()), request)
+    response = await handled(describe_user_scram_credentials, context(0, await tree()), request)
     read = passed(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, 0, response)
     return [
         (one.user, one.error_code, [(info.mechanism, info.iterations) for info in one.credential_infos])
@@ -171,12 +172,12 @@ async def test_credentials_of_users() -> None:
 @pytest.mark.parametrize("version", range(4))
 def test_without_an_authorizer_security_is_disabled(version: int) -> None:
     ctx = context(version)
-    answer = passed(ApiKey.DESCRIBE_ACLS, version, describe_acls.handle(ctx, DescribeAclsRequest()))
+    answer = passed(ApiKey.DESCRIBE_ACLS, version, handled(describe_acls, ctx, DescribeAclsRequest()))
     assert (answer.error_code, answer.resources) == (ErrorCode.SECURITY_DISABLED, [])
-    created = create_acls.handle(ctx, CreateAclsRequest(creations=[AclCreation(), AclCreation()]))
+    created = handled(create_acls, ctx, CreateAclsRequest(creations=[AclCreation(), AclCreation()]))
     answer = passed(ApiKey.CREATE_ACLS, version, created)
     assert [result.error_code for result in answer.results] == [ErrorCode.SECURITY_DISABLED] * 2
-    deleted = delete_acls.handle(ctx, DeleteAclsRequest(filters=[DeleteAclsFilter()]))
+    deleted = handled(delete_acls, ctx, DeleteAclsRequest(filters=[DeleteAclsFilter()]))
     answer = passed(ApiKey.DELETE_ACLS, version, deleted)
     assert [result.error_code for result in answer.filter_results] == [ErrorCode.SECURITY_DISABLED]
 
@@ -184,7 +185,7 @@ def test_without_an_authorizer_security_is_disabled(version: int) -> None:
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_there_are_no_transactions(version: int) -> None:
     request = ListTransactionsRequest(state_filters=["Ongoing", "Sleeping"])
-    answer = passed(ApiKey.LIST_TRANSACTIONS, version, list_transactions.handle(context(version), request))
+    answer = passed(ApiKey.LIST_TRANSACTIONS, version, handled(list_transactions, context(version), request))
     assert (answer.error_code, answer.transaction_states) == (ErrorCode.NONE, [])
     assert answer.unknown_state_filters == ["Sleeping"]
 
@@ -192,15 +193,15 @@ def test_there_are_no_transactions(version: int) -> None:
 def test_a_pattern_of_transactional_ids_is_checked() -> None:
     for pattern in ("app-.*", "(a transaction){900}", "[ä-ü]/+"):
         request = ListTransactionsRequest(transactional_id_pattern=pattern)
-        assert list_transactions.handle(context(2), request).transaction_states == []
+        assert handled(list_transactions, context(2), request).transaction_states == []
     with pytest.raises(KafkaError, match="TransactionalIdPattern `app-") as caught:
-        list_transactions.handle(context(2), ListTransactionsRequest(transactional_id_pattern="app-["))
+        handled(list_transactions, context(2), ListTransactionsRequest(transactional_id_pattern="app-["))
     assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
 def test_no_transactional_id_is_known() -> None:
     request = DescribeTransactionsRequest(transactional_ids=["app", ""])
-    answer = passed(ApiKey.DESCRIBE_TRANSACTIONS, 0, describe_transactions.handle(context(0), request))
+    answer = passed(ApiKey.DESCRIBE_TRANSACTIONS, 0, handled(describe_transactions, context(0), request))
     assert [(state.transactional_id, state.error_code) for state in answer.transaction_states] == [
         ("app", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
         ("", ErrorCode.INVALID_REQUEST),

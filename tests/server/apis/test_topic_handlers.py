@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from tests.server.control_plane import BROKER_ID, ControlPlane
+from tests.server.handled import handled
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
@@ -62,7 +63,7 @@ OTHER_ID = UUID(int=77)
 
 async def ask(plane: ControlPlane, handler: ModuleType, key: ApiKey, version: int, request: Any) -> Any:
     """Asks a handler and sends its answer over the wire of that version."""
-    answer = handler.handle(plane.context(version), request)
+    answer = handled(handler, plane.context(version), request)
     if inspect.isawaitable(answer):
         answer = await answer
     body = b"".join(bytes(part) for part in encode_response(answer, version))
@@ -185,7 +186,7 @@ async def test_authorized_operations_when_asked_for() -> None:
 async def ask_create(plane: ControlPlane, version: int, *topics: CreatableTopic, **fields: Any) -> Any:
     request = CreateTopicsRequest(topics=list(topics), **fields)
     context = plane.context(version, log_manager=None)
-    answer = await create_topics.handle(context, request)
+    answer = await handled(create_topics, context, request)
     body = b"".join(bytes(part) for part in encode_response(answer, version))
     return decode_response(ApiKey.CREATE_TOPICS, version, memoryview(body), 0, len(body))
 
@@ -366,7 +367,7 @@ async def test_describe_cluster_in_every_version(version: int) -> None:
 async def test_only_broker_endpoints_are_described(endpoint_type: int, code: ErrorCode) -> None:
     plane = await with_topics()
     with pytest.raises(KafkaError) as refused:
-        describe_cluster.handle(plane.context(1), DescribeClusterRequest(endpoint_type=endpoint_type))
+        handled(describe_cluster, plane.context(1), DescribeClusterRequest(endpoint_type=endpoint_type))
     assert refused.value.code is code
 
 
@@ -386,7 +387,7 @@ async def test_api_versions_lists_the_table_that_dispatches(version: int) -> Non
 
 async def test_too_new_api_versions_is_answered_in_version_0() -> None:
     plane = await with_topics()
-    answer = api_versions.handle(plane.context(99), None)
+    answer = handled(api_versions, plane.context(99), None)
     body = b"".join(bytes(part) for part in encode_response(answer, 0))
     response = decode_response(ApiKey.API_VERSIONS, 0, memoryview(body), 0, len(body))
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
@@ -408,13 +409,13 @@ async def test_producer_ids_are_never_given_twice(version: int) -> None:
     request = InitProducerIdRequest(transactional_id=None)
     ids = []
     for _ in range(1001):
-        response = await init_producer_id.handle(context, request)
+        response = await handled(init_producer_id, context, request)
         assert (response.error_code, response.producer_epoch) == (ErrorCode.NONE, 0)
         encode_response(response, version)
         ids.append(response.producer_id)
     assert ids == list(range(1001))
     plane = await plane.restarted()
-    response = await init_producer_id.handle(plane.context(version), request)
+    response = await handled(init_producer_id, plane.context(version), request)
     assert response.producer_id == 2000
 
 
@@ -491,7 +492,7 @@ async def test_limit_of_the_broker_holds() -> None:
 async def test_cursor_must_point_somewhere(cursor: Cursor) -> None:
     plane = await with_topics("a")
     request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="a")], cursor=cursor)
-    response = describe_topic_partitions.handle(plane.context(0), request)
+    response = handled(describe_topic_partitions, plane.context(0), request)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", ErrorCode.INVALID_REQUEST)]
 
 
@@ -518,7 +519,7 @@ async def test_elect_leaders_in_every_version(version: int) -> None:
 async def test_unknown_kind_of_election_is_refused() -> None:
     plane = await with_topics("a")
     with pytest.raises(KafkaError) as refused:
-        await elect_leaders.handle(plane.context(1), ElectLeadersRequest(election_type=2))
+        await handled(elect_leaders, plane.context(1), ElectLeadersRequest(election_type=2))
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 

@@ -240,7 +240,7 @@ async def test_a_damaged_log_is_marked_and_others_go_on(tmp_path: Path) -> None:
             await broker.acompact(TOPIC)
         assert len(await broker.acompact("sound")) == 1
         state = broker.server.state
-        facts = CleanerStatus(state.cleaner, state.log_manager.logs).facts()
+        facts = CleanerStatus(state.cleaner).facts()
         partitions = {one["topic"]: one for one in facts["partitions"]}  # type: ignore[attr-defined]
         assert partitions[TOPIC]["uncleanable"] and partitions["sound"]["uncleanable"] is None
         metrics = facts["metrics"]

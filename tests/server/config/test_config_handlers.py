@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from tests.server.handled import handled
 
 from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from barnabas.protocol.errors import ErrorCode
@@ -28,6 +29,7 @@ from barnabas.server.apis.handlers import (
     list_config_resources,
 )
 from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.config_repository import ConfigRepository
 from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.config.keys.catalogue import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from barnabas.server.config.keys.definition import ConfigType
@@ -54,7 +56,11 @@ async def broker() -> Any:
     metadata.set_brokers({BROKER_ID: BrokerRegistration(BROKER_ID, ())})
     dynamic = DynamicConfig(config)
     return SimpleNamespace(
-        broker_id=BROKER_ID, config=config, topic_store=store, metadata=metadata, dynamic_config=dynamic
+        configs=ConfigRepository(BROKER_ID, dynamic, store, metadata),
+        config=config,
+        topic_store=store,
+        metadata=metadata,
+        dynamic_config=dynamic,
     )
 
 
@@ -77,7 +83,7 @@ def describe(
         include_synonyms=synonyms,
         include_documentation=documentation,
     )
-    (result,) = describe_configs.handle(context(broker, version), request).results
+    (result,) = handled(describe_configs, context(broker, version), request).results
     assert (result.resource_type, result.resource_name) == (kind, name)
     return result
 
@@ -100,7 +106,7 @@ async def edit(
     ]
     resource = incremental.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
     request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    (response,) = (await incremental_alter_configs.handle(context(broker, 1), request)).responses
+    (response,) = (await handled(incremental_alter_configs, context(broker, 1), request)).responses
     assert (response.resource_type, response.resource_name) == (kind, name)
     return response.error_code, response.error_message
 
@@ -114,7 +120,7 @@ async def replace(
         configs=[legacy.AlterableConfig(name=key, value=value) for key, value in configs.items()],
     )
     request = legacy.AlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    (response,) = (await alter_configs.handle(context(broker, 2), request)).responses
+    (response,) = (await handled(alter_configs, context(broker, 2), request)).responses
     return response.error_code, response.error_message
 
 
@@ -251,7 +257,7 @@ async def test_groups_and_client_metrics_that_nobody_configured_have_defaults(br
 
 def listed(broker: Any, kinds: list[int], version: int = 1) -> list[tuple[str, int]]:
     request = ListConfigResourcesRequest(resource_types=kinds)
-    response = list_config_resources.handle(context(broker, version), request)
+    response = handled(list_config_resources, context(broker, version), request)
     assert response.error_code == ErrorCode.NONE
     return [(resource.resource_name, resource.resource_type) for resource in response.config_resources]
 
@@ -474,7 +480,7 @@ async def test_a_key_or_a_resource_named_twice_is_refused(broker: Any) -> None:
         legacy.AlterConfigsResource(resource_type=TOPIC, resource_name=name, configs=[])
         for name in ("flights", "other", "flights")
     ]
-    response = await alter_configs.handle(context(broker, 2), legacy.AlterConfigsRequest(resources=resources))
+    response = await handled(alter_configs, context(broker, 2), legacy.AlterConfigsRequest(resources=resources))
     assert [(r.resource_name, r.error_code) for r in response.responses] == [
         ("flights", ErrorCode.INVALID_REQUEST),
         ("other", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -549,4 +555,4 @@ async def test_resources_are_listed_by_kind(
 
 async def test_an_unknown_kind_of_resource_is_refused(broker: Any) -> None:
     request = ListConfigResourcesRequest(resource_types=[99])
-    assert list_config_resources.handle(context(broker, 1), request).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert handled(list_config_resources, context(broker, 1), request).error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.server.handled import handled
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
@@ -60,7 +61,7 @@ class Plane:
             topic_store=self.topic_store, quotas=self.quotas, dynamic_config=SimpleNamespace(changing=asyncio.Lock())
         )
         context: Any = SimpleNamespace(api_version=version, broker=broker)
-        response = await alter_client_quotas.handle(context, request)
+        response = await handled(alter_client_quotas, context, request)
         body = b"".join(encode_response(response, version))
         read = decode_response(ApiKey.ALTER_CLIENT_QUOTAS, version, body, 0, len(body))
         named = [[(part.entity_type, part.entity_name) for part in entry.entity] for entry in read.entries]
@@ -69,7 +70,7 @@ class Plane:
 
     async def described(self) -> dict[PAIRS, dict[str, float]]:
         context: Any = SimpleNamespace(api_version=1, broker=SimpleNamespace(store=self.store))
-        response = await describe_client_quotas.handle(context, DescribeClientQuotasRequest(components=[]))
+        response = await handled(describe_client_quotas, context, DescribeClientQuotasRequest(components=[]))
         return {
             tuple((part.entity_type, part.entity_name) for part in entry.entity): {
                 value.key: value.value for value in entry.values

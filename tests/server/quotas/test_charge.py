@@ -37,7 +37,7 @@ class Desk:
         return 0.0
 
     def context(self, api_key: int = ApiKey.METADATA) -> Any:
-        return SimpleNamespace(api_key=api_key, channel=SimpleNamespace(mute=self.muted.append))
+        return SimpleNamespace(api_key=api_key, mute=self.muted.append)
 
     def take(self, seconds: float) -> None:
         self.clock += seconds

@@ -29,7 +29,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
-from barnabas.server.apis.broker_state import BrokerState
+from barnabas.server.broker_state import BrokerState
 from barnabas.server.coordinator.group.group import Group
 
 GROUP = "readers"

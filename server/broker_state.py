@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...storage.log_manager import LogManager
-    from ..cleaning.log_cleaner import LogCleaner
-    from ..config.broker_config import BrokerConfig
-    from ..config.dynamic_config import DynamicConfig
-    from ..controller.controller import Controller
-    from ..coordinator.group.coordinator import GroupCoordinator
-    from ..metadata.metadata_cache import MetadataCache
-    from ..metadata.metadata_store import MetadataStore
-    from ..metadata.producer_ids import ProducerIds
-    from ..metadata.topic_store import TopicStore
-    from ..quotas.client_quotas import ClientQuotas
-    from ..replication.fetch_session import FetchSessions
-    from ..replication.log_dir_mover import LogDirMover
-    from ..replication.replica_manager import ReplicaManager
-    from ..runtime.ports import Ports
-    from ..runtime.turns import Turns
+    from ..storage.log_manager import LogManager
+    from .cleaning.log_cleaner import LogCleaner
+    from .config.broker_config import BrokerConfig
+    from .config.dynamic_config import DynamicConfig
+    from .controller.controller import Controller
+    from .coordinator.group.coordinator import GroupCoordinator
+    from .metadata.metadata_cache import MetadataCache
+    from .metadata.metadata_store import MetadataStore
+    from .metadata.producer_ids import ProducerIds
+    from .metadata.topic_store import TopicStore
+    from .quotas.client_quotas import ClientQuotas
+    from .replication.fetch_session import FetchSessions
+    from .replication.log_dir_mover import LogDirMover
+    from .replication.replica_manager import ReplicaManager
+    from .runtime.ports import Ports
+    from .runtime.turns import Turns
 
 
 @dataclass(slots=True)

@@ -1,0 +1,97 @@
+"""What handlers may ask for: the parts of a broker, each by the name of a keyword-only parameter.
+
+A handler that says `*, metadata: MetadataCache` gets the metadata cache and can reach nothing else. What each part is
+to the handlers is its type here; where that is a port, a cluster may put something else behind it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..quotas.charge import Pay, for_nothing
+
+if TYPE_CHECKING:
+    from ...protocol.errors import KafkaError
+    from ...protocol.topic_partition import TopicPartition
+    from ...storage.filesystem import FileSystem
+    from ...storage.log_manager import LogManager
+    from ..config.broker_config import BrokerConfig
+    from ..config.config_repository import ConfigRepository
+    from ..config.dynamic_config import DynamicConfig
+    from ..controller.controller import CreatedTopic
+    from ..controller.topic_rules import PartitionsCreation, TopicCreation
+    from ..coordinator.group.coordinator import GroupCoordinator
+    from ..metadata.metadata_cache import MetadataCache
+    from ..metadata.metadata_store import MetadataStore
+    from ..metadata.producer_ids import ProducerIds
+    from ..metadata.topic_store import TopicStore
+    from ..metadata.znodes import TopicRegistration
+    from ..quotas.client_quotas import ClientQuotas
+    from ..replication.fetch_session import FetchSessions
+    from ..replication.log_dir_mover import LogDirMover
+    from ..replication.replica_manager import ReplicaManager
+
+
+class ActiveController(Protocol):
+    """What clients may ask of the cluster's controller. Each raises KafkaError if nothing at all could be done."""
+
+    async def create_topics(
+        self, wishes: Sequence[TopicCreation], *, validate_only: bool = False, pay: Pay = for_nothing
+    ) -> Mapping[str, CreatedTopic | KafkaError]:
+        """Each topic on its own, by name."""
+
+    async def auto_create(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
+        """Topics with the broker's defaults, because somebody asked for them."""
+
+    async def create_partitions(
+        self, wishes: Sequence[PartitionsCreation], *, validate_only: bool = False, pay: Pay = for_nothing
+    ) -> dict[str, KafkaError | None]:
+        """More partitions, each topic on its own."""
+
+    async def delete_topics(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
+        """Each topic on its own."""
+
+    async def elect_leaders(
+        self, partitions: Iterable[TopicPartition] | None, *, allow_unclean: bool
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Leaders for these partitions, or wherever it makes a difference."""
+
+    def reassignments(self) -> list[TopicRegistration]:
+        """Topics of which a partition is on its way to other brokers."""
+
+    def check_reassignment(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Raise KafkaError unless the partition may have these replicas; None ends what is going on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Built by `server/broker.py`. Loop-thread only."""
+
+    broker_id: int
+    config: BrokerConfig
+    configs: ConfigRepository
+    controller: ActiveController
+    dynamic_config: DynamicConfig
+    fault: Callable[[str], bool]
+    fetch_sessions: FetchSessions
+    filesystem: FileSystem
+    groups: GroupCoordinator
+    log_manager: LogManager
+    metadata: MetadataCache
+    mover: LogDirMover
+    now_ms: Callable[[], int]
+    producer_ids: ProducerIds
+    quotas: ClientQuotas
+    replica_manager: ReplicaManager
+    store: MetadataStore
+    topic_store: TopicStore
+
+
+def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:
+    """The handler with the services that its keyword-only parameters name."""
+    wanted = [one.name for one in inspect.signature(handle).parameters.values() if one.kind is one.KEYWORD_ONLY]
+    return partial(handle, **{name: getattr(services, name) for name in wanted}) if wanted else handle

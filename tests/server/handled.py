@@ -1,0 +1,10 @@
+"""A handler called as the table of APIs calls it: with the services that it names, found in `context.broker`."""
+
+from typing import Any
+
+from barnabas.server.apis.services import bind
+
+
+def handled(handler: Any, context: Any, request: Any) -> Any:
+    """What `handler.handle` returns for the request."""
+    return bind(handler.handle, context.broker)(context, request)
