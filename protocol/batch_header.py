@@ -1,60 +1,39 @@
-"""The 61-byte header of a record batch (format v2, KIP-98), and where its fields stand.
-
-    0  i64 base offset          · 8  i32 size of what follows · 12 i32 partition leader epoch · 16 i8  magic 2
-    17 u32 CRC-32C of 21 … end  · 21 i16 attributes           · 23 i32 last offset delta      · 27 i64 base timestamp
-    35 i64 max timestamp        · 43 i64 producer id          · 51 i16 producer epoch         · 53 i32 base sequence
-    57 i32 record count         · 61 records, compressed as one stream if attributes name a codec
-
-The CRC leaves out base offset and leader epoch, so that a broker sets both without reading the rest.
-"""
+"""The 61-byte header of a record batch (format v2, KIP-98). Behind it: the records, one stream if there is a codec."""
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import NamedTuple
 
 from .checksum import crc32c
+from .layouts import Int8, Int16, Int32, Int64, Layout, Uint32
 from .record import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, TimestampType
-
-HEADER = Struct(">qiiBIhiqqqhii")
-HEADER_SIZE = HEADER.size
-
-LEADER_EPOCH_POSITION = 12
-CRC_POSITION = 17
-ATTRIBUTES_POSITION = 21
-LAST_OFFSET_DELTA_POSITION = 23
-BASE_TIMESTAMP_POSITION = 27
-MAX_TIMESTAMP_POSITION = 35
-PRODUCER_ID_POSITION = 43
-RECORD_COUNT_POSITION = 57
 
 TRANSACTIONAL_MASK = 0x10
 CONTROL_MASK = 0x20
 DELETE_HORIZON_MASK = 0x40
 
 _MAX_SEQUENCE = 0x7FFFFFFF
-_unpack_header = HEADER.unpack_from
 _new_header = tuple.__new__
-_crc_field = Struct(">I")
-_producer_fields = Struct(">qhi")
 
 
 class BatchHeader(NamedTuple):
     """The header fields in wire order; `length` counts the bytes behind itself, `size_in_bytes` all of the batch."""
 
-    base_offset: int
-    length: int
-    partition_leader_epoch: int
-    magic: int
-    crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
+    base_offset: Int64
+    length: Int32
+    partition_leader_epoch: Int32
+    magic: Int8
+    crc: Uint32
+    """CRC-32C of all that follows it: a broker sets base offset and leader epoch without reading the rest."""
+    attributes: Int16
+    """Bits 0 to 2 codec, 3 timestamp type, 4 transactional, 5 control, 6 delete horizon."""
+    last_offset_delta: Int32
+    base_timestamp: Int64
+    max_timestamp: Int64
+    producer_id: Int64
+    producer_epoch: Int16
+    base_sequence: Int32
+    record_count: Int32
 
     @property
     def size_in_bytes(self) -> int:
@@ -99,7 +78,18 @@ class BatchHeader(NamedTuple):
     @classmethod
     def read(cls, buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
         """The header at `position`, unchecked, not even the magic; struct.error if fewer than 61 bytes are left."""
-        return _new_header(cls, _unpack_header(buffer, position))
+        return _new_header(cls, BATCH_HEADER.values(buffer, position))
+
+
+BATCH_HEADER = Layout(BatchHeader)
+HEADER = BATCH_HEADER.struct
+HEADER_SIZE = BATCH_HEADER.size
+CRC_POSITION = BATCH_HEADER.at("crc")
+ATTRIBUTES_POSITION = BATCH_HEADER.at("attributes")
+MAX_TIMESTAMP_POSITION = BATCH_HEADER.at("max_timestamp")
+_PRODUCER_POSITION = BATCH_HEADER.at("producer_id")
+_crc = BATCH_HEADER.span("crc", "crc")
+_producer_fields = BATCH_HEADER.span("producer_id", "base_sequence")
 
 
 def batch_crc(batch: memoryview) -> int:
@@ -109,10 +99,10 @@ def batch_crc(batch: memoryview) -> int:
 
 def write_crc(batch: memoryview) -> None:
     """Recompute the CRC field after a change behind it."""
-    _crc_field.pack_into(batch, CRC_POSITION, batch_crc(batch))
+    _crc.pack_into(batch, CRC_POSITION, batch_crc(batch))
 
 
 def stamp_producer(batch: bytearray | memoryview, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
     """Make a finished batch one of an idempotent producer: write id, epoch and first sequence, and the CRC."""
-    _producer_fields.pack_into(batch, PRODUCER_ID_POSITION, producer_id, producer_epoch, base_sequence)
+    _producer_fields.pack_into(batch, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
     write_crc(memoryview(batch))

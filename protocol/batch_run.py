@@ -11,7 +11,6 @@ from struct import error as struct_error
 
 from .batch_header import (
     CONTROL_MASK,
-    CRC_POSITION,
     HEADER_SIZE,
     TRANSACTIONAL_MASK,
     BatchHeader,
@@ -19,7 +18,7 @@ from .batch_header import (
 )
 from .errors import ProtocolError
 from .native import native
-from .record import CODEC_MASK, LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION, TIMESTAMP_TYPE_MASK
+from .record import CODEC_MASK, ENTRY_FRONT, LOG_OVERHEAD, MAGIC_POSITION, TIMESTAMP_TYPE_MASK
 from .record_codec import MIN_RECORD_SIZE
 from .record_columns import RecordColumns
 from .varint import decode_varint, decode_varlong
@@ -29,8 +28,7 @@ SPECIAL = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
 
 _ROW = 3
 _ROW_SIZE = 4 * _ROW
-_size_field = Struct(">i")
-_crc_field = Struct(">I")
+_length = ENTRY_FRONT.reader("length")
 _MIN_BATCH_ROWS = 64
 
 
@@ -119,7 +117,7 @@ class BatchRun:
         buffer = self.buffer
         view = memoryview(buffer)
         while position + LOG_OVERHEAD <= end:
-            size = _size_field.unpack_from(buffer, position + SIZE_POSITION)[0] + LOG_OVERHEAD
+            size = _length(buffer, position)[0] + LOG_OVERHEAD
             if size <= MAGIC_POSITION:
                 return position, Stop.CORRUPT
             if position + size > end:
@@ -133,7 +131,7 @@ class BatchRun:
             header = BatchHeader.read(batch)
             if header.attributes & special:
                 return position, Stop.SPECIAL
-            if check_crc and batch_crc(batch) != _crc_field.unpack_from(batch, CRC_POSITION)[0]:
+            if check_crc and batch_crc(batch) != header.crc:
                 return position, Stop.CORRUPT
             if not self._add_batch(position, header):
                 return position, Stop.CORRUPT

@@ -1,11 +1,9 @@
 """Messages of format v0 and v1 (Kafka 0.8 to 0.10): reading, building, and compressed wrapper messages.
 
-    0 i64 offset · 8 i32 size of what follows · 12 u32 CRC-32 of 16 … end · 16 i8 magic · 17 i8 attributes
-    · v1 only: 18 i64 timestamp (ms, -1 none) · i32 key length (-1 null) · key · i32 value length (-1 null) · value
-
-Attributes: codec in bits 0-2, v1 timestamp type in bit 3. Compression puts a message set inside the value of a wrapper
-message without key. A v0 wrapper's inner messages carry their final offsets; those of a v1 wrapper count from 0 and end
-at the wrapper's own offset (KIP-31). Each message that is not inside a wrapper counts as a batch of its own.
+A header, then i32 key length (-1 null) · key · i32 value length (-1 null) · value. Compression puts a message set
+inside the value of a wrapper message without key. A v0 wrapper's inner messages carry their final offsets; those of a
+v1 wrapper count from 0 and end at the wrapper's own offset (KIP-31). Each message that is not inside a wrapper counts
+as a batch of its own.
 """
 
 from __future__ import annotations
@@ -13,37 +11,57 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from struct import Struct
+from typing import NamedTuple
 
 from .compression import Compression, compress, decompress
 from .errors import ErrorCode, KafkaError, ProtocolError
+from .layouts import Int32, Int64, Layout, Uint8, Uint32
 from .record import (
     CODEC_MASK,
     DEFAULT_MAX_DECOMPRESSED_SIZE,
-    LOG_OVERHEAD,
+    LEAST_SIZES,
     MAGIC_POSITION,
     NO_PARTITION_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    SIZE_POSITION,
     TIMESTAMP_TYPE_MASK,
     Record,
     TimestampType,
+    entry_size,
 )
 
-V0_OVERHEAD = 26
-V1_OVERHEAD = 34
-MIN_MESSAGE_SIZE = V0_OVERHEAD - LOG_OVERHEAD
-_front = Struct(">qiI")
-_v0_back = Struct(">BBi")
-_v1_back = Struct(">BBqi")
-_i32 = Struct(">i")
-_i64 = Struct(">q")
-_crc_field = Struct(">I")
-_CRC_POSITION = 12
-_ATTRIBUTES_POSITION = 17
-_TIMESTAMP_POSITION = 18
+
+class MessageHeaderV0(NamedTuple):
+    """What a message of format v0 begins with."""
+
+    offset: Int64
+    length: Int32
+    crc: Uint32
+    """CRC-32 of all that follows it."""
+    magic: Uint8
+    attributes: Uint8
+    """Bits 0 to 2 codec, in v1 3 timestamp type."""
+
+
+class MessageHeaderV1(NamedTuple):
+    """What a message of format v1 begins with: the same, and a timestamp in ms, -1 for none."""
+
+    offset: Int64
+    length: Int32
+    crc: Uint32
+    magic: Uint8
+    attributes: Uint8
+    timestamp: Int64
+
+
+MESSAGE_V0, MESSAGE_V1 = Layout(MessageHeaderV0), Layout(MessageHeaderV1)
+V1_OVERHEAD = LEAST_SIZES[1]
+_front = MESSAGE_V1.span("offset", "crc")
+_v0_back = MESSAGE_V0.span("magic", "attributes")
+_v1_back = MESSAGE_V1.span("magic", "timestamp")
+_length = Struct(">i")  # of a key or a value
 
 
 def encode_message(
@@ -58,11 +76,8 @@ def encode_message(
     """One message of format `magic` (0 or 1); `timestamp` is dropped in v0."""
     key_size = -1 if key is None else len(key)
     value_size = -1 if value is None else len(value)
-    if magic == 0:
-        back = _v0_back.pack(0, attributes, key_size)
-    else:
-        back = _v1_back.pack(1, attributes, timestamp, key_size)
-    body = b"".join((back, key or b"", _i32.pack(value_size), value or b""))
+    back = _v1_back.pack(1, attributes, timestamp) if magic else _v0_back.pack(0, attributes)
+    body = b"".join((back, _length.pack(key_size), key or b"", _length.pack(value_size), value or b""))
     return _front.pack(offset, len(body) + 4, zlib.crc32(body)) + body
 
 
@@ -72,7 +87,7 @@ class LegacyBatch:
     Has the same properties as `RecordBatch`, so that readers of a log need not tell them apart.
     """
 
-    __slots__ = ("_timestamp", "attributes", "last_offset", "magic", "position", "size", "view")
+    __slots__ = ("_body", "_timestamp", "attributes", "crc", "last_offset", "magic", "position", "size", "view")
 
     partition_leader_epoch = NO_PARTITION_LEADER_EPOCH
     producer_id = NO_PRODUCER_ID
@@ -85,20 +100,19 @@ class LegacyBatch:
 
     def __init__(self, view: memoryview, position: int = 0) -> None:
         """`view` is exactly this message's bytes; `position` is where it was found, for whoever wants to know."""
-        if len(view) < V0_OVERHEAD:
-            raise ProtocolError(f"message of {len(view)} bytes")
+        magic = view[MAGIC_POSITION] if len(view) > MAGIC_POSITION else 0
+        if magic > 1 or len(view) < LEAST_SIZES[magic]:
+            raise ProtocolError(f"message of {len(view)} bytes and magic {magic}")
         self.view = view
         self.position = position
         self.size = len(view)
-        self.last_offset: int = _i64.unpack_from(view)[0]
-        self.magic = view[MAGIC_POSITION]
-        self.attributes = view[_ATTRIBUTES_POSITION]
-        if self.magic == 0:
-            self._timestamp = NO_TIMESTAMP
-        elif len(view) < V1_OVERHEAD:
-            raise ProtocolError(f"v1 message of {len(view)} bytes")
+        self._timestamp = NO_TIMESTAMP
+        if magic:
+            self._body = MESSAGE_V1.size
+            self.last_offset, _, self.crc, self.magic, self.attributes, self._timestamp = MESSAGE_V1.values(view)
         else:
-            self._timestamp = _i64.unpack_from(view, _TIMESTAMP_POSITION)[0]
+            self._body = MESSAGE_V0.size
+            self.last_offset, _, self.crc, self.magic, self.attributes = MESSAGE_V0.values(view)
 
     @property
     def codec(self) -> int:
@@ -127,18 +141,16 @@ class LegacyBatch:
     @property
     def is_valid(self) -> bool:
         """Whether the CRC matches."""
-        crc: int = _crc_field.unpack_from(self.view, _CRC_POSITION)[0]
-        return crc == zlib.crc32(self.view[MAGIC_POSITION:])
+        return self.crc == zlib.crc32(self.view[MAGIC_POSITION:])
 
     def key_and_value(self) -> tuple[bytes | None, bytes | None]:
         """Key and value as they stand, for a wrapper its null key and the compressed set; ProtocolError if broken."""
-        view, end = self.view, self.size
-        position = _ATTRIBUTES_POSITION + 1 + (8 if self.magic else 0)
+        view, end, position = self.view, self.size, self._body
         fields: list[bytes | None] = []
         for _ in range(2):
             if position + 4 > end:
                 raise ProtocolError("message ends in the middle of a field")
-            size: int = _i32.unpack_from(view, position)[0]
+            size: int = _length.unpack_from(view, position)[0]
             position += 4
             if size < -1 or position + max(size, 0) > end:
                 raise ProtocolError(f"message field of {size} bytes")
@@ -172,7 +184,7 @@ class LegacyBatch:
             return 0
         last_inner = self.last_offset
         for start, _ in message_bounds(plain):
-            last_inner = _i64.unpack_from(plain, start)[0]
+            last_inner = MESSAGE_V0.read(plain, start).offset
         return self.last_offset - last_inner
 
     def _inner_set(self, max_size: int) -> memoryview:
@@ -188,8 +200,6 @@ def _inner_messages(plain: memoryview) -> Iterator[LegacyBatch]:
     """The messages of a wrapper as they stand, each checked."""
     for start, end in message_bounds(plain):
         message = LegacyBatch(plain[start:end])
-        if message.magic > 1:
-            raise ProtocolError(f"magic {message.magic} inside a wrapper message")
         if message.codec != Compression.NONE:
             raise ProtocolError("compressed message inside a compressed message")
         if not message.is_valid:
@@ -199,17 +209,15 @@ def _inner_messages(plain: memoryview) -> Iterator[LegacyBatch]:
 
 def write_message_crc(message: memoryview) -> None:
     """Recompute the CRC of a message (exactly its bytes) after a change behind it."""
-    _crc_field.pack_into(message, _CRC_POSITION, zlib.crc32(message[MAGIC_POSITION:]))
+    MESSAGE_V0.patch(message, crc=zlib.crc32(message[MAGIC_POSITION:]))
 
 
 def message_bounds(data: memoryview) -> Iterator[tuple[int, int]]:
     """Start and end of each message of an uncompressed set; ProtocolError unless the last one ends with the data."""
     position, total = 0, len(data)
     while position < total:
-        if position + LOG_OVERHEAD > total:
-            raise ProtocolError("message set ends in the middle of a message")
-        end = position + LOG_OVERHEAD + _i32.unpack_from(data, position + SIZE_POSITION)[0]
-        if end < position + V0_OVERHEAD or end > total:
+        end = position + entry_size(data, position) if position + LEAST_SIZES[0] <= total else total + 1
+        if end > total:
             raise ProtocolError("message set ends in the middle of a message")
         yield position, end
         position = end

@@ -6,17 +6,36 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, TypeAlias
 
+from .errors import ProtocolError
+from .layouts import Int8, Int32, Int64, Layout
+
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_PARTITION_LEADER_EPOCH = -1
 
-# Every entry of a log or of a records field begins with i64 offset, i32 size of what follows the size.
-SIZE_POSITION = 8
-LOG_OVERHEAD = 12
-MAGIC_POSITION = 16
-MIN_ENTRY_HEADER_SIZE = 17
+
+class EntryFront(NamedTuple):
+    """How every entry of a log or of a records field begins, whatever its format."""
+
+    offset: Int64
+    """Of the first record in v2, of the last one in v0 and v1."""
+    length: Int32
+    """Bytes behind this field."""
+    crc_or_epoch: Int32
+    magic: Int8
+
+
+ENTRY_FRONT = Layout(EntryFront)
+MIN_ENTRY_HEADER_SIZE = ENTRY_FRONT.size
+MAGIC_POSITION = ENTRY_FRONT.at("magic")
+LOG_OVERHEAD = ENTRY_FRONT.at("crc_or_epoch")
+"""Bytes of an entry that its length leaves out."""
+LEAST_SIZES = (26, 34, 61)
+"""Bytes of the smallest entry of format v0, v1 and v2."""
+
+_length_and_magic = ENTRY_FRONT.reader("length", "magic")
 
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_MASK = 0x08
@@ -33,6 +52,18 @@ class TimestampType(IntEnum):
     NO_TIMESTAMP = -1
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
+
+
+def entry_size(buffer: bytes | bytearray | memoryview, position: int) -> int:
+    """Bytes of the entry that begins at `position`, however much of it is there: what every walk over entries hops by.
+
+    Raises ProtocolError for a length or a magic that no entry has, struct.error if there are fewer than 17 bytes.
+    """
+    length, magic = _length_and_magic(buffer, position)
+    size = length + LOG_OVERHEAD
+    if not 0 <= magic < len(LEAST_SIZES) or size < LEAST_SIZES[magic]:
+        raise ProtocolError(f"no entry has length {length} and magic {magic} (at {position})")
+    return size
 
 
 class Record(NamedTuple):

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 from typing import TypeAlias
 
 from .batch_header import (
     ATTRIBUTES_POSITION,
-    BASE_TIMESTAMP_POSITION,
+    BATCH_HEADER,
     CONTROL_MASK,
     CRC_POSITION,
     DELETE_HORIZON_MASK,
     HEADER,
     HEADER_SIZE,
-    LAST_OFFSET_DELTA_POSITION,
-    LEADER_EPOCH_POSITION,
-    MAX_TIMESTAMP_POSITION,
-    PRODUCER_ID_POSITION,
-    RECORD_COUNT_POSITION,
     TRANSACTIONAL_MASK,
     BatchHeader,
     batch_crc,
@@ -27,39 +21,34 @@ from .batch_header import (
 )
 from .compression import Compression, Room, decompress, look_into
 from .errors import ProtocolError
-from .legacy_records import MIN_MESSAGE_SIZE, LegacyBatch
+from .legacy_records import LegacyBatch
 from .record import (
     CODEC_MASK,
     DEFAULT_MAX_DECOMPRESSED_SIZE,
     LOG_OVERHEAD,
     MAGIC_POSITION,
     MIN_ENTRY_HEADER_SIZE,
-    SIZE_POSITION,
     TIMESTAMP_TYPE_MASK,
     Headers,
     Record,
     TimestampType,
+    entry_size,
 )
 from .record_batch_builder import ControlType, RecordBatchBuilder, control_batch, parse_control_key, parse_end_marker
 from .record_codec import MIN_RECORD_SIZE, decode_records
 
 __all__ = [
     "ATTRIBUTES_POSITION",
-    "BASE_TIMESTAMP_POSITION",
+    "BATCH_HEADER",
     "CODEC_MASK",
     "CONTROL_MASK",
     "CRC_POSITION",
     "DELETE_HORIZON_MASK",
     "HEADER",
     "HEADER_SIZE",
-    "LAST_OFFSET_DELTA_POSITION",
-    "LEADER_EPOCH_POSITION",
     "LOG_OVERHEAD",
     "MAGIC_POSITION",
-    "MAX_TIMESTAMP_POSITION",
     "MIN_ENTRY_HEADER_SIZE",
-    "PRODUCER_ID_POSITION",
-    "RECORD_COUNT_POSITION",
     "TIMESTAMP_TYPE_MASK",
     "TRANSACTIONAL_MASK",
     "Batch",
@@ -73,6 +62,7 @@ __all__ = [
     "TimestampType",
     "batch_crc",
     "control_batch",
+    "entry_size",
     "iter_batches",
     "parse_control_key",
     "parse_end_marker",
@@ -80,7 +70,6 @@ __all__ = [
     "write_crc",
 ]
 
-_size_field = Struct(">i")
 # Decoding goes in steps, so that the records of a batch that was compressed a thousandfold never exist all at once.
 _DECODE_STEP = 1024
 
@@ -232,15 +221,10 @@ def iter_batches(buffer: bytes | bytearray | memoryview, position: int = 0) -> I
     view = memoryview(buffer)
     total = len(view)
     while position + MIN_ENTRY_HEADER_SIZE <= total:
-        size: int = _size_field.unpack_from(view, position + SIZE_POSITION)[0]
-        if size < MIN_MESSAGE_SIZE:
-            raise ProtocolError(f"entry of {size} bytes at position {position}")
-        magic = view[position + MAGIC_POSITION]
-        if magic > 2:
-            raise ProtocolError(f"magic {magic} at position {position}")
-        end = position + LOG_OVERHEAD + size
+        end = position + entry_size(view, position)
         if end > total:
             return
         entry = view[position:end]
-        yield RecordBatch(entry, position) if magic == 2 else LegacyBatch(entry, position)
+        is_newest = entry[MAGIC_POSITION] == RecordBatch.magic
+        yield RecordBatch(entry, position) if is_newest else LegacyBatch(entry, position)
         position = end

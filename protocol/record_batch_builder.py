@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from struct import Struct
+from typing import NamedTuple
 
-from .batch_header import CONTROL_MASK, HEADER_SIZE, TRANSACTIONAL_MASK
+from .batch_header import BATCH_HEADER, CONTROL_MASK, HEADER_SIZE, TRANSACTIONAL_MASK
 from .checksum import crc32c
 from .compression import Compression, compress
+from .layouts import Int16, Int32, Layout
 from .record import (
     LOG_OVERHEAD,
     NO_PARTITION_LEADER_EPOCH,
@@ -20,10 +21,8 @@ from .record import (
 )
 from .record_codec import encode_record
 
-_front = Struct(">qiiBI")  # base offset … CRC
-_back = Struct(">hiqqqhii")  # attributes … record count: what the CRC covers, with the records
-_control_key = Struct(">hh")
-_end_marker_value = Struct(">hi")
+_front = BATCH_HEADER.span("base_offset", "crc")
+_back = BATCH_HEADER.span("attributes", "record_count")  # what the CRC covers, with the records
 
 
 class RecordBatchBuilder:
@@ -154,6 +153,24 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
+class ControlRecordKey(NamedTuple):
+    """The key of a control record."""
+
+    version: Int16
+    type: Int16
+
+
+class EndTransactionMarker(NamedTuple):
+    """The value of a commit or abort marker (KIP-98)."""
+
+    version: Int16
+    coordinator_epoch: Int32
+
+
+CONTROL_RECORD_KEY = Layout(ControlRecordKey)
+END_TRANSACTION_MARKER = Layout(EndTransactionMarker)
+
+
 def control_batch(
     control_type: ControlType,
     *,
@@ -164,7 +181,7 @@ def control_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytes:
-    """The batch with the one record that ends a transaction on a partition (`EndTransactionMarker`, KIP-98)."""
+    """The batch with the one record that ends a transaction on a partition."""
     builder = RecordBatchBuilder(
         base_offset=base_offset,
         partition_leader_epoch=partition_leader_epoch,
@@ -173,21 +190,22 @@ def control_batch(
         is_transactional=True,
         is_control=True,
     )
-    builder.append(_control_key.pack(0, control_type), _end_marker_value.pack(0, coordinator_epoch), (), timestamp)
+    key = CONTROL_RECORD_KEY.struct.pack(0, control_type)
+    builder.append(key, END_TRANSACTION_MARKER.struct.pack(0, coordinator_epoch), (), timestamp)
     return builder.build()
 
 
 def parse_control_key(key: bytes | None) -> int | None:
     """The type in the key of a control record; None for a key that no version of Kafka wrote."""
-    if key is None or len(key) < _control_key.size:
+    if key is None or len(key) < CONTROL_RECORD_KEY.size:
         return None
-    version, control_type = _control_key.unpack_from(key)
-    return int(control_type) if version >= 0 else None
+    version, control_type = CONTROL_RECORD_KEY.read(key)
+    return control_type if version >= 0 else None
 
 
 def parse_end_marker(value: bytes | None) -> int | None:
     """The coordinator epoch in the value of a commit or abort marker; None if it is no such value."""
-    if value is None or len(value) < _end_marker_value.size:
+    if value is None or len(value) < END_TRANSACTION_MARKER.size:
         return None
-    version, coordinator_epoch = _end_marker_value.unpack_from(value)
-    return int(coordinator_epoch) if version >= 0 else None
+    version, coordinator_epoch = END_TRANSACTION_MARKER.read(value)
+    return coordinator_epoch if version >= 0 else None

@@ -1,14 +1,14 @@
 """Finding the batch that contains an offset by hopping over batch headers, in the bytes that a reader gets anyway."""
 
 from dataclasses import dataclass
-from struct import Struct
 
-from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD
-from .file_records import SMALLEST_BATCH, FileRecords, batch_position
+from ..protocol.record import LEAST_SIZES
+from ..protocol.record_batch import BATCH_HEADER, LOG_OVERHEAD
+from .file_records import FileRecords, batch_position
 from .filesystem import Sendable
 
-HEADER_FRONT_SIZE = 27
-_HEADER_FRONT = Struct(">qi4xb6xi")
+HEADER_FRONT_SIZE = BATCH_HEADER.at("base_timestamp")
+_header_front = BATCH_HEADER.reader("base_offset", "length", "magic", "last_offset_delta")
 _MIN_READ = 8192
 SCANNED_READ = 65536
 
@@ -37,15 +37,15 @@ class BatchScan:
         length, offset, end_position = _MIN_READ, self.offset, self.end_position
         if self.max_length <= SCANNED_READ:
             length = max(self.max_length + index_interval_bytes, _MIN_READ)
-        unpack = _HEADER_FRONT.unpack_from
+        unpack = _header_front
         while position < end_position:
             data = self.records.pread(min(length, end_position - position), position)
             at, last_start, left = 0, len(data) - HEADER_FRONT_SIZE, end_position - position
             while at <= last_start:
                 base, size, magic, delta = unpack(data, at)
                 size += LOG_OVERHEAD
-                last, smallest = (base + delta, HEADER_SIZE) if magic == 2 else (base, SMALLEST_BATCH)
-                if last < base or magic > 2 or not smallest <= size <= left - at:
+                last = base + delta if magic == 2 else base
+                if last < base or not 0 <= magic <= 2 or not LEAST_SIZES[magic] <= size <= left - at:
                     break
                 if last >= offset:
                     return self._cut(data, at, position + at, size)

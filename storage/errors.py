@@ -20,10 +20,6 @@ class CorruptIndexError(StorageError):
     """An index contradicts its log or itself. It is rebuilt from the log; nothing is lost."""
 
 
-class CorruptSnapshotError(StorageError):
-    """A producer snapshot fails its CRC or its format. An older one and a longer replay take its place."""
-
-
 class CorruptCheckpointError(StorageError):
     """A checkpoint or metadata file cannot be parsed. Says which file and which line."""
 

@@ -1,24 +1,20 @@
 """The `.log` file of a segment: record batches one after the other, appended at the end and read by position."""
 
 from collections.abc import Iterator
-from struct import Struct
+from struct import error as struct_error
 from typing import NamedTuple
 
 from ..protocol.errors import ProtocolError
-from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION, Batch, iter_batches
+from ..protocol.legacy_records import MESSAGE_V0, MESSAGE_V1
+from ..protocol.record import NO_PARTITION_LEADER_EPOCH, NO_TIMESTAMP
+from ..protocol.record_batch import BATCH_HEADER, MAGIC_POSITION, Batch, entry_size, iter_batches
 from .errors import CorruptSegmentError
 from .filesystem import File, FileSystem, Sendable, write_all
 
-_PREFIX = Struct(">qii")
-_V2_FIELDS = Struct(">iqq")
-_V2_FIELDS_POSITION = 23
-_V1_TIMESTAMP = Struct(">q")
-_V1_TIMESTAMP_POSITION = 18
-_HEADER_PREFIX_SIZE = 43
-SMALLEST_BATCH = 26
-"""Bytes of an empty message of magic 0."""
-_SMALLEST_SIZES = (SMALLEST_BATCH, 34, HEADER_SIZE)
-"""By magic."""
+_v2_fields = BATCH_HEADER.reader("base_offset", "partition_leader_epoch", "last_offset_delta", "max_timestamp")
+_v1_fields = MESSAGE_V1.reader("offset", "timestamp")
+_v0_fields = MESSAGE_V0.reader("offset")
+_HEADER_PREFIX_SIZE = BATCH_HEADER.at("producer_id")
 _HEADER_CHUNK = 64 * 1024
 _DATA_CHUNK = 1024 * 1024
 _LENT_BYTES = 64 * 1024
@@ -26,7 +22,7 @@ _LENT_BYTES = 64 * 1024
 
 
 class BatchPosition(NamedTuple):
-    """What the first 43 bytes of a batch say, of any format, and where it lies in the file."""
+    """What the first bytes of a batch say, of any format, and where it lies in the file."""
 
     position: int
     size: int
@@ -43,20 +39,23 @@ def batch_position(buffer: bytes | memoryview, at: int, position: int, end: int)
 
     Raises `CorruptSegmentError` where no whole batch begins: a length that no batch has or that leads beyond the end.
     """
-    left = len(buffer) - at
-    if left >= SMALLEST_BATCH:
-        base_offset, length, leader_epoch = _PREFIX.unpack_from(buffer, at)
-        size = length + LOG_OVERHEAD
-        magic = buffer[at + MAGIC_POSITION]
-        if magic <= 2 and _SMALLEST_SIZES[magic] <= size <= end - position:
-            if magic < 2:
-                timestamp = _V1_TIMESTAMP.unpack_from(buffer, at + _V1_TIMESTAMP_POSITION)[0] if magic else -1
-                return BatchPosition(position, size, base_offset, base_offset, timestamp, -1)
-            if left >= _HEADER_PREFIX_SIZE:
-                delta, _, max_timestamp = _V2_FIELDS.unpack_from(buffer, at + _V2_FIELDS_POSITION)
-                if delta >= 0:
-                    return BatchPosition(position, size, base_offset, base_offset + delta, max_timestamp, leader_epoch)
-    raise CorruptSegmentError(f"no whole record batch begins at position {position}, {end - position} before the end")
+    try:
+        size = entry_size(buffer, at)
+        last_offset, max_timestamp, leader_epoch = -1, NO_TIMESTAMP, NO_PARTITION_LEADER_EPOCH
+        match buffer[at + MAGIC_POSITION]:
+            case 0:
+                (base_offset,) = (last_offset,) = _v0_fields(buffer, at)
+            case 1:
+                base_offset, max_timestamp = _v1_fields(buffer, at)
+                last_offset = base_offset
+            case _:
+                base_offset, leader_epoch, last_delta, max_timestamp = _v2_fields(buffer, at)
+                last_offset = base_offset + last_delta
+    except (ProtocolError, struct_error) as error:
+        raise CorruptSegmentError(f"no record batch begins at position {position}: {error}") from error
+    if size > end - position or last_offset < base_offset:
+        raise CorruptSegmentError(f"no whole record batch of {size} bytes at position {position}, the end is {end}")
+    return BatchPosition(position, size, base_offset, last_offset, max_timestamp, leader_epoch)
 
 
 class FileRecords:

@@ -1,13 +1,13 @@
 """The offset index of a segment: where in the `.log` file an offset is to be found, one entry every few KiB."""
 
-import struct
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
+from ..protocol.file_layouts import OFFSET_INDEX_ENTRY
 from .errors import CorruptIndexError
 from .index_file import IndexFile
 
-_ENTRY = struct.Struct(">II")
+_ENTRY = OFFSET_INDEX_ENTRY.struct
 
 
 class OffsetPosition(NamedTuple):
@@ -20,13 +20,13 @@ class OffsetPosition(NamedTuple):
 class OffsetIndex(IndexFile):
     """`<base offset>.index`: Kafka's OffsetIndex.
 
-    Layout: 8-byte entries, u32 offset − base offset, u32 position. The offset is the **last** offset of the batch that
+    Layout: `OffsetIndexEntry`. The offset is the **last** offset of the batch that
     starts at the position; offsets and positions strictly increase. Writers, crashes, recovery: see `IndexFile`.
     """
 
     __slots__ = ("last_offset", "last_position")
 
-    ENTRY_SIZE: ClassVar[int] = 8
+    ENTRY_SIZE: ClassVar[int] = _ENTRY.size
 
     last_offset: int
     """Offset of the last entry, or the base offset if there is none."""

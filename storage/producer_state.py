@@ -3,18 +3,11 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ..protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
 from ..protocol.record_batch import BatchHeader, ControlType, RecordBatch, parse_control_key, parse_end_marker
-from .errors import CorruptSnapshotError
 from .filesystem import File, FileSystem, write_all
-from .producer_snapshot import (
-    SNAPSHOT_SUFFIX,
-    SnapshotEntry,
-    decode_snapshot,
-    encode_snapshot,
-    snapshot_file_name,
-    snapshot_offset,
-)
+from .producer_snapshot import SNAPSHOT_SUFFIX, snapshot_file_name, snapshot_offset
 from .transaction_index import AbortedTransaction
 
 NO_PRODUCER_EPOCH = -1
@@ -389,7 +382,7 @@ class ProducerStateManager:
             offset = self._snapshots[-1]
             try:
                 entries = decode_snapshot(self._fs.read_bytes(self._path_of(offset)))
-            except CorruptSnapshotError:
+            except ProtocolError:
                 self._delete_snapshot(offset)
                 continue
             for snapshot_entry in entries:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
 from ..protocol.compression import Compression
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.legacy_records import build_message_set
-from ..protocol.record import TimestampType
+from ..protocol.record import ENTRY_FRONT, LOG_OVERHEAD, TimestampType
 from ..protocol.record_batch import Batch, iter_batches
 
-_stub = Struct(">qi")
-_HUGE_SIZE = 0x7FFFFFFF
+_TOO_LARGE = ENTRY_FRONT.struct.pack(-1, 0x7FFFFFFF, 0, 0)[:LOG_OVERHEAD]
+"""The beginning of a message that no reader has room for."""
 
 
 def down_convert(records: bytes | bytearray | memoryview, target_magic: int, *, fetch_offset: int) -> bytes:
@@ -31,7 +29,7 @@ def down_convert(records: bytes | bytearray | memoryview, target_magic: int, *, 
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
     if not parts and len(view):
-        return _stub.pack(-1, _HUGE_SIZE)
+        return _TOO_LARGE
     return b"".join(parts)
 
 

@@ -1,12 +1,12 @@
 """The time index of a segment: from which offset on records as young as a timestamp may be found."""
 
-import struct
 from typing import ClassVar, NamedTuple
 
+from ..protocol.file_layouts import TIME_INDEX_ENTRY
 from .errors import CorruptIndexError
 from .index_file import IndexFile
 
-_ENTRY = struct.Struct(">qI")
+_ENTRY = TIME_INDEX_ENTRY.struct
 
 NO_TIMESTAMP = -1
 
@@ -21,7 +21,7 @@ class TimestampOffset(NamedTuple):
 class TimeIndex(IndexFile):
     """`<base offset>.timeindex`: Kafka's TimeIndex.
 
-    Layout: 12-byte entries, i64 timestamp in ms, u32 offset − base offset. An entry says: no record up to this offset
+    Layout: `TimeIndexEntry`. An entry says: no record up to this offset
     is younger than this timestamp, and the batch ending at the offset was the first to reach it. Timestamps strictly
     increase, offsets do not decrease. One slot stays reserved, so that the final maximum can always be written when the
     segment is rolled or closed. Writers, crashes, recovery: see `IndexFile`.
@@ -29,7 +29,7 @@ class TimeIndex(IndexFile):
 
     __slots__ = ("last_entry",)
 
-    ENTRY_SIZE: ClassVar[int] = 12
+    ENTRY_SIZE: ClassVar[int] = _ENTRY.size
 
     last_entry: TimestampOffset
     """The last entry, or (-1, base offset) if there is none."""

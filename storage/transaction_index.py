@@ -1,13 +1,12 @@
 """The transaction index of a segment: the aborted transactions whose markers lie in it."""
 
-import struct
 from typing import NamedTuple
 
+from ..protocol.file_layouts import TRANSACTION_INDEX_ENTRY, TRANSACTION_INDEX_VERSION
 from .errors import CorruptIndexError
 from .filesystem import File, FileSystem, write_all
 
-_ENTRY = struct.Struct(">hqqqq")
-_VERSION = 0
+_ENTRY = TRANSACTION_INDEX_ENTRY.struct
 
 
 class AbortedTransaction(NamedTuple):
@@ -23,10 +22,9 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """`<base offset>.txnindex`: Kafka's TransactionIndex. The file exists only once there is an aborted transaction.
 
-    Layout: 34-byte entries, i16 version 0, i64 producer id, i64 first offset, i64 last offset, i64 last stable offset;
-    ascending by last offset. Written by: the log, when the segment is rolled, flushed or closed; aborts are rare, so
-    the entries stay in memory as well. A crash can leave: missing or torn last entries; after an unclean stop the file
-    is rebuilt from the markers.
+    Layout: `TransactionIndexEntry`, ascending by last offset. Written by: the log, when the segment is rolled, flushed
+    or closed; aborts are rare, so the entries stay in memory as well. A crash can leave: missing or torn last entries;
+    after an unclean stop the file is rebuilt from the markers.
     """
 
     __slots__ = ("_entries", "_file", "_fs", "_may_be_longer", "_written", "base_offset", "path")
@@ -97,7 +95,7 @@ class TransactionIndex:
         """Bring the file up to the entries, if there are any. Raises OSError; nothing is lost then."""
         entries = self._entries
         if entries is not None and len(entries) > self._written:
-            waiting = b"".join(_ENTRY.pack(_VERSION, *aborted) for aborted in entries[self._written :])
+            waiting = b"".join(_ENTRY.pack(TRANSACTION_INDEX_VERSION, *aborted) for aborted in entries[self._written :])
             write_all(self._open(), waiting, self._written * _ENTRY.size)
             self._written = len(entries)
         if self._may_be_longer and (self._file is not None or self._fs.exists(self.path)):
@@ -129,7 +127,7 @@ class TransactionIndex:
         entries: list[AbortedTransaction] = []
         for version, *values in _ENTRY.iter_unpack(data):
             aborted = AbortedTransaction(*values)
-            if version > _VERSION or (entries and entries[-1].last_offset >= aborted.last_offset):
+            if version != TRANSACTION_INDEX_VERSION or (entries and entries[-1].last_offset >= aborted.last_offset):
                 raise CorruptIndexError(f"{self.path}: {aborted}, version {version}, is out of order or unknown")
             entries.append(aborted)
         self._written = len(entries)

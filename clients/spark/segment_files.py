@@ -1,10 +1,4 @@
-"""Partition folders on disk, read without a broker: which files there are, and where to cut them.
-
-Segments are `<base offset>.log`; beside them `.index` (i32 offset from the base, i32 position, sparse, positions of
-batches), `.txnindex` (i16 version, i64 producer id, i64 first offset, i64 last offset, i64 last stable offset) and
-`.snapshot` (i16 version, u32 CRC, i32 count, then per producer i64 id, i16 epoch, i32 last sequence, i64 last offset,
-i32 offset delta, i64 timestamp, i32 coordinator epoch, i64 first offset of an open transaction or -1).
-"""
+"""Partition folders on disk, read without a broker: which files there are, and where to cut them."""
 
 from __future__ import annotations
 
@@ -14,22 +8,16 @@ from dataclasses import dataclass, replace
 from glob import glob
 from itertools import pairwise
 from pathlib import Path
-from struct import Struct
 from typing import BinaryIO
 
-from ...protocol.batch_header import HEADER_SIZE
 from ...protocol.errors import ProtocolError
-from ...protocol.record import LOG_OVERHEAD, MAGIC_POSITION, MIN_ENTRY_HEADER_SIZE
+from ...protocol.file_layouts import OFFSET_INDEX_ENTRY, decode_snapshot, decode_transaction_index
+from ...protocol.record import ENTRY_FRONT, MIN_ENTRY_HEADER_SIZE, entry_size
 from ...protocol.record_batch import Batch, RecordBatch, iter_batches
 from ...protocol.topic_partition import TopicPartition
 
 _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _SEGMENT = re.compile(r"(?P<base>\d{20})\.log")
-_index_entry = Struct(">ii")
-_txn_entry = Struct(">hqqqq")
-_snapshot_head = Struct(">hIi")
-_snapshot_entry = Struct(">qhiqiqiq")
-_entry_head = Struct(">qi")
 BLOCK_BYTES = 2 << 20
 ROOM_BEHIND = 64
 """Bytes of memory behind a block, so that who decodes it where it is may look some bytes past its end."""
@@ -84,7 +72,10 @@ def find_folders(path: str, topics: frozenset[str]) -> list[tuple[TopicPartition
 
 
 def plan_segments(tp: TopicPartition, folder: Path, *, split_bytes: int, committed: bool) -> list[SegmentRange]:
-    """The ranges of one folder, in order. With `committed` they know which offsets to pass over."""
+    """The ranges of one folder, in order. With `committed` they know which offsets to pass over.
+
+    Raises ProtocolError for files that are not what their names say.
+    """
     segments = _segments(folder)
     aborted = _aborted(folder) if committed else ()
     stable = _last_stable_offset(folder, segments) if committed else None
@@ -150,10 +141,11 @@ def _first_batches(block: memoryview, r: SegmentRange, position: int) -> list[Ba
 
 
 def _size_of_next(block: bytes | memoryview) -> int | None:
-    """Bytes of the batch that a block begins with; None if not even its size is there."""
-    if len(block) < MIN_ENTRY_HEADER_SIZE:
+    """Bytes of the batch that a block begins with; None if not even its size is there, or none begins."""
+    try:
+        return entry_size(block, 0) if len(block) >= MIN_ENTRY_HEADER_SIZE else None
+    except ProtocolError:
         return None
-    return LOG_OVERHEAD + int(_entry_head.unpack_from(block)[1])
 
 
 def _segments(folder: Path) -> list[tuple[int, Path]]:
@@ -171,7 +163,7 @@ def _cuts(path: Path, base: int, size: int, split_bytes: int) -> list[int]:
     cuts = [0]
     with path.open("rb") as file:
         index = path.with_suffix(".index")
-        entries = _index_entry.iter_unpack(_whole(index.read_bytes(), _index_entry.size)) if index.is_file() else ()
+        entries = OFFSET_INDEX_ENTRY.read_all(index.read_bytes()) if index.is_file() else ()
         last = 0
         for delta, position in entries:
             if position <= last and last:
@@ -185,7 +177,7 @@ def _cuts(path: Path, base: int, size: int, split_bytes: int) -> list[int]:
                 cuts.append(position)
             file.seek(position)
             needed = _size_of_next(file.read(MIN_ENTRY_HEADER_SIZE))
-            if needed is None or needed < MIN_ENTRY_HEADER_SIZE:
+            if needed is None:
                 break
             position += needed
     return cuts[1:]
@@ -196,36 +188,26 @@ def _is_due(cuts: list[int], position: int, size: int, split_bytes: int) -> bool
     return cuts[-1] + split_bytes <= position <= size - split_bytes // 2
 
 
-def _whole(data: bytes, size: int) -> bytes:
-    """Without an entry that is cut off."""
-    return data[: len(data) // size * size]
-
-
 def _is_batch(file: BinaryIO, position: int, last_offset: int) -> bool:
     file.seek(position)
-    head: bytes = file.read(HEADER_SIZE)
-    if len(head) < HEADER_SIZE or head[MAGIC_POSITION] > 2:
-        return False
-    offset, size = _entry_head.unpack_from(head)
-    return int(offset) <= last_offset and int(size) >= MIN_ENTRY_HEADER_SIZE - LOG_OVERHEAD
+    head: bytes = file.read(MIN_ENTRY_HEADER_SIZE)
+    return _size_of_next(head) is not None and ENTRY_FRONT.read(head).offset <= last_offset
 
 
 def _aborted(folder: Path) -> tuple[AbortedRange, ...]:
-    found = []
+    found: list[AbortedRange] = []
     for path in sorted(folder.glob("*.txnindex")):
-        for _, producer, first, last, _ in _txn_entry.iter_unpack(_whole(path.read_bytes(), _txn_entry.size)):
-            found.append(AbortedRange(producer, first, last))
+        entries = decode_transaction_index(path.read_bytes())
+        found += [AbortedRange(entry.producer_id, entry.first_offset, entry.last_offset) for entry in entries]
     return tuple(found)
 
 
 def _last_stable_offset(folder: Path, segments: list[tuple[int, Path]]) -> int | None:
     """Where the oldest open transaction begins; None if there is none.
 
-    By the newest producer snapshot at the start of a segment, and the headers of the batches from there on.
+    By the newest sound producer snapshot at the start of a segment, and the headers of the batches from there on.
     """
-    bases = {base for base, _ in segments}
-    snapshots = sorted(path for path in folder.glob("*.snapshot") if path.stem.isdecimal() and int(path.stem) in bases)
-    since, open_since = (int(snapshots[-1].stem), _open_in_snapshot(snapshots[-1])) if snapshots else (0, {})
+    since, open_since = _newest_snapshot(folder, {base for base, _ in segments})
     tp = TopicPartition("", 0)
     for index, (base, path) in enumerate(segments):
         if base < since:
@@ -241,11 +223,14 @@ def _last_stable_offset(folder: Path, segments: list[tuple[int, Path]]) -> int |
     return min(open_since.values(), default=None)
 
 
-def _open_in_snapshot(path: Path) -> dict[int, int]:
-    data = path.read_bytes()
-    if len(data) < _snapshot_head.size:
-        return {}
-    _, _, count = _snapshot_head.unpack_from(data)
-    end = _snapshot_head.size + count * _snapshot_entry.size
-    entries = _snapshot_entry.iter_unpack(data[_snapshot_head.size : end]) if end <= len(data) else ()
-    return {entry[0]: entry[-1] for entry in entries if entry[-1] >= 0}
+def _newest_snapshot(folder: Path, bases: set[int]) -> tuple[int, dict[int, int]]:
+    """Its offset, and producer id -> where the transaction began that was open there; (0, {}) without any."""
+    paths = (path for path in folder.glob("*.snapshot") if path.stem.isdecimal() and int(path.stem) in bases)
+    for path in sorted(paths, reverse=True):
+        try:
+            entries = decode_snapshot(path.read_bytes())
+        except ProtocolError:
+            continue  # as a broker passes over it
+        newest = {entry.producer_id: entry.current_txn_first_offset for entry in entries}
+        return int(path.stem), {producer: offset for producer, offset in newest.items() if offset >= 0}
+    return 0, {}

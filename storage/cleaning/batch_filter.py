@@ -5,22 +5,17 @@
 
 from array import array
 from collections.abc import Iterable
-from struct import Struct
 from typing import NamedTuple
 
 from ...protocol.batch_run import BatchRun
 from ...protocol.native import native
-from ...protocol.record import SIZE_POSITION
 from ...protocol.record_batch import (
-    ATTRIBUTES_POSITION,
-    BASE_TIMESTAMP_POSITION,
+    BATCH_HEADER,
     CODEC_MASK,
     DELETE_HORIZON_MASK,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
-    MAX_TIMESTAMP_POSITION,
-    RECORD_COUNT_POSITION,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
     write_crc,
@@ -30,7 +25,6 @@ from ...protocol.varint import decode_unsigned, encode_varint
 NO_TIMESTAMP = -1
 _MAX_GROWTH = 12
 """Bytes that a record may gain by another base timestamp: nine of a timestamp delta, the rest of its length."""
-_short, _int, _long = Struct(">h"), Struct(">i"), Struct(">q")
 
 
 class Kept(NamedTuple):
@@ -135,13 +129,11 @@ def batch_of(run: BatchRun, batch: memoryview, kept: list[int], new_horizon: int
         shift = header.base_timestamp - new_horizon
         for row in kept:
             out += _shifted(bytes(buffer[records.starts[row] : records.ends[row]]), shift)
-        _short.pack_into(out, ATTRIBUTES_POSITION, header.attributes | DELETE_HORIZON_MASK)
-        _long.pack_into(out, BASE_TIMESTAMP_POSITION, new_horizon)
+        BATCH_HEADER.patch(out, attributes=header.attributes | DELETE_HORIZON_MASK, base_timestamp=new_horizon)
     if not header.attributes & TIMESTAMP_TYPE_MASK:
         highest = max(NO_TIMESTAMP, *(records.timestamps[row] for row in kept))
-        _long.pack_into(out, MAX_TIMESTAMP_POSITION, highest)
-    _int.pack_into(out, SIZE_POSITION, len(out) - LOG_OVERHEAD)
-    _int.pack_into(out, RECORD_COUNT_POSITION, len(kept))
+        BATCH_HEADER.patch(out, max_timestamp=highest)
+    BATCH_HEADER.patch(out, length=len(out) - LOG_OVERHEAD, record_count=len(kept))
     write_crc(memoryview(out))
     return out
 

@@ -1,13 +1,12 @@
 """Walks over the batches of a log in order and sorts them by what a cleaner has to do with them."""
 
-from struct import Struct
 from typing import Protocol
 
 from ...protocol.batch_run import SPECIAL, BatchRun, Stop
 from ...protocol.errors import KafkaError, ProtocolError
-from ...protocol.record import SIZE_POSITION
 from ...protocol.record_batch import (
     ATTRIBUTES_POSITION,
+    BATCH_HEADER,
     CODEC_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -20,8 +19,7 @@ from ...protocol.record_batch import (
 from .segment_reader import SegmentReader
 from .transaction_metadata import CleanedTransactionMetadata
 
-_short, _int = Struct(">h"), Struct(">i")
-_front = Struct(">qi11xi16xq")  # base offset, size, last offset delta, producer id
+_front = BATCH_HEADER.reader("base_offset", "length", "last_offset_delta", "producer_id")
 
 
 class BatchVisitor(Protocol):
@@ -92,10 +90,10 @@ class BatchWalk:
             or data[position + ATTRIBUTES_POSITION + 1] & SPECIAL != TRANSACTIONAL_MASK
         ):
             return position
-        base_offset, size, last_delta, producer_id = _front.unpack_from(data, position)
+        base_offset, length, last_delta, producer_id = _front(data, position)
         if self._transactions.on_data(base_offset + last_delta, producer_id):
             return position
-        return self._run.scan(position, position + LOG_OVERHEAD + size, special=SPECIAL & ~TRANSACTIONAL_MASK)[0]
+        return self._run.scan(position, position + LOG_OVERHEAD + length, special=SPECIAL & ~TRANSACTIONAL_MASK)[0]
 
     def _visit_run(self, visitor: BatchVisitor) -> bool:
         if not self._run.count:
@@ -129,6 +127,6 @@ def decompressed(batch: RecordBatch) -> bytes:
     """The batch as it would be without its codec, but for the CRC. Raises as `RecordBatch.plain_records`."""
     records = batch.plain_records()
     header = bytearray(batch.view[:HEADER_SIZE])
-    _int.pack_into(header, SIZE_POSITION, HEADER_SIZE + len(records) - LOG_OVERHEAD)
-    _short.pack_into(header, ATTRIBUTES_POSITION, batch.attributes & ~CODEC_MASK)
+    length = HEADER_SIZE + len(records) - LOG_OVERHEAD
+    BATCH_HEADER.patch(header, length=length, attributes=batch.attributes & ~CODEC_MASK)
     return b"".join((header, records))

@@ -1,15 +1,13 @@
 """The second half of a pass, for a stretch of batches: what stays of them, of any kind, in the order of the log."""
 
-from struct import Struct
-
 from ...protocol.batch_run import BatchRun, Stop
 from ...protocol.compression import compress
 from ...protocol.legacy_records import build_message_set
-from ...protocol.record import SIZE_POSITION
 from ...protocol.record_batch import (
-    ATTRIBUTES_POSITION,
+    BATCH_HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    BatchHeader,
     LegacyBatch,
     Record,
     RecordBatch,
@@ -18,8 +16,6 @@ from ...protocol.record_batch import (
 from .batch_filter import BatchFilter, batch_of, empty_batch
 from .clean_job import NO_DATA_OFFSET, CleanerStats, CleanJob
 from .offset_map import SkimpyOffsetMap
-
-_short, _int = Struct(">h"), Struct(">i")
 
 
 class RecordFilter:
@@ -135,8 +131,7 @@ def compressed_batch(plain: memoryview, codec: int) -> bytearray:
     records = compress(codec, plain[HEADER_SIZE:])
     out = bytearray(plain[:HEADER_SIZE])
     out += records
-    attributes: int = _short.unpack_from(out, ATTRIBUTES_POSITION)[0]
-    _short.pack_into(out, ATTRIBUTES_POSITION, attributes | codec)
-    _int.pack_into(out, SIZE_POSITION, len(out) - LOG_OVERHEAD)
+    attributes = BatchHeader.read(out).attributes | codec
+    BATCH_HEADER.patch(out, length=len(out) - LOG_OVERHEAD, attributes=attributes)
     write_crc(memoryview(out))
     return out

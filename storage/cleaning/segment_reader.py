@@ -1,13 +1,11 @@
 """A segment's batches in buffers of some size, each beginning with a batch, however large the batches are."""
 
 from collections.abc import Callable
-from struct import Struct
 
-from ...protocol.record import LOG_OVERHEAD, SIZE_POSITION
+from ...protocol.errors import ProtocolError
+from ...protocol.record import MIN_ENTRY_HEADER_SIZE, entry_size
 from ..errors import CorruptSegmentError
 from ..file_records import FileRecords
-
-_size_field = Struct(">i")
 
 
 class SegmentReader:
@@ -24,7 +22,7 @@ class SegmentReader:
         data = self._records.pread(self._buffer_bytes, self.position)
         left = self._records.size - self.position
         if data and len(data) < left:
-            size = _first_batch_size(data)
+            size = self._first_batch_size(data)
             if size > left:
                 raise self.corrupt("a batch that does not end with the segment", 0)
             if size > len(data):
@@ -32,6 +30,14 @@ class SegmentReader:
         if data:
             self._throttle(len(data))
         return data
+
+    def _first_batch_size(self, data: bytes) -> int:
+        if len(data) < MIN_ENTRY_HEADER_SIZE:
+            return MIN_ENTRY_HEADER_SIZE
+        try:
+            return entry_size(data, 0)
+        except ProtocolError as error:
+            raise self.corrupt("no record batch", 0) from error
 
     def advance(self, length: int) -> None:
         """So much of the last buffer is done. Raises `CorruptSegmentError` if that is nothing."""
@@ -42,10 +48,3 @@ class SegmentReader:
     def corrupt(self, what: str, at: int) -> CorruptSegmentError:
         """The error to raise for what stands at `at` in the last buffer."""
         return CorruptSegmentError(f"{self._records.path}: {what} at position {self.position + at}")
-
-
-def _first_batch_size(data: bytes) -> int:
-    if len(data) < LOG_OVERHEAD:
-        return LOG_OVERHEAD
-    size: int = _size_field.unpack_from(data, SIZE_POSITION)[0]
-    return size + LOG_OVERHEAD

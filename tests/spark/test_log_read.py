@@ -1,6 +1,5 @@
 """Segment files read without a broker, called without Spark."""
 
-import struct
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from barnabas.clients.spark.log_reader import SegmentsPartition
 from barnabas.clients.spark.log_source import BarnabasLogSource
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.file_layouts import TRANSACTION_INDEX_ENTRY, SnapshotEntry, encode_snapshot
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch
@@ -155,7 +155,7 @@ def test_transactions_are_honoured_on_request(tmp_path: Path) -> None:
         ]
     )
     folder = folder_of(tmp_path, (0, data))
-    (folder / f"{0:020}.txnindex").write_bytes(struct.pack(">hqqqq", 0, 1, 0, 12, 5))
+    (folder / f"{0:020}.txnindex").write_bytes(TRANSACTION_INDEX_ENTRY.struct.pack(0, 1, 0, 12, 5))
     everything = [row["offset"] for row in read_log({"path": str(tmp_path)})]
     assert everything == [*range(12), *range(14, 20)]
     committed = [row["offset"] for row in read_log({"path": str(tmp_path), "isolationLevel": "read_committed"})]
@@ -167,10 +167,20 @@ def test_transactions_are_honoured_on_request(tmp_path: Path) -> None:
 def test_open_transactions_are_known_from_a_snapshot(tmp_path: Path) -> None:
     """The first segment, where the transaction began, is not looked through again."""
     folder = folder_of(tmp_path, (0, batch(0, 5, producer=1, transactional=True)), (5, batch(5, 5)))
-    entry = struct.pack(">qhiqiqiq", 1, 0, 4, 4, 4, 1, -1, 2)
-    (folder / f"{5:020}.snapshot").write_bytes(struct.pack(">hIi", 1, 0, 1) + entry)
-    rows = read_log({"path": str(tmp_path), "isolationLevel": "read_committed"})
-    assert [row["offset"] for row in rows] == [0, 1]
+    snapshot = encode_snapshot([SnapshotEntry(1, 0, 4, 4, 4, 1, -1, 2)])
+    committed = {"path": str(tmp_path), "isolationLevel": "read_committed"}
+    (folder / f"{5:020}.snapshot").write_bytes(snapshot)
+    assert [row["offset"] for row in read_log(committed)] == [0, 1]
+    for unsound in (snapshot[:-1], b"\0\2" + snapshot[2:], snapshot[:-1] + b"\0"):
+        (folder / f"{5:020}.snapshot").write_bytes(unsound)
+        assert read_log(committed) == [], "a snapshot that is not sound counts for nothing, and the first batch does"
+
+
+def test_a_transaction_index_of_a_later_version_is_refused(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, (0, batch(0, 5)))
+    (folder / f"{0:020}.txnindex").write_bytes(TRANSACTION_INDEX_ENTRY.struct.pack(1, 7, 0, 3, 3))
+    with pytest.raises(ProtocolError, match="version 1 is not known"):
+        read_log({"path": str(tmp_path), "isolationLevel": "read_committed"})
 
 
 def test_a_folder_without_partitions(tmp_path: Path) -> None:

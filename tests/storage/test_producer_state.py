@@ -8,10 +8,9 @@ import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.logs import NOW_MS, Clock, append, batch, marker, open_log
 
-from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.storage.errors import CorruptSnapshotError
+from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from barnabas.protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
 from barnabas.storage.log import Log, LogAppendInfo
-from barnabas.storage.producer_snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 
 MAX_SEQUENCE = 2**31 - 1
 
@@ -185,5 +184,5 @@ def test_snapshot_layout() -> None:
     assert (data[:2], data[6:10], len(data)) == (b"\x00\x01", b"\x00\x00\x00\x02", 10 + 2 * 46)
     assert [found.producer_id for found in decode_snapshot(data)] == [7, 8]
     for bad in (data[:-1], data[:12] + b"\x01" + data[13:], b"", b"\x00\x02" + data[2:]):
-        with pytest.raises(CorruptSnapshotError):
+        with pytest.raises(ProtocolError):
             decode_snapshot(bad)
