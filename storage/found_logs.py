@@ -57,11 +57,12 @@ class FoundLogs:
     fs: FileSystem
     config_for: Callable[[str], LogConfig]
     open_log: OpenLog
-    find_strays: FindStrays
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
 
-    def leave_strays(self, found: Mapping[LogDir, Sequence[PartitionDir]]) -> dict[LogDir, list[PartitionDir]]:
+    def leave_strays(
+        self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
+    ) -> dict[LogDir, list[PartitionDir]]:
         """The folders that hold partitions of this broker; all others stay untouched."""
         folders = {}
         for log_dir, partition_dirs in found.items():
@@ -71,7 +72,7 @@ class FoundLogs:
                     folders[path] = FoundFolder(partition_dir.topic_partition, self._topic_id(path))
                 else:
                     _logger.warning("%s holds no log and is left alone", path)
-        self.strays = dict(self.find_strays(folders))
+        self.strays = dict(find_strays(folders))
         for path, reason in self.strays.items():
             _logger.warning("%s is left alone: %s", path, reason)
             del folders[path]

@@ -52,9 +52,8 @@ class LogManager:
         now_ms: Callable[[], int],
         rng: "Random",
         lock: Callable[[], AbstractContextManager[object]] = nullcontext,
-        find_strays: FindStrays = lambda folders: {},
     ) -> None:
-        """`lock` makes a lock for what several lanes may do; `find_strays` is asked before any log is opened."""
+        """`lock` makes a lock for what several lanes may do."""
         assert log_dirs, "a broker needs at least one log directory"
         self.dirs = [LogDir(path.rstrip("/") or "/", fs, lock()) for path in dict.fromkeys(log_dirs)]
         self.logs: dict[TopicPartition, Log] = {}
@@ -66,7 +65,7 @@ class LogManager:
         self._dir_of: dict[TopicPartition, LogDir] = {}
         self._checkpoints = LogCheckpoints(self.logs, self._dir_of)
         self._open = partial(Log.open, fs=fs, now_ms=now_ms, rng=rng)
-        self._found = FoundLogs(self.logs, self._dir_of, self.offline, fs, config_for, self._open, find_strays)
+        self._found = FoundLogs(self.logs, self._dir_of, self.offline, fs, config_for, self._open)
         self._deletions = Deletions(fs, now_ms, rng.getrandbits)
         self.future_logs = FutureLogs(
             self.logs,
@@ -129,15 +128,19 @@ class LogManager:
             self._run(task)
         self.finish_loading()
 
-    def loading_tasks(self) -> list[LaneTask]:
-        """The work of `load`, cut in pieces that may run on several lanes at once; `finish_loading` comes after."""
+    def loading_tasks(self, find_strays: FindStrays = lambda folders: {}) -> list[LaneTask]:
+        """Opening every log: after a clean stop by trusting its files, else by recovery from its recovery point.
+
+        In pieces that may run on several lanes at once; `finish_loading` comes after. What `find_strays` finds is not
+        touched.
+        """
         tasks, found = [], {}
         for log_dir in self.online_dirs:
             try:
                 found[log_dir] = log_dir.begin_loading()
             except OSError as error:
                 self.fail_log_dir(log_dir.path, error)
-        for log_dir, live in self._found.leave_strays(self.future_logs.settle(found)).items():
+        for log_dir, live in self._found.leave_strays(self.future_logs.settle(found), find_strays).items():
             self._found.claim(log_dir, live)
             for start in range(0, len(live), LOGS_PER_LOADING_TASK):
                 chunk = live[start : start + LOGS_PER_LOADING_TASK]

@@ -7,8 +7,7 @@ from collections.abc import Collection
 from .errors import StorageError
 from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
-from .log_segment import LOG_SUFFIX
-from .log_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from .log_segment import LOG_SUFFIX, TXN_INDEX_SUFFIX
 from .partition_metadata import FILE_NAME as METADATA_FILE_NAME
 
 TEMPORARY_SUFFIX = ".tmp"
@@ -17,7 +16,6 @@ REPLACING_FILE = "replacing"
 """Lies in a copy from just before it gets the log's name until the log's folder has lost it."""
 
 _MAX_OFFSET = 2**63 - 1
-_PASSING_SUFFIXES = (CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX, TEMPORARY_SUFFIX)
 _SINGLE_NAMES = (EPOCHS_FILE_NAME, METADATA_FILE_NAME, REPLACING_FILE)
 _OTHER_NAMES = frozenset(name + suffix for name in _SINGLE_NAMES for suffix in ("", TEMPORARY_SUFFIX))
 _OF_A_SEGMENT = re.compile(
@@ -40,14 +38,15 @@ def is_log_file(name: str) -> bool:
 def log_files(fs: FileSystem, path: str) -> list[str]:
     """The names of a log's files in its folder. Raises `OSError`, `NoFileError`.
 
-    What has such a name and is no file is in the way: it gets another name where the name is one for a while only.
+    What has such a name and is no file is in the way, and gets another name. Only what should hold records, or which
+    of them were aborted, has no substitute.
     """
     found = fs.scan_dir(path)
     names = [name for name in found if is_log_file(name)]
     odd = [name for name in names if not found[name]]
-    lasting = [name for name in odd if not name.endswith(_PASSING_SUFFIXES)]
-    if lasting:
-        raise NoFileError(f"{path}/{lasting[0]} is no file")
+    for name in odd:
+        if name.endswith((LOG_SUFFIX, TXN_INDEX_SUFFIX)):
+            raise NoFileError(f"{path}/{name} is no file")
     set_aside(fs, path, odd)
     return [name for name in names if found[name]]
 

@@ -2,12 +2,14 @@
 
 import errno
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL, make_manager
+from tests.storage.lanes import load
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
@@ -37,11 +39,13 @@ def values(log: Log) -> list[bytes | None]:
     return [record.value for entry in iter_batches(bytes(data.records)) for record in entry.records()]
 
 
-def started(disk: SimDisk | OsFileSystem, *roots: str, config: LogConfig = SMALL) -> LogManager:
+def started(
+    disk: SimDisk | OsFileSystem, *roots: str, config: LogConfig = SMALL, strays: Mapping[str, str] | None = None
+) -> LogManager:
     manager = make_manager(disk, roots or ("/data",), config=config)
     manager.open_dirs()
     manager.write_identity(1, "cluster")
-    manager.load()
+    load(manager, strays)
     return manager
 
 
