@@ -99,7 +99,7 @@ class Broker:
             view = frames.buffer()
             piece = data[: len(view)]
             view[: len(piece)] = piece
-            frames.received(len(piece))
+            frames.pending += len(piece)
             data = data[len(piece) :]
             while (bounds := self.connection.next_request()) is not None:
                 self._handle(bytes(frames.data[bounds[0] : bounds[1]]))
