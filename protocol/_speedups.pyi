@@ -74,5 +74,12 @@ def index_batches(
 ) -> tuple[int, list[tuple[int, int, int, int]], int, tuple[int, int], int]:
     """`storage.cleaning.batch_index.index_batches`: the fields of `IndexScan`."""
 
-def scan_records(data: _Buffer, count: int, max_keyless: int, /) -> tuple[int, int, list[int]] | None:
-    """`record_codec.walk_records`: the fields of `RecordScan`; None where that raises, or for no records at all."""
+def scan_records(
+    data: _Buffer, count: int, base_timestamp: int, rules: tuple[int, int, bool], most_faults: int, /
+) -> tuple[int, list[tuple[int, int | None]]] | None:
+    """`record_scan.walk_records`: the fields of `RecordScan`; None where that raises."""
+
+def take_plain_batch(
+    records: memoryview, base_offset: int, leader_epoch: int, max_size: int, rules: tuple[int, int, bool], /
+) -> tuple[int, int, int] | None:
+    """`plain_batch.take_plain_batch_here`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .errors import ProtocolError
 
+_MAX_VARINT_BYTES = 5
 _MAX_VARLONG_BITS = 70
 
 
@@ -23,15 +24,15 @@ def encode_varint(value: int) -> bytes:
 _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 
-def decode_varint(data: bytes, position: int) -> tuple[int, int]:
+def decode_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varint (32 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
-    value, position = decode_unsigned(data, position)
-    if value >> 32:
+    value, end = decode_unsigned(data, position)
+    if value >> 32 or end - position > _MAX_VARINT_BYTES:
         raise ProtocolError("varint of more than 32 bits")
-    return (value >> 1) ^ -(value & 1), position
+    return (value >> 1) ^ -(value & 1), end
 
 
-def decode_varlong(data: bytes, position: int) -> tuple[int, int]:
+def decode_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varlong (64 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
     value, position = decode_unsigned(data, position)
     return (value >> 1) ^ -(value & 1), position

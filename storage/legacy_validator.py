@@ -83,8 +83,7 @@ def _checked_records(records: memoryview, request: AppendRequest) -> Iterator[Re
         index = 0
         try:
             for record in batch.records(max_size=request.max_decompressed_size):
-                errors.check_key(index, record.key)
-                errors.check_timestamp(index, record.timestamp)
+                errors.check(record, index)
                 index += 1
                 if index > request.max_record_count:
                     raise too_many_records(request)

@@ -76,7 +76,7 @@ def _setting(default: Any, parse: Callable[[str], Any]) -> Any:
 class LogConfig:
     """The settings of one topic's logs. Immutable: a change of configuration is a new object given to the log.
 
-    Defaults are Kafka's. The last four restate others in the form that the append path asks for.
+    Defaults are Kafka's. The last five restate others in the form that the append path asks for.
     """
 
     cleanup_policy: str = _setting("delete", _cleanup_policy)
@@ -119,6 +119,8 @@ class LogConfig:
     """When a segment is rolled for its age: what must be compacted after a while must not stay active for longer."""
     message_magic: int = field(init=False, default=2)
     """The record format of `message_format_version`."""
+    stores_as_sent: bool = field(init=False, default=True)
+    """Whether uncompressed batches keep their bytes: no other codec, no timestamps of the broker's."""
 
     def __post_init__(self) -> None:
         policies = self.cleanup_policy.split(",")
@@ -127,6 +129,8 @@ class LogConfig:
         lag_ms = self.max_compaction_lag_ms if self.compact else NEVER
         object.__setattr__(self, "max_segment_ms", min(self.segment_ms, lag_ms))
         object.__setattr__(self, "message_magic", _magic_of(self.message_format_version))
+        keeps_codec = self.compression_type in ("producer", "uncompressed")
+        object.__setattr__(self, "stores_as_sent", keeps_codec and self.message_timestamp_type == "CreateTime")
 
     @classmethod
     def from_props(cls, props: Mapping[str, str], defaults: "LogConfig | None" = None) -> Self:

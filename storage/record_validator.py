@@ -1,8 +1,8 @@
-"""Checks what is about to be appended, and gives it offsets; one uncompressed v2 batch costs one look at its header.
+"""Checks what is about to be appended, record by record, and gives it offsets.
 
-Does the work of Kafka's LogValidator and of the checks in front of it. All that is not the plain case lies behind
-`_validate`: compression, keys on compacted topics, LogAppendTime, timestamp limits, another codec, replication, old
-formats.
+Does the work of Kafka's LogValidator and of the checks in front of it. The batch that most producers send is done with
+in one step, `take_plain_batch`. Whatever that leaves alone is either wrong or has to be changed, and lies behind
+`_validate`: compression, LogAppendTime, another codec, a wrong largest timestamp, replication, old formats.
 """
 
 from __future__ import annotations
@@ -11,22 +11,21 @@ from struct import Struct
 
 from ..protocol.batch_header import (
     ATTRIBUTES_POSITION,
-    CONTROL_MASK,
     HEADER,
     HEADER_SIZE,
     MAX_TIMESTAMP_POSITION,
-    TRANSACTIONAL_MASK,
     BatchHeader,
     write_crc,
 )
-from ..protocol.checksum import crc32c
 from ..protocol.compression import Compression, compress, give_back, take_room
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ..protocol.plain_batch import take_plain_batch
 from ..protocol.record import CODEC_MASK, LOG_OVERHEAD, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from ..protocol.record_batch import Batch, RecordBatch, iter_batches
-from ..protocol.record_codec import RecordScan, scan_records
+from ..protocol.record_codec import MIN_RECORD_SIZE
+from ..protocol.record_scan import RecordScan, scan_records
 from .legacy_validator import convert_from_v2, validate_legacy
-from .log_config import NEVER, LogConfig
+from .log_config import LogConfig
 from .validation_result import (
     MAX_RECORD_ERRORS,
     AppendRequest,
@@ -40,9 +39,6 @@ from .validation_result import (
 
 __all__ = ["AppendRequest", "Origin", "RecordValidationError", "ValidationResult", "validate_and_assign"]
 
-_PLAIN_MASK = CODEC_MASK | TIMESTAMP_TYPE_MASK | CONTROL_MASK
-_KEEPS_UNCOMPRESSED = frozenset({"producer", "uncompressed"})
-_unpack_header = HEADER.unpack_from
 _patch_front = Struct(">qii").pack_into
 _patch_attributes = Struct(">h").pack_into
 _patch_max_timestamp = Struct(">q").pack_into
@@ -69,32 +65,16 @@ def validate_and_assign(
     Raises KafkaError, with the offending records as RecordValidationError; the log is untouched then, the buffer may
     be patched.
     """
-    size = len(records)
-    if size > HEADER_SIZE and origin != "replication" and target_magic == 2:
-        (first, length, _, magic, crc, attributes, last_delta, _, max_timestamp, producer_id, _, sequence, count) = (
-            _unpack_header(records)
+    if config.stores_as_sent and target_magic == 2 and origin != "replication":
+        rules = (
+            now_ms - config.message_timestamp_before_max_ms,
+            now_ms + config.message_timestamp_after_max_ms,
+            config.compact and origin == "client",
         )
-        if (
-            magic == 2
-            and length == size - LOG_OVERHEAD
-            and not attributes & _PLAIN_MASK
-            and not first
-            and count > 0
-            and count == last_delta + 1
-            and (sequence >= 0 if producer_id >= 0 else not attributes & TRANSACTIONAL_MASK)
-            and size <= config.max_message_bytes
-            and (not config.compact or origin == "coordinator")
-            and config.message_timestamp_type == "CreateTime"
-            and config.compression_type in _KEEPS_UNCOMPRESSED
-            and config.message_timestamp_before_max_ms == NEVER
-            and max_timestamp <= now_ms + config.message_timestamp_after_max_ms
-        ):
-            if crc32c(records[ATTRIBUTES_POSITION:]) != crc:
-                raise _crc_error()
-            if records.readonly:
-                records = memoryview(bytearray(records))
-            _patch_front(records, 0, base_offset, length, leader_epoch)
-            last = base_offset + last_delta
+        taken = take_plain_batch(records, base_offset, leader_epoch, config.max_message_bytes, rules)
+        if taken is not None:
+            count, max_timestamp, producer_id = taken
+            last = base_offset + count - 1
             result = ValidationResult(records, base_offset, last, count, max_timestamp, offset_of_max_timestamp=last)
             if producer_id >= 0:
                 result.producer_batches = (RecordBatch(records),)
@@ -144,27 +124,30 @@ def _validate_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown codec {header.codec}")
     if header.codec == Compression.ZSTD and not request.allow_zstd:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")
-    if request.origin == "client":
-        _check_client_batch(header)
-    if header.record_count > request.max_record_count:
-        raise too_many_records(request)
+    _check_header(header, request)
     room = take_room()
     try:
         plain = batch.look_into_records(room, max_size=request.max_decompressed_size)
         return _validate_records(batch, plain, request)
-    except KafkaError as error:
-        if error.code is not ErrorCode.CORRUPT_MESSAGE:
-            raise
+    except ProtocolError as error:
         # The CRC was right, so no retry can mend them.
-        raise _invalid(error.message) from error
+        raise _invalid(str(error)) from error
+    except KafkaError as error:
+        if error.code is ErrorCode.CORRUPT_MESSAGE:
+            raise _invalid(error.message) from error
+        raise
     finally:
         give_back(room)
 
 
 def _validate_records(batch: RecordBatch, plain: bytes | memoryview, request: AppendRequest) -> ValidationResult:
     header = batch.header
-    scan = _scan(plain, header.record_count, request)
-    _check_records(batch, scan, request)
+    if header.record_count > len(plain) // MIN_RECORD_SIZE:
+        raise _invalid(f"{header.record_count} records do not fit into {len(plain)} bytes")
+    if header.record_count > request.max_record_count:
+        raise too_many_records(request)
+    scan = scan_records(plain, header.record_count, header.base_timestamp, request.rules, MAX_RECORD_ERRORS)
+    _check_records(header, scan, request)
     if request.target_magic < 2:
         return convert_from_v2(batch, request)
     target_codec = request.target_codec(header.codec)
@@ -181,7 +164,7 @@ def _check_size(size: int, config: LogConfig) -> None:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, message)
 
 
-def _check_client_batch(header: BatchHeader) -> None:
+def _check_header(header: BatchHeader, request: AppendRequest) -> None:
     if header.base_offset != 0:
         raise _invalid(f"The base offset of a produced record batch should be 0, but it is {header.base_offset}")
     if header.last_offset_delta < 0:
@@ -192,52 +175,28 @@ def _check_client_batch(header: BatchHeader) -> None:
         message = f"Inconsistent batch offset range [0, {header.last_offset_delta}] and count {header.record_count}"
         raise _invalid(message)
     if header.is_control:
-        raise _invalid("Clients are not allowed to write control records")
-    if header.has_producer_id and header.base_sequence < 0:
+        if request.origin == "client":
+            raise _invalid("Clients are not allowed to write control records")
+    elif header.has_producer_id and header.base_sequence < 0:
         raise _invalid(f"Invalid sequence number {header.base_sequence} in batch of producer id {header.producer_id}")
     if header.is_transactional and not header.has_producer_id:
         raise _invalid("Transactional record batch without a producer id")
 
 
-def _scan(plain: bytes | memoryview, count: int, request: AppendRequest) -> RecordScan:
-    try:
-        return scan_records(plain, count, max_keyless=MAX_RECORD_ERRORS if request.config.compact else 0)
-    except ProtocolError as error:
-        raise _invalid(str(error)) from error
-
-
-def _check_records(batch: RecordBatch, scan: RecordScan, request: AppendRequest) -> None:
-    """Keys on compacted topics, timestamps within limits; RecordValidationError names those that are neither."""
+def _check_records(header: BatchHeader, scan: RecordScan, request: AppendRequest) -> None:
+    """Timestamp types, and the records that break the rules; raises RecordValidationError."""
     if request.origin != "client":
         return
-    config, header = request.config, batch.header
-    is_create_time = not header.attributes & TIMESTAMP_TYPE_MASK
-    earliest = request.now_ms - config.message_timestamp_before_max_ms
-    latest = request.now_ms + config.message_timestamp_after_max_ms
-    within_limits = config.message_timestamp_type != "CreateTime" or (
-        earliest <= header.base_timestamp + scan.lowest_timestamp_delta
-        and header.base_timestamp + scan.highest_timestamp_delta <= latest
-    )
-    if is_create_time and within_limits and not scan.keyless:
-        return
     errors = RecordErrors(request)
-    if not is_create_time:
+    if header.attributes & TIMESTAMP_TYPE_MASK:
         errors.refuse_log_append_time()
-    for index in scan.keyless:
-        errors.add_keyless(index)
-    if is_create_time and not within_limits:
-        _check_each_timestamp(batch, request, errors)
+        errors.raise_if_any()
+    for index, timestamp_delta in scan.faults:
+        if timestamp_delta is None:
+            errors.add_keyless(index)
+        else:
+            errors.add_untimely(index, header.base_timestamp + timestamp_delta)
     errors.raise_if_any()
-
-
-def _check_each_timestamp(batch: RecordBatch, request: AppendRequest, errors: RecordErrors) -> None:
-    try:
-        for index, record in enumerate(batch.records(max_size=request.max_decompressed_size)):
-            errors.check_timestamp(index, record.timestamp)
-            if errors.is_full:
-                return
-    except ProtocolError as error:
-        raise _invalid(str(error)) from error
 
 
 def _recompressed(batch: RecordBatch, plain: bytes | memoryview, codec: int, request: AppendRequest) -> RecordBatch:
@@ -258,7 +217,7 @@ def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest, *, sou
     """Patch offsets, leader epoch and, if they are not right already, the timestamp fields into the batch."""
     header, view = batch.header, batch.view
     append_time = NO_TIMESTAMP
-    attributes, max_timestamp = header.attributes, header.base_timestamp + scan.highest_timestamp_delta
+    attributes, max_timestamp = header.attributes, scan.max_timestamp
     if request.config.message_timestamp_type == "LogAppendTime":
         append_time = max_timestamp = request.now_ms
         attributes |= TIMESTAMP_TYPE_MASK

@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from ..protocol.compression import CODEC_BY_CONFIG_NAME
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.record import NO_TIMESTAMP
+from ..protocol.record import NO_TIMESTAMP, Record
 from ..protocol.record_batch import RecordBatch
+from ..protocol.record_scan import HIGHEST, LOWEST, RecordRules
 from .log_config import LogConfig
 
 Origin: TypeAlias = Literal["client", "coordinator", "replication"]
@@ -33,9 +34,17 @@ class AppendRequest(NamedTuple):
     target_magic: int
 
     @property
+    def rules(self) -> RecordRules:
+        """What this topic asks of records; of timestamps that the broker replaces only that they have 64 bits."""
+        config, needs_keys = self.config, self.config.compact and self.origin == "client"
+        if config.message_timestamp_type != "CreateTime":
+            return LOWEST, HIGHEST, needs_keys
+        earliest = self.now_ms - config.message_timestamp_before_max_ms
+        return earliest, self.now_ms + config.message_timestamp_after_max_ms, needs_keys
+
+    @property
     def max_decompressed_size(self) -> int:
-        """How far compressed records of one batch may expand: a bound on memory, which snappy and the search
-        for timestamps to refuse need twice.
+        """How far compressed records of one batch may expand: a bound on memory, which snappy needs twice.
 
         Few honest batches expand so far: librdkafka's are below `message.max.bytes` before they are compressed, and
         Java's producer splits a batch that is too large and sends it again.
@@ -135,52 +144,42 @@ def too_many_records(request: AppendRequest) -> KafkaError:
 class RecordErrors:
     """Collects what is wrong with the records of one batch, by Kafka's rules for keys and timestamps."""
 
-    __slots__ = ("_code", "_config", "_errors", "_now_ms")
+    __slots__ = ("_code", "_errors", "_rules")
 
     def __init__(self, request: AppendRequest) -> None:
-        self._config = request.config
-        self._now_ms = request.now_ms
-        self._code: ErrorCode | None = None
+        self._rules = request.rules
+        self._code = ErrorCode.INVALID_RECORD
         self._errors: list[tuple[int, str]] = []
 
-    @property
-    def is_full(self) -> bool:
-        return len(self._errors) >= MAX_RECORD_ERRORS
-
-    def add(self, index: int, code: ErrorCode, message: str) -> None:
-        """The first error's code becomes the answer for the batch."""
-        if self._code is None:
-            self._code = code
-        if not self.is_full:
-            self._errors.append((index, message))
-
-    def check_key(self, index: int, key: bytes | None) -> None:
-        if key is None and self._config.compact:
+    def check(self, record: Record, index: int) -> None:
+        """Hold a record against the rules; of a record without a key nothing else is said."""
+        earliest, latest, needs_keys = self._rules
+        if needs_keys and record.key is None:
             self.add_keyless(index)
+        elif not earliest <= record.timestamp <= latest and record.timestamp != NO_TIMESTAMP:
+            self.add_untimely(index, record.timestamp)
 
     def add_keyless(self, index: int) -> None:
-        self.add(index, ErrorCode.INVALID_RECORD, "Compacted topic cannot accept message without key")
+        self._add(index, "Compacted topic cannot accept message without key")
 
-    def check_timestamp(self, index: int, timestamp: int) -> None:
-        """Hold a CreateTime timestamp (ms) against `message.timestamp.before.max.ms` and `after.max.ms`."""
-        if timestamp == NO_TIMESTAMP or self._config.message_timestamp_type != "CreateTime":
-            return
-        earliest = self._now_ms - self._config.message_timestamp_before_max_ms
-        latest = self._now_ms + self._config.message_timestamp_after_max_ms
-        if not earliest <= timestamp <= latest:
-            self.add(
-                index,
-                ErrorCode.INVALID_TIMESTAMP,
-                f"Timestamp {timestamp} is out of range. The timestamp should be within [{earliest}, {latest}]",
-            )
+    def add_untimely(self, index: int, timestamp: int) -> None:
+        """A timestamp (ms) against `message.timestamp.before.max.ms` or `after.max.ms`."""
+        self._code = ErrorCode.INVALID_TIMESTAMP
+        limits = f"[{self._rules[0]}, {self._rules[1]}]"
+        self._add(index, f"Timestamp {timestamp} is out of range. The timestamp should be within {limits}")
 
     def refuse_log_append_time(self) -> None:
         """Only a broker may say that timestamps are its own."""
-        self.add(0, ErrorCode.INVALID_TIMESTAMP, "Producer should not set timestamp type to LogAppendTime")
+        self._code = ErrorCode.INVALID_TIMESTAMP
+        self._add(0, "Producer should not set timestamp type to LogAppendTime")
+
+    def _add(self, index: int, message: str) -> None:
+        if len(self._errors) < MAX_RECORD_ERRORS:
+            self._errors.append((index, message))
 
     def raise_if_any(self) -> None:
-        """Raises RecordValidationError with everything collected, if there is anything."""
-        if self._code is not None:
+        """Raises RecordValidationError with everything collected, if there is anything; a timestamp gives the code."""
+        if self._errors:
             message = "One or more records have been rejected due to invalid timestamp"
             if self._code is not ErrorCode.INVALID_TIMESTAMP:
                 message = f"One or more records have been rejected: {self._errors[0][1]}"

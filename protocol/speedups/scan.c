@@ -128,54 +128,6 @@ PyObject *scan_batches(PyObject *module, PyObject *args)
     return Py_BuildValue("ninnn", scan.position, reason, scan.batch_count, scan.row_count, scan.wanted);
 }
 
-/* Where the record at `at`, number `index` of its batch, ends; NULL if it is none. */
-static const uint8_t *hop(const uint8_t *at, const uint8_t *end, uint64_t index, uint64_t *stamp, uint64_t *key)
-{
-    uint64_t size, delta;
-    if ((at = read_unsigned(at, end, &size)) == NULL || size & 1 || size >> 1 < 6 || size >> 1 > (uint64_t)(end - at))
-        return NULL;
-    const uint8_t *next = at + (size >> 1);
-    if ((at = read_unsigned(at + 1, end, stamp)) == NULL || (at = read_unsigned(at, end, &delta)) == NULL
-        || read_unsigned(at, end, key) == NULL || delta != 2 * index)
-        return NULL;
-    return next;
-}
-
-PyObject *scan_records(PyObject *module, PyObject *args)
-{
-    Py_buffer data;
-    Py_ssize_t count, most_keyless, found = 0;
-    int64_t lowest = INT64_MAX, highest = INT64_MIN;
-    if (!PyArg_ParseTuple(args, "y*nn:scan_records", &data, &count, &most_keyless))
-        return NULL;
-    PyObject *keyless = PyList_New(0);
-    const uint8_t *at = data.buf, *end = at + data.len;
-    for (Py_ssize_t index = 0; keyless != NULL && at != NULL && index < count; index++) {
-        uint64_t stamp, key;
-        at = hop(at, end, (uint64_t)index, &stamp, &key);
-        if (at == NULL)
-            break;
-        int64_t delta = from_zigzag(stamp);
-        lowest = delta < lowest ? delta : lowest;
-        highest = delta > highest ? delta : highest;
-        if (key == 1 && found < most_keyless) {
-            PyObject *number = PyLong_FromSsize_t(index);
-            if (number == NULL || PyList_Append(keyless, number) < 0)
-                Py_CLEAR(keyless);
-            Py_XDECREF(number);
-            found++;
-        }
-    }
-    PyBuffer_Release(&data);
-    if (keyless == NULL)
-        return NULL;
-    if (at != end || count <= 0) {
-        Py_DECREF(keyless);
-        Py_RETURN_NONE;
-    }
-    return Py_BuildValue("LLN", (long long)lowest, (long long)highest, keyless);
-}
-
 typedef struct {
     int64_t size, base_offset, last_offset, max_timestamp;
 } batch_front;

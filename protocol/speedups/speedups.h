@@ -13,10 +13,14 @@
 
 enum { HEADER_SIZE = 61, LOG_OVERHEAD = 12, MIN_RECORD_SIZE = 7, ROW_SIZE = 44 };
 enum {
-    SIZE_AT = 8, MAGIC_AT = 16, CRC_AT = 17, ATTRIBUTES_AT = 21, LAST_DELTA_AT = 23, BASE_TIMESTAMP_AT = 27,
-    MAX_TIMESTAMP_AT = 35, COUNT_AT = 57
+    SIZE_AT = 8, LEADER_EPOCH_AT = 12, MAGIC_AT = 16, CRC_AT = 17, ATTRIBUTES_AT = 21, LAST_DELTA_AT = 23,
+    BASE_TIMESTAMP_AT = 27, MAX_TIMESTAMP_AT = 35, PRODUCER_ID_AT = 43, SEQUENCE_AT = 53, COUNT_AT = 57
 };
-enum { CODEC_MASK = 0x07, TIMESTAMP_TYPE_MASK = 0x08, DELETE_HORIZON_MASK = 0x40 };
+enum {
+    CODEC_MASK = 0x07, TIMESTAMP_TYPE_MASK = 0x08, TRANSACTIONAL_MASK = 0x10, CONTROL_MASK = 0x20,
+    DELETE_HORIZON_MASK = 0x40
+};
+enum { NO_TIMESTAMP = -1 };
 
 static inline uint32_t read_u32(const uint8_t *at)
 {
@@ -41,24 +45,23 @@ static inline void write_i64(uint8_t *at, int64_t value)
 static inline int64_t add_wrapping(int64_t a, int64_t b) { return (int64_t)((uint64_t)a + (uint64_t)b); }
 
 /* The varlong at `at` as it stands, still zigzag; where it ends, or NULL if it is cut off or of more than 64 bits. */
+const uint8_t *read_long_unsigned(const uint8_t *at, const uint8_t *end, uint64_t *value);
+
+/* The same; most of them are of one or two bytes. */
 static inline const uint8_t *read_unsigned(const uint8_t *at, const uint8_t *end, uint64_t *value)
 {
-    if (at < end && *at < 0x80) {
-        *value = *at;
+    if (at < end && at[0] < 0x80) {
+        *value = at[0];
         return at + 1;
     }
-    uint64_t sum = 0;
-    for (int shift = 0; at < end && shift < 70; shift += 7) {
-        uint64_t byte = *at++;
-        if (shift == 63 && (byte & 0x7F) > 1)
-            return NULL;
-        sum |= (byte & 0x7F) << shift;
-        if (byte < 0x80) {
-            *value = sum;
-            return at;
-        }
+    if (end - at > 1 && at[1] < 0x80) {
+        *value = (uint64_t)(at[0] & 0x7F) | (uint64_t)at[1] << 7;
+        return at + 2;
     }
-    return NULL;
+    uint64_t longer = 0; /* so that `value` may stay in a register */
+    at = read_long_unsigned(at, end, &longer);
+    *value = longer;
+    return at;
 }
 
 static inline int64_t from_zigzag(uint64_t value) { return (int64_t)(value >> 1 ^ (0 - (value & 1))); }
@@ -71,12 +74,19 @@ static inline const uint8_t *read_varlong(const uint8_t *at, const uint8_t *end,
     return at;
 }
 
+/* A varint, of 32 bits and at most five bytes, still zigzag; NULL as `read_unsigned`. */
+static inline const uint8_t *read_unsigned32(const uint8_t *at, const uint8_t *end, uint64_t *value)
+{
+    const uint8_t *next = read_unsigned(at, end, value);
+    return next == NULL || next - at > 5 || *value >> 32 ? NULL : next;
+}
+
 static inline const uint8_t *read_varint(const uint8_t *at, const uint8_t *end, int64_t *value)
 {
     uint64_t zigzag = 0;
-    at = read_unsigned(at, end, &zigzag);
+    at = read_unsigned32(at, end, &zigzag);
     *value = from_zigzag(zigzag);
-    return zigzag >> 32 ? NULL : at;
+    return at;
 }
 
 typedef struct {
@@ -109,8 +119,18 @@ uint32_t crc32c(const uint8_t *data, size_t size);
 enum { MD5_MOST = 32 };
 void md5_many(const uint8_t *const *keys, const int32_t *sizes, int count, uint8_t (*digests)[16]);
 
+/* What a topic asks of records: timestamps within limits, and keys. */
+typedef struct {
+    int64_t earliest, latest;
+    int needs_keys;
+} record_rules;
+
+/* Whether `size` bytes are one plain batch, as `plain_batch.py` says. */
+int check_plain_batch(const uint8_t *batch, int64_t size, const record_rules *rules);
+
 PyObject *scan_batches(PyObject *module, PyObject *args);
 PyObject *scan_records(PyObject *module, PyObject *args);
+PyObject *take_plain_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *index_batches(PyObject *module, PyObject *args);
 PyObject *zeroed(PyObject *module, PyObject *args);
 PyObject *put_many(PyObject *module, PyObject *args);

@@ -12,11 +12,10 @@ from tests.tools import missing
 
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.batch_run import BatchRun, Stop
-from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.legacy_records import encode_message
 from barnabas.protocol.native import native
 from barnabas.protocol.record_batch import HEADER_SIZE, RecordBatch, RecordBatchBuilder
-from barnabas.protocol.record_codec import RecordScan, encode_headers, encode_record, scan_records, walk_records
+from barnabas.protocol.record_codec import encode_headers
 from barnabas.protocol.varint import decode_varint
 
 ROADS = [False, True] if native is not None else [False]
@@ -139,39 +138,3 @@ def test_both_roads_find_the_same_in_damaged_batches(seed: int, damages: int, ch
         run.start(whole)
         found.append((run.scan(0, check_crc=check_crc), run.count, columns(run)))
     assert found[0] == found[1]
-
-
-def walked(data: bytes, count: int, max_keyless: int) -> RecordScan | None:
-    try:
-        return walk_records(data, count, max_keyless)
-    except ProtocolError:
-        return None
-
-
-@compiled
-@settings(max_examples=300, deadline=None)
-@given(
-    seed=st.integers(0, 2**32),
-    count=st.integers(1, 200),
-    damages=st.integers(0, 3),
-    max_keyless=st.sampled_from([0, 1, 1000]),
-)
-def test_both_walks_over_records_find_the_same(seed: int, count: int, damages: int, max_keyless: int) -> None:
-    rng = random.Random(seed)
-    stamps = rng.sample([0, 1, -1, 63, 64, 8191, 8192, -8192, 2**40, 2**63 - 1, -(2**63)], 3)
-    data = bytearray()
-    for index in range(count):
-        key = rng.choice((None, b"k", bytes(200)))
-        data += encode_record(index, rng.choice(stamps), key, bytes(rng.choice((0, 50, 130))))
-    for _ in range(damages):
-        at = rng.randrange(len(data))
-        data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << rng.randrange(8)))
-    expected = walked(bytes(data), count, max_keyless)
-    assert native is not None
-    found = native.scan_records(bytes(data), count, max_keyless)
-    assert (None if found is None else RecordScan(*found)) == expected
-    if expected is None:
-        with pytest.raises(ProtocolError):
-            scan_records(bytes(data), count, max_keyless=max_keyless)
-    else:
-        assert scan_records(bytes(data), count, max_keyless=max_keyless) == expected

@@ -1,98 +1,214 @@
-"""The walk over the records of a batch, with all its shortcuts, against one that reads a varint at a time."""
+"""The walk over the records of a batch, and the plain batch taken in one step: compiled or not, it is the same."""
+
+from __future__ import annotations
 
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.hostile.damaged_batches import DAMAGES, Damage
+from tests.tools import missing
 
-from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.record_codec import RecordScan, encode_record, scan_records
+from barnabas.protocol.batch_header import HEADER_SIZE, BatchHeader, write_crc
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.protocol.native import native
+from barnabas.protocol.plain_batch import take_plain_batch_here
+from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.protocol.record_codec import encode_record
+from barnabas.protocol.record_scan import HIGHEST, LOWEST, RecordRules, RecordScan, scan_records, walk_records
 
-
-def varint(data: bytes, position: int) -> tuple[int, int]:
-    """The zigzag number at `position`, and where it ends. Raises IndexError if there is none of up to 64 bits."""
-    value = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        shift += 7
-        if value >> 64 or shift > 70:
-            raise IndexError
-        if byte < 128:
-            return (value >> 1) ^ -(value & 1), position
-
-
-def plain_scan(data: bytes, count: int) -> RecordScan | str:
-    """What `scan_records` has to find, or "error"."""
-    position, stamps, keyless = 0, [], []
-    for index in range(count):
-        try:
-            size, start = varint(data, position)
-            stamp, at = varint(data, start + 1)
-            delta, at = varint(data, at)
-            key_size, _ = varint(data, at)
-        except IndexError:
-            return "error"
-        if delta != index or size < 6 or start + size > len(data):
-            return "error"
-        stamps.append(stamp)
-        if key_size < 0:
-            keyless.append(index)
-        position = start + size
-    return RecordScan(min(stamps), max(stamps), keyless) if position == len(data) else "error"
+compiled = pytest.mark.usefixtures("speedups")
+ANY: RecordRules = (LOWEST, HIGHEST, False)
+KEYED: RecordRules = (LOWEST, HIGHEST, True)
+NOW = 1_700_000_000_000
+STAMPS = [0, 1, -1, 63, 64, 8191, 8192, -8192, 2**40, 2**63 - 1, -(2**63)]
 
 
-def without_keyless(found: RecordScan | str) -> RecordScan | str:
-    return found if isinstance(found, str) else found._replace(keyless=[])
+@pytest.fixture(scope="module")
+def speedups() -> None:
+    if native is None:
+        missing("no compiled speedups: install with a C compiler")
 
 
-def scan(data: bytes, count: int) -> RecordScan | str:
+def walked(data: bytes, count: int, base: int, rules: RecordRules, most: int) -> RecordScan | None:
     try:
-        return scan_records(data, count)
+        return walk_records(data, count, base, rules, most)
     except ProtocolError:
-        return "error"
+        return None
 
 
-def records(rng: random.Random, count: int, sizes: list[int], stamps: list[int], run: int) -> bytes:
-    """Records with values of these sizes, and timestamp deltas that change about every `run` records."""
-    made, stamp, size = [], rng.choice(stamps), rng.choice(sizes)
+def damage(rng: random.Random, data: bytearray, first: int, times: int) -> None:
+    for _ in range(times):
+        at = rng.randrange(first, len(data))
+        data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << rng.randrange(8)))
+
+
+def records(rng: random.Random, count: int) -> bytearray:
+    """Records of all sizes of varints, some with the timestamp of the one before."""
+    stamps, data = rng.sample(STAMPS, 3), bytearray()
     for index in range(count):
-        if rng.random() * run < 1:
-            stamp, size = rng.choice(stamps), rng.choice(sizes)
-        made.append(encode_record(index, stamp, rng.choice((None, b"k")), bytes(size)))
-    return b"".join(made)
+        key, value = rng.choice((None, b"k", bytes(200))), rng.choice((None, bytes(rng.choice((0, 50, 130, 9000)))))
+        headers = rng.choice(([], [], [("h", None)], [("", b"v"), ("n" * 80, bytes(90))]))
+        data += encode_record(index, rng.choice(stamps), key, value, headers)
+    return data
 
 
-@settings(max_examples=60, deadline=None)
+RULES = st.sampled_from([ANY, KEYED, (NOW - 100, NOW + 100, False), (NOW, 2**70, True), (-(2**70), -5, True)])
+BASES = st.sampled_from([NOW, 0, -1, -2, HIGHEST, LOWEST])
+
+
+@compiled
+@settings(max_examples=300, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
-    count=st.integers(1, 300) | st.sampled_from([8191, 8192, 8193]),
-    sizes=st.lists(st.sampled_from([0, 1, 40, 55, 56, 57, 100, 1000, 8180, 8190, 9000]), min_size=1, max_size=3),
-    stamps=st.lists(st.sampled_from([0, 1, -1, 63, 64, 100, 8191, 8192, -8192, 2**40]), min_size=1, max_size=3),
-    run=st.sampled_from([1, 5, 100, 10_000]),
+    count=st.integers(1, 200),
+    damages=st.integers(0, 3),
+    base=BASES,
+    rules=RULES,
+    most=st.sampled_from([0, 1, 1000]),
 )
-def test_scan(seed: int, count: int, sizes: list[int], stamps: list[int], run: int) -> None:
-    if count > 300:
-        sizes = [size for size in sizes if size < 2000] or [100]
+def test_both_walks_find_the_same(
+    seed: int, count: int, damages: int, base: int, rules: RecordRules, most: int
+) -> None:
     rng = random.Random(seed)
-    data = records(rng, count, sizes, stamps, run)
-    expected = plain_scan(data, count)
-    assert scan_records(data, count, max_keyless=count) == expected
-    assert scan(data, count) == without_keyless(expected)
-    assert scan(data, count + 1) == scan(data, count - 1 or 2) == "error"
-    damaged = bytearray(data)
-    damaged[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-    assert scan(bytes(damaged), count) == without_keyless(plain_scan(bytes(damaged), count))
-    cut = data[: rng.randrange(len(data))]
-    assert scan(cut, count) == "error"
+    data = records(rng, count)
+    damage(rng, data, 0, damages)
+    expected = walked(bytes(data), count, base, rules, most)
+    assert native is not None
+    found = native.scan_records(bytes(data), count, base, rules, most)
+    assert (None if found is None else RecordScan(*found)) == expected
+    if expected is None:
+        with pytest.raises(ProtocolError):
+            scan_records(bytes(data), count, base, rules, most)
+    else:
+        assert damages or len(expected.faults) <= most
 
 
-@pytest.mark.parametrize("wrong", [64, 100, 8191, 8192, 8200])
-@pytest.mark.parametrize("size", [20, 100])
-def test_an_offset_delta_left_out_is_found_wherever_it_is(wrong: int, size: int) -> None:
+@compiled
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=60), st.integers(-1, 5) | st.just(2**31 - 1))
+def test_both_walks_say_the_same_of_any_bytes(data: bytes, count: int) -> None:
+    assert native is not None
+    found = native.scan_records(data, count, 0, KEYED, 9)
+    assert (None if found is None else RecordScan(*found)) == walked(data, count, 0, KEYED, 9)
+
+
+def test_what_a_walk_finds() -> None:
+    data = b"".join(
+        encode_record(index, stamp, key, b"v")
+        for index, (stamp, key) in enumerate(
+            [(0, b"k"), (50, None), (-1, b""), (100, None), (101, b"k"), (-1 - NOW, b"k")]
+        )
+    )
+    assert scan_records(data, 6, NOW, ANY, 9) == (NOW + 101, [])
+    assert scan_records(data, 6, NOW, KEYED, 9) == (NOW + 101, [(1, None), (3, None)])
+    assert scan_records(data, 6, NOW, KEYED, 1) == (NOW + 101, [(1, None)])
+    assert scan_records(data, 6, NOW, (NOW, NOW + 100, False), 9) == (NOW + 100, [(2, -1), (4, 101)])
+    assert scan_records(data, 6, NOW, (NOW, NOW + 99, True), 9) == (NOW + 50, [(1, None), (2, -1), (3, None), (4, 101)])
+    assert scan_records(data[:9], 1, -1, KEYED, 9) == (-1, [])
+    assert scan_records(data[:9], 1, -7, ANY, 9) == (-1, [])
+
+
+def test_a_timestamp_beyond_64_bits_is_never_within_limits() -> None:
+    for base, delta in ((HIGHEST, 1), (LOWEST, -1), (HIGHEST, HIGHEST), (LOWEST, LOWEST)):
+        data = encode_record(0, delta, b"k", b"v")
+        assert scan_records(data, 1, base, ANY, 9) == (-1, [(0, delta)])
+        assert scan_records(data, 1, base, (-(2**70), 2**70, False), 9) == (-1, [(0, delta)])
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 63, 64, 8191, 8192, 8200])
+def test_an_offset_delta_left_out_is_found_wherever_it_is(wrong: int) -> None:
     deltas = [index + (index >= wrong) for index in range(8300)]
-    data = b"".join(encode_record(delta, 7, None, bytes(size)) for delta in deltas)
+    data = b"".join(encode_record(delta, 7, None, bytes(20)) for delta in deltas)
     with pytest.raises(ProtocolError, match=f"record {wrong} "):
-        scan_records(data, len(deltas))
+        scan_records(data, len(deltas), 0, ANY, 9)
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_both_walks_know_each_damage(name: str) -> None:
+    wrong = DAMAGES[name]
+    found = walked(wrong.records, wrong.count, NOW, ANY, 9)
+    is_in_header = wrong.last_delta is not None or wrong.error is ErrorCode.INVALID_TIMESTAMP
+    assert (found is None) == (wrong.error is ErrorCode.INVALID_RECORD and not is_in_header) or is_in_header
+    if native is not None:
+        compiled_found = native.scan_records(wrong.records, wrong.count, NOW, ANY, 9)
+        assert (None if compiled_found is None else RecordScan(*compiled_found)) == found
+
+
+def taken_twice(batch: bytes, rules: RecordRules, max_size: int = 1 << 20) -> tuple[int, int, int] | None:
+    """What both forms of the step say, which have to leave the same bytes behind."""
+    here, there = (memoryview(bytearray(batch)) for _ in range(2))
+    found = take_plain_batch_here(here, 1 << 40, 7, max_size, rules)
+    if native is not None:
+        assert native.take_plain_batch(there, 1 << 40, 7, max_size, rules) == found
+        assert here == there
+    header = BatchHeader.read(here)
+    if found is None:
+        assert here == batch
+    else:
+        assert (header.base_offset, header.partition_leader_epoch) == (1 << 40, 7)
+        assert here[16:] == batch[16:]
+        assert found == (header.record_count, header.max_timestamp, header.producer_id)
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(1, 100),
+    damages=st.integers(0, 2),
+    rules=RULES,
+    step=st.sampled_from([0, 1, -1]),
+)
+def test_both_ways_to_take_a_batch_are_the_same(
+    seed: int, count: int, damages: int, rules: RecordRules, step: int
+) -> None:
+    rng = random.Random(seed)
+    producer = (
+        {"producer_id": 5, "producer_epoch": 0, "base_sequence": rng.choice((0, -1))} if rng.random() < 0.5 else {}
+    )
+    builder = RecordBatchBuilder(is_transactional=rng.random() < 0.3, **producer)
+    for index in range(count):
+        builder.append(rng.choice((b"k", b"k", None)), bytes(rng.choice((0, 9, 200))), (), NOW + step * index)
+    batch = bytearray(builder.build())
+    damage(rng, batch, rng.choice((0, HEADER_SIZE)), damages)
+    if rng.random() < 0.9:
+        write_crc(memoryview(batch))
+    taken_twice(bytes(batch), rules, rng.choice((len(batch), len(batch) - 1, 1 << 20)))
+
+
+def test_what_is_plain() -> None:
+    builder = RecordBatchBuilder()
+    builder.append(b"k", b"v", (), NOW)
+    batch = builder.build()
+    assert taken_twice(batch, KEYED) == (1, NOW, -1)
+    assert taken_twice(batch, (NOW, NOW, True), len(batch)) == (1, NOW, -1)
+    assert taken_twice(batch, KEYED, len(batch) - 1) is None
+    assert taken_twice(batch, (NOW + 1, HIGHEST, False)) is None
+    for other in (batch + b"\0", batch[:-1], batch[:HEADER_SIZE], batch[:20], b"", batch + batch):
+        assert taken_twice(other, ANY) is None
+    flipped = bytearray(batch)
+    flipped[-2] ^= 1
+    assert taken_twice(flipped, ANY) is None
+    if native is not None:
+        assert native.take_plain_batch(memoryview(batch), 0, 0, 1 << 20, ANY) is None, "it cannot be written to"
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_batch_is_not_plain(name: str) -> None:
+    wrong = DAMAGES[name]
+    is_sound = wrong.error is ErrorCode.NONE and wrong.max_timestamp is None
+    assert (taken_twice(wrong.batch(), ANY) is not None) == is_sound
+    assert taken_twice(wrong.batch(1), ANY) is None
+
+
+@compiled
+def test_compiled_functions_refuse_what_they_were_not_made_for() -> None:
+    assert native is not None
+    data = memoryview(bytearray(Damage(b"").batch()))
+    for wrong in ((), (data,), (data, 0, 0, 9, (0, 0)), (data, 0, 0, 9, 5), (data, "", 0, 9, ANY), (5, 0, 0, 9, ANY)):
+        with pytest.raises(TypeError):
+            native.take_plain_batch(*wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        native.scan_records(b"", 1, 0, (0, 0), 9)  # type: ignore[arg-type]

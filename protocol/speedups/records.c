@@ -1,0 +1,190 @@
+/* What the records of one batch say about themselves, and the whole check of the batch that most producers send. */
+#include "speedups.h"
+
+typedef struct {
+    const uint8_t *at, *end;
+    int64_t count, base_timestamp, max_timestamp;
+    const record_rules *rules;
+    PyObject *faults; /* a list, or NULL to stop at the first */
+    Py_ssize_t most_faults;
+} record_walk;
+
+const uint8_t *read_long_unsigned(const uint8_t *at, const uint8_t *end, uint64_t *value)
+{
+    uint64_t sum = 0;
+    for (int shift = 0; at < end && shift < 70; shift += 7) {
+        uint64_t byte = *at++;
+        if (shift == 63 && (byte & 0x7F) > 1)
+            return NULL;
+        sum |= (byte & 0x7F) << shift;
+        if (byte < 0x80) {
+            *value = sum;
+            return at;
+        }
+    }
+    return NULL;
+}
+
+/* Past a length and as many bytes, none for a negative length; NULL if they are not there. */
+static inline const uint8_t *pass_bytes(const uint8_t *at, const uint8_t *end, uint64_t *size)
+{
+    if ((at = read_unsigned32(at, end, size)) == NULL || *size & 1)
+        return at;
+    return *size >> 1 > (uint64_t)(end - at) ? NULL : at + (*size >> 1);
+}
+
+static const uint8_t *pass_headers(const uint8_t *at, const uint8_t *end, uint64_t count)
+{
+    if (count & 1)
+        return NULL;
+    for (uint64_t size; count && at != NULL; count -= 2) {
+        at = pass_bytes(at, end, &size);
+        at = at == NULL || size & 1 ? NULL : pass_bytes(at, end, &size);
+    }
+    return at;
+}
+
+/* Where the record at `at` ends that has this number in its batch, NULL if it is none; numbers still zigzag. */
+static inline const uint8_t *
+pass_record(const uint8_t *at, const uint8_t *end, uint64_t index, uint64_t *stamp, uint64_t *key_size)
+{
+    uint64_t size, delta, value_size, headers;
+    if ((at = read_unsigned32(at, end, &size)) == NULL || size & 1 || size < 2 || size >> 1 > (uint64_t)(end - at))
+        return NULL;
+    end = at + (size >> 1);
+    if ((at = read_unsigned(at + 1, end, stamp)) == NULL || (at = read_unsigned32(at, end, &delta)) == NULL
+        || delta != 2 * index || (at = pass_bytes(at, end, key_size)) == NULL
+        || (at = pass_bytes(at, end, &value_size)) == NULL || (at = read_unsigned32(at, end, &headers)) == NULL)
+        return NULL;
+    if (headers)
+        at = pass_headers(at, end, headers);
+    return at == end ? end : NULL;
+}
+
+/* Add (index, timestamp delta or None for a lack of a key); false, perhaps with an exception, to end the walk. */
+static int note_fault(const record_walk *walk, int64_t index, int is_keyless, int64_t delta)
+{
+    if (walk->faults == NULL)
+        return 0;
+    if (PyList_Size(walk->faults) >= walk->most_faults)
+        return 1;
+    PyObject *fault = is_keyless ? Py_BuildValue("LO", (long long)index, Py_None)
+                                 : Py_BuildValue("LL", (long long)index, (long long)delta);
+    int is_noted = fault != NULL && PyList_Append(walk->faults, fault) == 0;
+    Py_XDECREF(fault);
+    return is_noted;
+}
+
+/* Whether a timestamp delta gives no timestamp at all or one within limits, which none beyond 64 bits is. */
+static inline int is_timely(record_walk *walk, int64_t delta)
+{
+    int64_t base = walk->base_timestamp, time = add_wrapping(base, delta);
+    if ((delta < 0) != (time < base) || ((time < walk->rules->earliest || time > walk->rules->latest) && time != NO_TIMESTAMP))
+        return 0;
+    walk->max_timestamp = time > walk->max_timestamp ? time : walk->max_timestamp;
+    return 1;
+}
+
+/* Whether `count` records with offset deltas 0, 1, 2, … fill the bytes, and nothing ended the walk. */
+static int walk_on(record_walk *walk)
+{
+    const uint8_t *at = walk->at, *end = walk->end;
+    uint64_t stamp, key_size, last_stamp = 0;
+    int timely = 1, needs_keys = walk->rules->needs_keys;
+    walk->max_timestamp = NO_TIMESTAMP;
+    for (int64_t index = 0, count = walk->count; index < count; index++) {
+        if ((at = pass_record(at, end, (uint64_t)index, &stamp, &key_size)) == NULL)
+            return 0;
+        if (stamp != last_stamp || index == 0)
+            timely = is_timely(walk, from_zigzag(last_stamp = stamp));
+        int is_keyless = needs_keys && key_size & 1;
+        if ((is_keyless || !timely) && !note_fault(walk, index, is_keyless, from_zigzag(stamp)))
+            return 0;
+    }
+    return at == end && walk->count > 0;
+}
+
+int check_plain_batch(const uint8_t *batch, int64_t size, const record_rules *rules)
+{
+    if (size <= HEADER_SIZE || batch[MAGIC_AT] != 2 || read_i64(batch) != 0
+        || read_i32(batch + SIZE_AT) != size - LOG_OVERHEAD)
+        return 0;
+    int attributes = batch[ATTRIBUTES_AT] << 8 | batch[ATTRIBUTES_AT + 1];
+    record_walk walk = {
+        .at = batch + HEADER_SIZE, .end = batch + size, .rules = rules, .count = read_i32(batch + COUNT_AT),
+        .base_timestamp = read_i64(batch + BASE_TIMESTAMP_AT),
+    };
+    return !(attributes & (CODEC_MASK | TIMESTAMP_TYPE_MASK | CONTROL_MASK))
+        && read_i32(batch + LAST_DELTA_AT) == walk.count - 1
+        && (read_i64(batch + PRODUCER_ID_AT) < 0 ? !(attributes & TRANSACTIONAL_MASK) : read_i32(batch + SEQUENCE_AT) >= 0)
+        && crc32c(batch + ATTRIBUTES_AT, (size_t)size - ATTRIBUTES_AT) == read_u32(batch + CRC_AT)
+        && walk_on(&walk) && walk.max_timestamp == read_i64(batch + MAX_TIMESTAMP_AT);
+}
+
+/* False, with an exception, for what is no number; one beyond 64 bits becomes the nearest of them. */
+static int clamped(PyObject *number, int64_t *out)
+{
+    int overflow;
+    *out = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (overflow)
+        *out = overflow < 0 ? INT64_MIN : INT64_MAX;
+    return *out != -1 || !PyErr_Occurred();
+}
+
+static int rules_of(PyObject *tuple, record_rules *rules)
+{
+    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 3) {
+        PyErr_SetString(PyExc_TypeError, "rules are (earliest, latest, needs keys)");
+        return 0;
+    }
+    rules->needs_keys = PyObject_IsTrue(PyTuple_GetItem(tuple, 2));
+    return rules->needs_keys >= 0 && clamped(PyTuple_GetItem(tuple, 0), &rules->earliest)
+        && clamped(PyTuple_GetItem(tuple, 1), &rules->latest);
+}
+
+PyObject *scan_records(PyObject *module, PyObject *args)
+{
+    Py_buffer data;
+    PyObject *tuple, *found = NULL;
+    record_rules rules;
+    long long count, base_timestamp;
+    record_walk walk = {.rules = &rules};
+    if (!PyArg_ParseTuple(args, "y*LLOn:scan_records", &data, &count, &base_timestamp, &tuple, &walk.most_faults))
+        return NULL;
+    walk.at = data.buf, walk.end = walk.at + data.len, walk.count = count, walk.base_timestamp = base_timestamp;
+    walk.faults = PyList_New(0);
+    if (walk.faults != NULL && rules_of(tuple, &rules)) {
+        if (walk_on(&walk))
+            found = Py_BuildValue("LO", (long long)walk.max_timestamp, walk.faults);
+        else if (!PyErr_Occurred())
+            found = Py_BuildValue("");
+    }
+    PyBuffer_Release(&data);
+    Py_XDECREF(walk.faults);
+    return found;
+}
+
+PyObject *take_plain_batch(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer records;
+    int64_t base_offset, leader_epoch, max_size;
+    record_rules rules;
+    if (count != 5) {
+        PyErr_SetString(PyExc_TypeError, "take_plain_batch(records, base_offset, leader_epoch, max_size, rules)");
+        return NULL;
+    }
+    if (!clamped(args[1], &base_offset) || !clamped(args[2], &leader_epoch) || !clamped(args[3], &max_size)
+        || !rules_of(args[4], &rules) || PyObject_GetBuffer(args[0], &records, PyBUF_SIMPLE) < 0)
+        return NULL;
+    uint8_t *batch = records.buf;
+    PyObject *taken;
+    if (!records.readonly && records.len <= max_size && check_plain_batch(batch, records.len, &rules)) {
+        write_i64(batch, base_offset), write_u32(batch + LEADER_EPOCH_AT, (uint32_t)leader_epoch);
+        taken = Py_BuildValue("iLL", (int)read_i32(batch + COUNT_AT), (long long)read_i64(batch + MAX_TIMESTAMP_AT),
+                              (long long)read_i64(batch + PRODUCER_ID_AT));
+    } else {
+        taken = Py_BuildValue("");
+    }
+    PyBuffer_Release(&records);
+    return taken;
+}
