@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from struct import Struct
-
-from .batch_header import CONTROL_MASK, HEADER_SIZE, TRANSACTIONAL_MASK, BatchHeader, batch_crc
+from .batch_header import BATCH_HEADER, CONTROL_MASK, HEADER_SIZE, TRANSACTIONAL_MASK, BatchHeader, batch_crc
 from .errors import ProtocolError
 from .native import native
 from .record import CODEC_MASK, TIMESTAMP_TYPE_MASK
 from .record_scan import RecordRules, walk_records
 
 _NOT_PLAIN = CODEC_MASK | TIMESTAMP_TYPE_MASK | CONTROL_MASK
-_patch_offset = Struct(">q").pack_into
-_patch_leader_epoch = Struct(">12xi").pack_into
 
 
 def take_plain_batch_here(
@@ -44,8 +40,7 @@ def take_plain_batch_here(
         return None
     if scan.faults or scan.max_timestamp != header.max_timestamp:
         return None
-    _patch_offset(records, 0, base_offset)
-    _patch_leader_epoch(records, 0, leader_epoch)
+    BATCH_HEADER.patch(records, base_offset=base_offset, partition_leader_epoch=leader_epoch)
     return header.record_count, header.max_timestamp, header.producer_id
 
 

@@ -7,13 +7,10 @@ in one step, `take_plain_batch`. Whatever that leaves alone is either wrong or h
 
 from __future__ import annotations
 
-from struct import Struct
-
 from ..protocol.batch_header import (
-    ATTRIBUTES_POSITION,
+    BATCH_HEADER,
     HEADER,
     HEADER_SIZE,
-    MAX_TIMESTAMP_POSITION,
     BatchHeader,
     write_crc,
 )
@@ -38,10 +35,6 @@ from .validation_result import (
 )
 
 __all__ = ["AppendRequest", "Origin", "RecordValidationError", "ValidationResult", "validate_and_assign"]
-
-_patch_front = Struct(">qii").pack_into
-_patch_attributes = Struct(">h").pack_into
-_patch_max_timestamp = Struct(">q").pack_into
 
 
 def validate_and_assign(
@@ -222,10 +215,9 @@ def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest, *, sou
         append_time = max_timestamp = request.now_ms
         attributes |= TIMESTAMP_TYPE_MASK
     if (attributes, max_timestamp) != (header.attributes, header.max_timestamp):
-        _patch_attributes(view, ATTRIBUTES_POSITION, attributes)
-        _patch_max_timestamp(view, MAX_TIMESTAMP_POSITION, max_timestamp)
+        BATCH_HEADER.patch(view, attributes=attributes, max_timestamp=max_timestamp)
         write_crc(view)
-    _patch_front(view, 0, request.base_offset, header.length, request.leader_epoch)
+    BATCH_HEADER.patch(view, base_offset=request.base_offset, partition_leader_epoch=request.leader_epoch)
     last_offset = request.base_offset + header.last_offset_delta
     return ValidationResult(
         view,

@@ -18,6 +18,7 @@ from tests.hostile.in_process import SETTINGS, HostileConnection, InProcessFuzz
 from tests.hostile.record_forge import honest_batch, rewrite
 
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.batch_header import HEADER_SIZE
 from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
@@ -141,15 +142,15 @@ def offsets(timestamp: int) -> ListOffsetsRequest:
 
 
 async def test_bytes_that_are_no_records_condemn_only_themselves(tmp_path: Path) -> None:
-    """An uncompressed batch is stored without a look at its records; who has to look finds a corrupt message."""
+    """Whoever has to look into records that the disk lost, under a CRC that is right, finds a corrupt message."""
 
     async def talk(call: Call, apis: KafkaApis) -> None:
-        batch = honest_batch(random.Random(1))
-        garbage = rewrite(
-            batch, payload=b"\xff" * 30, base_timestamp=2_000_000_000_000, max_timestamp=2_000_000_000_000
-        )
-        answer = await call(ApiKey.PRODUCE, 9, produce(garbage))
+        late = {"base_timestamp": 2_000_000_000_000, "max_timestamp": 2_000_000_000_000}
+        answer = await call(ApiKey.PRODUCE, 9, produce(rewrite(honest_batch(random.Random(1)), **late)))
         assert answer.responses[0].partition_responses[0].error_code == 0
+        (segment,) = tmp_path.glob("t-0/*.log")
+        stored = segment.read_bytes()
+        segment.write_bytes(rewrite(stored, payload=b"\xff" * (len(stored) - HEADER_SIZE)))
         for timestamp in (-3, 1_900_000_000_000):
             found = (await call(ApiKey.LIST_OFFSETS, 8, offsets(timestamp))).topics[0].partitions[0]
             assert found.error_code == ErrorCode.CORRUPT_MESSAGE, timestamp

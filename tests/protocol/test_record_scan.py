@@ -143,10 +143,10 @@ def taken_twice(batch: bytes, rules: RecordRules, max_size: int = 1 << 20) -> tu
     if native is not None:
         assert native.take_plain_batch(there, 1 << 40, 7, max_size, rules) == found
         assert here == there
-    header = BatchHeader.read(here)
     if found is None:
         assert here == batch
     else:
+        header = BatchHeader.read(here)
         assert (header.base_offset, header.partition_leader_epoch) == (1 << 40, 7)
         assert here[16:] == batch[16:]
         assert found == (header.record_count, header.max_timestamp, header.producer_id)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.hostile.damaged_batches import DAMAGES
 
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -82,10 +83,9 @@ def test_accepted_in_place(codec: Compression, config: LogConfig) -> None:
 
 
 def test_the_fast_path_and_the_careful_one_agree() -> None:
-    # A limit that never bites sends a batch the careful way round.
-    careful = LogConfig(message_timestamp_before_max_ms=2**62)
+    # Memory that cannot be written to sends a batch the careful way round.
     for options in ({}, {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}):
-        one, other = validate(batch_of(**options)), validate(batch_of(**options), careful)
+        one, other = validate(batch_of(**options)), validate(bytes(batch_of(**options)))
         assert bytes(one.records) == bytes(other.records)
         for name in ValidationResult.__slots__:
             if name not in ("records", "producer_batches"):
@@ -301,8 +301,8 @@ def test_clients_may_not_claim_log_append_time(codec: int) -> None:
 
 
 @pytest.mark.parametrize("wrong", [NOW + 50_000, NOW - 50_000, -1])
-def test_a_wrong_max_timestamp_is_corrected_where_records_are_looked_at(wrong: int) -> None:
-    for codec, config in ((1, PLAIN), (4, PLAIN), (0, COMPACTED)):
+def test_a_wrong_max_timestamp_is_corrected(wrong: int) -> None:
+    for codec, config in ((0, PLAIN), (1, PLAIN), (4, PLAIN), (0, COMPACTED)):
         result = validate(patched(batch_of(codec=codec), 35, ">q", wrong), config)
         assert only(result.records).max_timestamp == NOW + 2 == result.max_timestamp
 
@@ -377,3 +377,38 @@ def test_mutated_batches_are_refused_or_stay_readable(
         assert batch.is_valid
         if origin != "replication":
             assert (batch.base_offset, batch.last_offset) == (result.first_offset, result.last_offset)
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+@pytest.mark.parametrize("origin", ["client", "coordinator"])
+def test_damage(name: str, origin: str) -> None:
+    wrong = DAMAGES[name]
+    for codec in Compression:
+        for config in (PLAIN, COMPACTED, APPEND_TIME, LogConfig(compression_type="snappy")):
+            data = wrong.batch(codec)
+            error = wrong.error
+            if name == "a key of -2" and config is COMPACTED and origin == "client":
+                error = ErrorCode.INVALID_RECORD
+            if error is not ErrorCode.NONE and (error is not ErrorCode.INVALID_TIMESTAMP or origin == "client"):
+                assert refusal(data, config, origin=origin) is error, (codec, config)
+                continue
+            batch = only(validate(data, config, origin=origin).records)
+            assert (batch.base_offset, batch.last_offset) == (1000, 1002)
+            assert batch.max_timestamp == (NOW if config is APPEND_TIME else wrong.base_timestamp)
+
+
+@pytest.mark.parametrize("codec", [0, 4])
+def test_a_refused_timestamp_gives_the_code_whatever_else_is_wrong(codec: int) -> None:
+    limits = COMPACTED.with_changes(message_timestamp_after_max_ms=HOUR)
+    builder = RecordBatchBuilder(codec=codec)
+    for key, timestamp in ((None, NOW), (b"k", NOW + HOUR + 1), (None, NOW + HOUR + 2)):
+        builder.append(key, b"v", (), timestamp)
+    with pytest.raises(RecordValidationError) as caught:
+        validate(builder.build(), limits)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    assert [index for index, _ in caught.value.record_errors] == [0, 1, 2]
+    assert [("key" in why, "range" in why) for _, why in caught.value.record_errors] == [
+        (True, False),
+        (False, True),
+        (True, False),
+    ]
