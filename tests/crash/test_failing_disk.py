@@ -30,7 +30,7 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.apis.kafka_apis import KafkaApis
-from barnabas.server.broker import BrokerServer
+from barnabas.server.broker import BrokerServer, services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports
@@ -64,7 +64,7 @@ class LiveBroker:
         await self.server.start()
         for name in ("a", "b"):
             await self.server.create_topic(name, 1, {}, exist_ok=True)
-        self.apis = KafkaApis(self.server.state, asyncio.get_running_loop())
+        self.apis = KafkaApis(services(self.server.state), self.server.state, asyncio.get_running_loop())
 
     def directory_of(self, topic: str) -> str:
         partition = self.server.state.replica_manager.find(topic, 0)

@@ -17,7 +17,7 @@ from barnabas.protocol.codec import decode_response
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import decode_response_header
 from barnabas.server.apis.kafka_apis import KafkaApis
-from barnabas.server.broker import BrokerServer
+from barnabas.server.broker import BrokerServer, services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports
@@ -92,7 +92,7 @@ class InProcessFuzz:
                 await server.create_topic(name, 2, {})
             topics = [(topic.name, topic.topic_id) for topic in server.state.metadata.topics]
             forge = FrameForge(self.seed, topics)
-            apis = KafkaApis(server.state, loop)
+            apis = KafkaApis(services(server.state), server.state, loop)
             began = time.perf_counter()
             for number in range(frames):
                 self._handle(apis, forge.next(), server.listeners[0])

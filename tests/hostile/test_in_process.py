@@ -35,7 +35,7 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.server.apis.handlers.describe_configs import MOST_ENTRIES
 from barnabas.server.apis.kafka_apis import KafkaApis
-from barnabas.server.broker import BrokerServer
+from barnabas.server.broker import BrokerServer, services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.replication.fetch_session import MOST_PARTITIONS
@@ -113,7 +113,7 @@ async def with_broker(folder: Path, talk: Callable[[Call, KafkaApis], Awaitable[
     await server.start()
     try:
         await server.create_topic("t", 1, {})
-        apis = KafkaApis(server.state, loop)
+        apis = KafkaApis(services(server.state), server.state, loop)
 
         async def call(key: ApiKey, version: int, request: object) -> Any:
             connection = HostileConnection(server.listeners[0])
