@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("barnabas.cleaner")
 
-FLUSH_SECONDS = 60.0
-FLUSH_LOOK_SECONDS = 0.005
 MISSING_FILE = 2
 """ENOENT: a log without a file that it should have is no reason to give up its whole directory."""
 
@@ -284,7 +282,7 @@ class LogCleaner:
     async def _compact_one(self, topic_partition: TopicPartition, *, ignore_lag: bool) -> list[PassReport]:
         self.manager.uncleanable.pop(topic_partition, None)
         await self._wait_for(topic_partition)
-        await self._close_active_segment(topic_partition)
+        await self._replica_manager.close_active_segment(topic_partition)
         reports: list[PassReport] = []
         while not self._is_closing:
             await self._wait_for_turn(topic_partition)
@@ -308,26 +306,6 @@ class LogCleaner:
             if report.next_dirty_offset <= grabbed.first_dirty_offset:
                 break
         return reports
-
-    async def _close_active_segment(self, topic_partition: TopicPartition) -> None:
-        """Begin a new segment, and have the old one on disk, before which it cannot be cleaned.
-
-        Raises KafkaError as `ReplicaManager.partition` does, and KAFKA_STORAGE_ERROR.
-        """
-        log = self._log_manager.logs[topic_partition]
-        partition = self._replica_manager.partition(*topic_partition)
-        try:
-            log.roll()
-        except LogDirFailedError as error:
-            raise self._replica_manager.checked_io(partition, error) from error
-        end = log.log_end_offset
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FLUSH_SECONDS):
-                self._replica_manager.flushes.request(partition)
-                while log.recovery_point < end and not partition.is_offline:  # noqa: ASYNC110 - seldom, and short
-                    await asyncio.sleep(FLUSH_LOOK_SECONDS)
-        if log.recovery_point < end:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} does not get onto the disk")
 
     def would_clean(self, topics: Iterable[TopicPartition], *, ignore_lag: bool = False) -> list[LogToClean]:
         """What a wish would look at, as things are now; the active segments are not counted. Raises OSError."""

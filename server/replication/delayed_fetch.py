@@ -1,21 +1,58 @@
-"""A fetch request that waits for enough bytes (Kafka's DelayedFetch)."""
+"""A fetch, what it finds, and how it waits for enough bytes (Kafka's FetchParams, FetchPartitionData, DelayedFetch)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaError
 from ...storage.errors import LogDirFailedError
 from .delayed_operation import DelayedOperation
+from .partition import FetchIsolation
 
 if TYPE_CHECKING:
+    from ...protocol.messages.fetch import FetchPartition
+    from ...storage.filesystem import Sendable
+    from ...storage.leader_epochs import EpochEndOffset
+    from ...storage.transaction_index import AbortedTransaction
     from .partition import Partition
 
 
-@dataclass(slots=True)
-class AwaitedRead:
+class FetchParams(NamedTuple):
+    """What a reader wants to have, in the order in which it is served, and how long it waits for that."""
+
+    partitions: Sequence[tuple[str, FetchPartition]]
+    """Topics by name, and what is wanted of one partition."""
+    max_wait_ms: int
+    min_bytes: int
+    """Answered at once if there are so many."""
+    max_bytes: int
+    isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK
+    hard_limit: bool = False
+    """The limits count in any case, batches are cut off at them. Else nobody gets a part of a batch, and the first
+    partition that has anything gives a whole one at least."""
+    lend: bool = False
+    """Large pieces are lent as parts of files instead of being read."""
+
+
+class FetchedPartition(NamedTuple):
+    """What was found in one partition."""
+
+    records: Sendable
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted_transactions: list[AbortedTransaction] | None = None
+    """For read-committed readers: those that overlap `records`. None for others."""
+    diverging_epoch: EpochEndOffset | None = None
+    """The reader's log parted from ours before the offset it asks for (KIP-595)."""
+
+
+FetchResult = FetchedPartition | KafkaError
+FetchCallback = Callable[[list[FetchResult]], None]
+
+
+class AwaitedRead(NamedTuple):
     """One partition's part of the request."""
 
     partition: Partition
@@ -28,15 +65,15 @@ class AwaitedRead:
 class DelayedFetch(DelayedOperation):
     """Completes when `min_bytes` are there over all partitions, or when one of them changed in any other way."""
 
-    __slots__ = ("_min_bytes", "_read_committed", "_reads", "_respond")
+    __slots__ = ("_isolation", "_min_bytes", "_reads", "_respond")
 
     def __init__(
-        self, reads: list[AwaitedRead], *, min_bytes: int, read_committed: bool, respond: Callable[[], None]
+        self, reads: list[AwaitedRead], *, min_bytes: int, isolation: FetchIsolation, respond: Callable[[], None]
     ) -> None:
         super().__init__()
         self._reads = reads
         self._min_bytes = min_bytes
-        self._read_committed = read_committed
+        self._isolation = isolation
         self._respond = respond
 
     def try_complete(self) -> bool:
@@ -46,7 +83,7 @@ class DelayedFetch(DelayedOperation):
             if not partition.is_leader or partition.is_offline or partition.leader_epoch != read.leader_epoch:
                 return self.force_complete()
             log = partition.log
-            bound = partition.read_bound(read_committed=self._read_committed)
+            bound = partition.read_bound(self._isolation)
             if read.offset < bound:
                 # A read ends with its segment: once the log has rolled, no more than there is now will come.
                 if self._min_bytes <= 1 or read.offset < log.active_segment.base_offset:

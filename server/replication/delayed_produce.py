@@ -3,55 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...protocol.errors import ErrorCode
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.log_values import LogAppendInfo
 from .delayed_operation import DelayedOperation
 
 if TYPE_CHECKING:
     from .partition import Partition
 
+AppendResult = LogAppendInfo | KafkaError
+AppendCallback = Callable[[list[AppendResult]], None]
 
-@dataclass(slots=True)
-class AwaitedAppend:
+
+class AwaitedAppend(NamedTuple):
     """One partition's part of the request: done when the high watermark reaches `required_offset`."""
 
     partition: Partition
     required_offset: int
-    settle: Callable[[ErrorCode], None]
-    """Takes the outcome into the response."""
-    is_settled: bool = False
+    position: int
+    """Of its result."""
 
 
 class DelayedProduce(DelayedOperation):
     """Completes when every awaited append is decided; at the deadline the undecided ones are REQUEST_TIMED_OUT."""
 
-    __slots__ = ("_appends", "_respond")
+    __slots__ = ("_appends", "_callback", "_results")
 
-    def __init__(self, appends: list[AwaitedAppend], respond: Callable[[], None]) -> None:
+    def __init__(self, appends: list[AwaitedAppend], results: list[AppendResult], callback: AppendCallback) -> None:
         super().__init__()
         self._appends = appends
-        self._respond = respond
+        self._results = results
+        self._callback = callback
 
     def try_complete(self) -> bool:
-        undecided = False
+        undecided = []
         for append in self._appends:
-            if append.is_settled:
-                continue
             outcome = append.partition.has_reached(append.required_offset)
             if outcome is None:
-                undecided = True
-            else:
-                append.is_settled = True
-                append.settle(outcome)
+                undecided.append(append)
+            elif outcome is not ErrorCode.NONE:
+                self._results[append.position] = KafkaError(outcome)
+        self._appends = undecided
         return not undecided and self.force_complete()
 
     def on_expiration(self) -> None:
         for append in self._appends:
-            if not append.is_settled:
-                append.is_settled = True
-                append.settle(ErrorCode.REQUEST_TIMED_OUT)
+            self._results[append.position] = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
     def on_complete(self) -> None:
-        self._respond()
+        self._callback(self._results)

@@ -9,19 +9,50 @@ watermark down until a group fdatasync has covered them. Records of acks 0 and 1
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from ...storage.leader_epochs import EpochEndOffset
     from ...storage.log import FetchData, Log, LogAppendInfo
     from ...storage.record_validator import Origin
-    from .replica_manager import ReplicaManager
 
 NO_LEADER_EPOCH = -1
+
+
+class FetchIsolation(Enum):
+    """How far a reader may look."""
+
+    LOG_END = 0
+    HIGH_WATERMARK = 1
+    TXN_COMMITTED = 2
+
+
+class FoundOffset(NamedTuple):
+    """What a search by time found; -1 for what there is not."""
+
+    offset: int = -1
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+class PartitionListener(Protocol):
+    """Whom a partition tells what happens to it."""
+
+    acks_all_on_disk: bool
+    """Whether acks=-1 promises the disk."""
+
+    def flush_wanted(self, partition: Partition, *, may_linger: bool = False) -> None:
+        """What has been appended so far shall be on disk soon; `Partition.flushed` is to follow."""
+
+    def high_watermark_raised(self, partition: Partition) -> None:
+        """More can be read, and producers may be answered."""
 
 
 class Partition:
@@ -32,7 +63,7 @@ class Partition:
 
     __slots__ = (
         "_barriers",
-        "_manager",
+        "_listener",
         "in_sync_replicas",
         "is_leader",
         "is_offline",
@@ -44,7 +75,7 @@ class Partition:
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: Log, manager: ReplicaManager) -> None:
+    def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: Log, listener: PartitionListener) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -55,7 +86,7 @@ class Partition:
         self.is_leader = False
         self.is_offline = False
         """Its log directory has failed."""
-        self._manager = manager
+        self._listener = listener
         self._barriers: deque[tuple[int, int]] = deque()
         """(first offset, next offset) of the acks=-1 appends that no finished fdatasync covers, in log order."""
 
@@ -100,13 +131,13 @@ class Partition:
             )
         log = self.log
         info = log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, produce_version=api_version)
-        if acks == -1 and self._manager.acks_all_on_disk:
+        if acks == -1 and self._listener.acks_all_on_disk:
             if not info.duplicate and info.last_offset >= 0:
                 self._barriers.append((info.first_offset, info.last_offset + 1))
             if self._barriers:
-                self._manager.flushes.request(self, may_linger=may_linger)
+                self._listener.flush_wanted(self, may_linger=may_linger)
         elif log.needs_flush:
-            self._manager.flushes.request(self)
+            self._listener.flush_wanted(self)
         self._raise_high_watermark()
         return info
 
@@ -134,7 +165,7 @@ class Partition:
         end = self.durable_end_offset
         if end > self.log.high_watermark:
             self.log.update_high_watermark(end)
-            self._manager.high_watermark_raised(self)
+            self._listener.high_watermark_raised(self)
 
     def has_reached(self, required_offset: int) -> ErrorCode | None:
         """What a producer with acks=-1 is to be told: None while it must wait, NONE once everything below
@@ -164,9 +195,11 @@ class Partition:
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
 
-    def read_bound(self, *, read_committed: bool) -> int:
-        """The exclusive bound of what a consumer may read."""
-        return self.log.last_stable_offset if read_committed else self.log.high_watermark
+    def read_bound(self, isolation: FetchIsolation) -> int:
+        """The exclusive bound of what may be read."""
+        if isolation is FetchIsolation.HIGH_WATERMARK:
+            return self.log.high_watermark
+        return self.log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else self.log.log_end_offset
 
     def read(
         self,
@@ -174,7 +207,7 @@ class Partition:
         max_bytes: int,
         *,
         min_one_batch: bool,
-        read_committed: bool,
+        isolation: FetchIsolation,
         hard_limit: bool = False,
         lend: bool = False,
     ) -> FetchData:
@@ -182,12 +215,48 @@ class Partition:
         return self.log.read(
             offset,
             max_bytes,
-            max_offset=self.read_bound(read_committed=read_committed),
+            max_offset=self.read_bound(isolation),
             min_one_message=min_one_batch,
             hard_limit=hard_limit,
-            read_committed=read_committed,
+            read_committed=isolation is FetchIsolation.TXN_COMMITTED,
             lend=lend,
         )
+
+    def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEndOffset | None:
+        """Where the log of a reader parted from this one, if that was before its fetch offset (KIP-595).
+
+        Raises KafkaError OFFSET_OUT_OF_RANGE.
+        """
+        end = self.log.end_offset_for_epoch(last_fetched_epoch)
+        if end.epoch < 0 or end.end_offset < 0:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no epoch up to {last_fetched_epoch} is known")
+        return end if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset else None
+
+    def fetch_offset_for_timestamp(self, timestamp: int, isolation: FetchIsolation) -> FoundOffset:
+        """The first record that is not older, or what a special timestamp stands for. Raises LogDirFailedError."""
+        log = self.log
+        if timestamp == LATEST:
+            return FoundOffset(self.read_bound(isolation), leader_epoch=self.leader_epoch)
+        if timestamp in (EARLIEST, EARLIEST_LOCAL):
+            start = log.log_start_offset
+            return FoundOffset(start, leader_epoch=log.leader_epochs.epoch_for_offset(start))
+        found = None
+        if timestamp == MAX_TIMESTAMP:
+            found = log.max_timestamp_and_offset()
+        elif timestamp >= 0:
+            found = log.fetch_offset_by_timestamp(timestamp)
+        if found is None or found.offset >= self.read_bound(isolation):
+            return FoundOffset()
+        return FoundOffset(found.offset, found.timestamp, log.leader_epochs.epoch_for_offset(found.offset))
+
+    def legacy_fetch_offsets_for_timestamp(
+        self, timestamp: int, isolation: FetchIsolation, max_num_offsets: int
+    ) -> list[int]:
+        """Segment starts before the timestamp, newest first, by file modification time. Raises LogDirFailedError."""
+        bound = self.read_bound(isolation)
+        offsets = self.log.legacy_fetch_offsets_before(timestamp, max_num_offsets)
+        visible = [offset for offset in offsets if offset < bound]
+        return offsets if len(visible) == len(offsets) else [bound, *visible]
 
     def delete_records(self, offset: int) -> int:
         """Raise the log start offset (-1: to the high watermark); returns the new low watermark.

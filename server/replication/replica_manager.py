@@ -1,27 +1,41 @@
-"""All replicas of this broker, and the operations that wait on them."""
+"""All replicas of this broker, and the doors through which others append to them and read them.
+
+What waits, and what a failing disk means, is settled behind the doors: who comes through them gets a result for each
+partition, or the error that its client is to be told.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ...protocol.batch_header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import MAGIC_POSITION
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ...storage.log_manager import AllLogDirsFailedError
+from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
+from .delayed_fetch import AwaitedRead, DelayedFetch, FetchCallback, FetchedPartition, FetchParams, FetchResult
 from .delayed_operation import Purgatory
+from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
 from .group_commit import GroupCommit
-from .partition import Partition
+from .partition import FetchIsolation, FoundOffset, Partition
 
 if TYPE_CHECKING:
+    from ...protocol.messages.fetch import FetchPartition
     from ...storage.lane_task import LaneTask
+    from ...storage.leader_epochs import EpochEndOffset
     from ...storage.log_config import LogConfig
     from ...storage.log_manager import LogManager
+    from ...storage.producer_state import ProducerStateEntry
+    from ...storage.record_validator import Origin
     from ..metadata.metadata_cache import MetadataCache
     from ..runtime.ports import Ports
 
@@ -29,6 +43,15 @@ logger = logging.getLogger("barnabas.replication")
 
 RETAINED_PER_TURN = 64
 """Logs that retention looks at before the loop gets to serve others."""
+LONGEST_WAIT_MS = 300_000
+"""No fetch waits longer than this, whatever the client asks for."""
+FLUSH_SECONDS = 60.0
+"""How long a flush is waited for that somebody asked for."""
+FLUSH_LOOK_SECONDS = 0.005
+ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
+
+AppendEntry = tuple[str, int, memoryview]
+"""Topic, partition, and records of any format; the buffer is patched in place."""
 
 
 class ReplicaManager:
@@ -52,6 +75,7 @@ class ReplicaManager:
         self.produce_purgatory = Purgatory("Produce", loop)
         self.fetch_purgatory = Purgatory("Fetch", loop)
         self.flushes = GroupCommit(ports, loop, self.log_dir_failed)
+        self.flush_wanted = self.flushes.request
         self._on_partitions_lost = on_partitions_lost
         self._on_all_failed = on_all_failed
         self._metadata = metadata
@@ -151,7 +175,234 @@ class ReplicaManager:
             except (OSError, AllLogDirsFailedError) as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
-    # -- log start offsets -----------------------------------------------------------------------------------------
+    # -- appending -------------------------------------------------------------------------------------------------
+
+    def append_records(
+        self,
+        entries: Iterable[AppendEntry],
+        required_acks: int,
+        timeout_ms: float,
+        callback: AppendCallback,
+        *,
+        produce_version: int,
+        origin: Origin = "client",
+        internal_topics_allowed: bool = False,
+        may_linger: bool = False,
+    ) -> None:
+        """Append to partitions that this broker leads, each succeeding or failing on its own.
+
+        `callback` gets a result for each entry, in their order: before this returns, unless acks are -1 and the disk or
+        other replicas are to be waited for. Then that is REQUEST_TIMED_OUT for what is undecided after `timeout_ms`.
+        `may_linger` as in `GroupCommit.request`. Kafka's ReplicaManager.appendRecords.
+        """
+        results: list[AppendResult] = []
+        awaited: list[AwaitedAppend] = []
+        for topic, index, records in entries:
+            try:
+                # As in Kafka, a partition that is not here comes before anything that is wrong with the request.
+                partition = self.partition(topic, index)
+                if not -1 <= required_acks <= 1:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {required_acks}; -1, 0 and 1 are allowed"
+                    )
+                if origin == "client":
+                    if topic in INTERNAL_TOPICS and not internal_topics_allowed:
+                        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+                    if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK:
+                        _check_transaction(records)
+                info = partition.append_records_to_leader(
+                    records, required_acks, api_version=produce_version, origin=origin, may_linger=may_linger
+                )
+            except KafkaError as error:
+                results.append(error.as_result())
+            except LogDirFailedError as error:
+                results.append(self._storage_error(error))
+            else:
+                if required_acks == -1 and info.last_offset >= partition.log.high_watermark:
+                    awaited.append(AwaitedAppend(partition, info.last_offset + 1, len(results)))
+                results.append(info)
+        if not awaited:
+            callback(results)
+            return
+        waiting = DelayedProduce(awaited, results, callback)
+        if not waiting.try_complete():
+            keys = [append.partition.topic_partition for append in awaited]
+            self.produce_purgatory.watch(waiting, keys, timeout_ms)
+
+    # -- reading ---------------------------------------------------------------------------------------------------
+
+    def fetch_records(
+        self, params: FetchParams, callback: FetchCallback, *, on_resume: Callable[[], None] | None = None
+    ) -> DelayedFetch | None:
+        """Read partitions that this broker leads; `callback` gets a result for each, in their order.
+
+        That is before this returns if there is enough, or anything to tell. Else it returns what waits, to be cancelled
+        if the reader goes away; when the wait is over everything is read afresh, after `on_resume`. Kafka's
+        ReplicaManager.fetchMessages.
+        """
+        results, is_decided = self._read(params)
+        if is_decided:
+            callback(results)
+            return None
+        reads = []
+        for topic, wanted in params.partitions:
+            partition = self._partitions[topic, wanted.partition]
+            reads.append(
+                AwaitedRead(partition, wanted.fetch_offset, wanted.partition_max_bytes, partition.leader_epoch)
+            )
+
+        def respond() -> None:
+            if on_resume is not None:
+                on_resume()
+            callback(self._read(params)[0])
+
+        waiting = DelayedFetch(
+            reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond
+        )
+        if not waiting.try_complete():
+            keys = [read.partition.topic_partition for read in reads]
+            self.fetch_purgatory.watch(waiting, keys, min(params.max_wait_ms, LONGEST_WAIT_MS))
+        return waiting
+
+    def _read(self, params: FetchParams) -> tuple[list[FetchResult], bool]:
+        """Every partition in order within the limits, and whether that calls for an answer at once."""
+        budget, total, whole_batch = params.max_bytes, 0, not params.hard_limit
+        results: list[FetchResult] = []
+        is_decided = params.max_wait_ms <= 0 or not params.partitions
+        for topic, wanted in params.partitions:
+            try:
+                found = self._read_partition(topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch)
+            except KafkaError as error:
+                results.append(error.as_result())
+                is_decided = True
+                continue
+            results.append(found)
+            size = len(found.records)
+            if size:
+                total += size
+                budget = max(0, budget - size)
+                whole_batch = False
+            elif found.diverging_epoch is not None:
+                is_decided = True
+        return results, is_decided or total >= params.min_bytes
+
+    def _read_partition(
+        self, topic: str, wanted: FetchPartition, params: FetchParams, max_bytes: int, whole_batch: bool
+    ) -> FetchedPartition:
+        """Raises KafkaError for whatever is wrong with this partition."""
+        partition = self.partition(topic, wanted.partition)
+        partition.check_leader_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        if wanted.last_fetched_epoch >= 0:
+            diverging = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if diverging is not None:
+                return FetchedPartition(
+                    b"", log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
+                )
+        try:
+            found = partition.read(
+                wanted.fetch_offset,
+                max(0, max_bytes),
+                min_one_batch=whole_batch,
+                isolation=params.isolation,
+                hard_limit=params.hard_limit,
+                lend=params.lend,
+            )
+        except LogDirFailedError as error:
+            raise self._storage_error(error) from error
+        aborted = found.aborted_transactions
+        return FetchedPartition(
+            found.records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted
+        )
+
+    def read_log(self, partition: Partition, offset: int, max_bytes: int) -> bytes | memoryview:
+        """Batches from the one of `offset` on, committed or not; nothing at the log's end. For coordinators.
+
+        Raises KafkaError.
+        """
+        with self._checked_io():
+            return partition.log.read(offset, max_bytes, min_one_message=True).data
+
+    def fetch_offset_for_timestamp(
+        self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, current_leader_epoch: int = -1
+    ) -> FoundOffset:
+        """`Partition.fetch_offset_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
+        partition = self._led(topic, index, current_leader_epoch)
+        with self._checked_io():
+            return partition.fetch_offset_for_timestamp(timestamp, isolation)
+
+    def legacy_fetch_offsets_for_timestamp(
+        self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, max_num_offsets: int
+    ) -> list[int]:
+        """`Partition.legacy_fetch_offsets_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
+        partition = self.partition(topic, index)
+        with self._checked_io():
+            return partition.legacy_fetch_offsets_for_timestamp(timestamp, isolation, max_num_offsets)
+
+    def last_offset_for_leader_epoch(
+        self, topic: str, index: int, leader_epoch: int, *, current_leader_epoch: int
+    ) -> EpochEndOffset:
+        """Where a leader epoch ends in a partition that this broker leads: `Log.end_offset_for_epoch`.
+
+        Raises KafkaError.
+        """
+        return self._led(topic, index, current_leader_epoch).log.end_offset_for_epoch(leader_epoch)
+
+    def active_producers(self, topic: str, index: int) -> Collection[ProducerStateEntry]:
+        """The idempotent and transactional producers that a partition knows. Raises KafkaError."""
+        return self.partition(topic, index).log.producer_state.producers.values()
+
+    def log_config(self, topic: str, index: int) -> LogConfig:
+        """How a partition that this broker leads is kept. Raises KafkaError."""
+        return self.partition(topic, index).log.config
+
+    def _led(self, topic: str, index: int, current_leader_epoch: int) -> Partition:
+        """A partition that this broker leads, in the epoch that the client believes in. Raises KafkaError."""
+        partition = self.partition(topic, index)
+        partition.check_leader_epoch(current_leader_epoch)
+        return partition
+
+    # -- the ends of a log -----------------------------------------------------------------------------------------
+
+    async def delete_records(self, offsets: Sequence[tuple[str, int, int]]) -> list[int | KafkaError]:
+        """Raise the log starts of partitions that this broker leads to offsets, -1 for the high watermark.
+
+        Gives for each, in their order, the new low watermark, which is on disk. Kafka's ReplicaManager.deleteRecords.
+        """
+        results: list[int | KafkaError] = []
+        for topic, index, offset in offsets:
+            try:
+                partition = self.partition(topic, index)
+                if is_internal(topic):
+                    raise KafkaError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
+                    )
+                results.append(partition.delete_records(offset))
+            except KafkaError as error:
+                results.append(error.as_result())
+        moved = [number for number, result in enumerate(results) if not isinstance(result, KafkaError)]
+        await self.keep_log_starts({TopicPartition(*offsets[number][:2]) for number in moved})
+        for number in moved:
+            try:
+                self.partition(*offsets[number][:2])  # unless its directory has failed
+            except KafkaError as error:
+                results[number] = error.as_result()
+        return results
+
+    async def close_active_segment(self, topic_partition: TopicPartition) -> None:
+        """Begin a new segment, and have the old one on disk. Raises KafkaError as `partition`, KAFKA_STORAGE_ERROR."""
+        partition = self.partition(*topic_partition)
+        log = partition.log
+        with self._checked_io():
+            log.roll()
+        end = log.log_end_offset
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FLUSH_SECONDS):
+                self.flushes.request(partition)
+                while log.recovery_point < end and not partition.is_offline:  # noqa: ASYNC110 - seldom, and short
+                    await asyncio.sleep(FLUSH_LOOK_SECONDS)
+        if log.recovery_point < end:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} does not get onto the disk")
 
     async def keep_log_starts(self, topic_partitions: Collection[TopicPartition]) -> None:
         """Have the log starts of partitions on disk, unless their directories fail."""
@@ -213,9 +464,17 @@ class ReplicaManager:
                 # Too many open files: the next round may find one.
                 logger.warning("work in %s has to wait: %s", task.lane, error)
 
-    def checked_io(self, partition: Partition, error: LogDirFailedError | OSError) -> KafkaError:
-        """An I/O error met while serving `partition`: fail its directory and say what to answer."""
-        self.log_dir_failed(partition.log.directory, error)
+    @contextmanager
+    def _checked_io(self) -> Iterator[None]:
+        """Work on a log whose directory fails if the log cannot be read or written. Raises KafkaError."""
+        try:
+            yield
+        except LogDirFailedError as error:
+            raise self._storage_error(error) from error
+
+    def _storage_error(self, error: LogDirFailedError) -> KafkaError:
+        """A disk failed while a partition was served: fail its directory, and say what to answer."""
+        self.log_dir_failed(error.path, error.cause)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
 
     def topic_config_changed(self, topic: str | None) -> None:
@@ -239,3 +498,9 @@ class ReplicaManager:
         key = partition.topic_partition
         self.produce_purgatory.check(key)
         self.fetch_purgatory.check(key)
+
+
+def _check_transaction(records: memoryview) -> None:
+    """Raises KafkaError for a batch of format v2: there is no coordinator of transactions, so that none is open."""
+    if records[MAGIC_POSITION] == 2:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open")

@@ -33,11 +33,10 @@ def _describe(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         check_name(topic)
-        partition = ctx.broker.replica_manager.partition(topic, index)
+        producers = ctx.broker.replica_manager.active_producers(topic, index)
+        answer.active_producers = [_producer(entry) for entry in producers]
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message
-        return answer
-    answer.active_producers = [_producer(entry) for entry in partition.log.producer_state.producers.values()]
     return answer
 
 

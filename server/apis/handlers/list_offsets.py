@@ -17,9 +17,8 @@ from ....protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ....protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, FIRST_VERSIONS, LATEST, MAX_TIMESTAMP
-from ....storage.errors import LogDirFailedError
-from ...replication.partition import Partition
+from ....protocol.special_timestamps import FIRST_VERSIONS
+from ...replication.partition import FetchIsolation
 from ..request_context import RequestContext
 
 SINCE_LEADER_EPOCH = 4
@@ -28,6 +27,9 @@ CONSUMER_REPLICA_ID = -1
 
 def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Each partition on its own; one named twice is an error for that partition."""
+    isolation = FetchIsolation.LOG_END
+    if request.replica_id == CONSUMER_REPLICA_ID:
+        isolation = FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
     named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     topics = []
     for topic in request.topics:
@@ -36,7 +38,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
             try:
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-                answers.append(_offset(ctx, request, topic.name, wanted))
+                answers.append(_offset(ctx, isolation, topic.name, wanted))
             except KafkaError as error:
                 answers.append(
                     ListOffsetsPartitionResponse(
@@ -48,58 +50,27 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
 
 
 def _offset(
-    ctx: RequestContext, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
+    ctx: RequestContext, isolation: FetchIsolation, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     """Raises KafkaError."""
-    replica_manager = ctx.broker.replica_manager
-    partition = replica_manager.partition(topic, wanted.partition_index)
-    partition.check_leader_epoch(wanted.current_leader_epoch)
-    bound = _bound(request, partition)
-    answer = ListOffsetsPartitionResponse(partition_index=wanted.partition_index, offset=-1, timestamp=-1)
-    try:
-        if ctx.api_version == 0:
-            answer.old_style_offsets = _old_style(partition, wanted, bound)
-        else:
-            _search(ctx.api_version, partition, wanted.timestamp, bound, answer)
-        if ctx.api_version < SINCE_LEADER_EPOCH:
-            answer.leader_epoch = -1
-    except LogDirFailedError as error:
-        raise replica_manager.checked_io(partition, error) from error
+    replica_manager, index, timestamp = ctx.broker.replica_manager, wanted.partition_index, wanted.timestamp
+    answer = ListOffsetsPartitionResponse(partition_index=index, offset=-1, timestamp=-1)
+    if ctx.api_version == 0:
+        answer.old_style_offsets = replica_manager.legacy_fetch_offsets_for_timestamp(
+            topic, index, timestamp, isolation=isolation, max_num_offsets=wanted.max_num_offsets
+        )
+        return answer
+    _check_timestamp(ctx, timestamp)
+    found = replica_manager.fetch_offset_for_timestamp(
+        topic, index, timestamp, isolation=isolation, current_leader_epoch=wanted.current_leader_epoch
+    )
+    answer.offset, answer.timestamp = found.offset, found.timestamp
+    answer.leader_epoch = found.leader_epoch if ctx.api_version >= SINCE_LEADER_EPOCH else -1
     return answer
 
 
-def _bound(request: ListOffsetsRequest, partition: Partition) -> int:
-    """The exclusive bound of what this reader may see."""
-    if request.replica_id != CONSUMER_REPLICA_ID:
-        return partition.log.log_end_offset
-    return partition.read_bound(read_committed=request.isolation_level == 1)
-
-
-def _search(
-    version: int, partition: Partition, timestamp: int, bound: int, answer: ListOffsetsPartitionResponse
-) -> None:
-    """Fill in offset, timestamp and leader epoch; they stay -1 where nothing is found."""
-    log = partition.log
+def _check_timestamp(ctx: RequestContext, timestamp: int) -> None:
+    """Raises KafkaError for a special timestamp that the request's version does not know."""
+    version = ctx.api_version
     if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in version {version}")
-    if timestamp == LATEST:
-        answer.offset = bound
-        answer.leader_epoch = partition.leader_epoch
-    elif timestamp in (EARLIEST, EARLIEST_LOCAL):
-        answer.offset = log.log_start_offset
-        answer.leader_epoch = log.leader_epochs.epoch_for_offset(log.log_start_offset)
-    elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
-        found = (
-            log.max_timestamp_and_offset() if timestamp == MAX_TIMESTAMP else log.fetch_offset_by_timestamp(timestamp)
-        )
-        if found is not None and found.offset < bound:
-            answer.offset = found.offset
-            answer.timestamp = found.timestamp
-            answer.leader_epoch = log.leader_epochs.epoch_for_offset(found.offset)
-
-
-def _old_style(partition: Partition, wanted: ListOffsetsPartition, bound: int) -> list[int]:
-    """Version 0: segment starts before the timestamp, newest first, by file modification time."""
-    offsets = partition.log.legacy_fetch_offsets_before(wanted.timestamp, wanted.max_num_offsets)
-    visible = [offset for offset in offsets if offset < bound]
-    return offsets if len(visible) == len(offsets) else [bound, *visible]

@@ -32,10 +32,9 @@ def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetF
 def _end(ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
-        partition = ctx.broker.replica_manager.partition(topic, wanted.partition)
-        partition.check_leader_epoch(wanted.current_leader_epoch)
+        answer.leader_epoch, answer.end_offset = ctx.broker.replica_manager.last_offset_for_leader_epoch(
+            topic, wanted.partition, wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
+        )
     except KafkaError as error:
         answer.error_code = error.code
-        return answer
-    answer.leader_epoch, answer.end_offset = partition.log.end_offset_for_epoch(wanted.leader_epoch)
     return answer

@@ -18,16 +18,15 @@ from barnabas.storage.log_config import LogConfig
 NAME = TopicPartition("t", 0)
 
 
-class Manager:
-    """What a partition asks of its manager, noted down."""
+class Listener:
+    """What a partition tells, noted down."""
 
     def __init__(self, *, acks_all_on_disk: bool) -> None:
         self.acks_all_on_disk = acks_all_on_disk
-        self.flushes = self
         self.requested = 0
         self.raised: list[int] = []
 
-    def request(self, partition: Partition, *, may_linger: bool = False) -> None:
+    def flush_wanted(self, partition: Partition, *, may_linger: bool = False) -> None:
         self.requested += 1
 
     def high_watermark_raised(self, partition: Partition) -> None:
@@ -47,7 +46,7 @@ def leader(config: LogConfig | None = None, *, on_disk: bool = True, replicas: t
         log_start_offset=0,
         clean_shutdown=True,
     )
-    partition = Partition(NAME, UUID(int=1), log, Manager(acks_all_on_disk=on_disk))  # type: ignore[arg-type]
+    partition = Partition(NAME, UUID(int=1), log, Listener(acks_all_on_disk=on_disk))
     partition.become_leader(3, 0, replicas, replicas)
     return partition
 
@@ -57,9 +56,9 @@ def append(partition: Partition, acks: int, count: int = 1, **options: int) -> i
     return partition.append_records_to_leader(records, acks, api_version=9).first_offset
 
 
-def manager_of(partition: Partition) -> Manager:
-    found = partition._manager
-    assert isinstance(found, Manager)
+def listener_of(partition: Partition) -> Listener:
+    found = partition._listener
+    assert isinstance(found, Listener)
     return found
 
 
@@ -75,8 +74,8 @@ def test_without_a_promise_the_high_watermark_follows_the_log() -> None:
     for number in range(1, 4):
         append(partition, 1 if number % 2 else 0)
         assert partition.log.high_watermark == number
-    assert manager_of(partition).raised == [1, 2, 3]
-    assert manager_of(partition).requested == 0
+    assert listener_of(partition).raised == [1, 2, 3]
+    assert listener_of(partition).requested == 0
 
 
 def test_what_is_promised_to_be_on_disk_holds_the_high_watermark_down() -> None:
@@ -98,13 +97,13 @@ def test_what_is_promised_to_be_on_disk_holds_the_high_watermark_down() -> None:
     assert partition.has_reached(6) is None
     flush(partition)
     assert partition.log.high_watermark == 6
-    assert manager_of(partition).raised == [1, 5, 6]
+    assert listener_of(partition).raised == [1, 5, 6]
 
 
 def test_with_the_page_cache_nothing_is_held_down() -> None:
     partition = leader(on_disk=False)
     append(partition, -1, 3)
-    assert (partition.log.high_watermark, manager_of(partition).requested) == (3, 0)
+    assert (partition.log.high_watermark, listener_of(partition).requested) == (3, 0)
     assert partition.has_reached(3) is ErrorCode.NONE
 
 
@@ -112,12 +111,12 @@ def test_a_duplicate_raises_no_barrier_of_its_own() -> None:
     partition = leader()
     producer = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0}
     assert append(partition, -1, **producer) == 0
-    flushes = manager_of(partition).requested
+    flushes = listener_of(partition).requested
     assert append(partition, -1, **producer) == 0
-    assert manager_of(partition).requested == flushes + 1
+    assert listener_of(partition).requested == flushes + 1
     flush(partition)
     assert append(partition, -1, **producer) == 0
-    assert manager_of(partition).requested == flushes + 1
+    assert listener_of(partition).requested == flushes + 1
     assert partition.log.high_watermark == 1
 
 
@@ -125,13 +124,13 @@ def test_an_append_that_is_refused_changes_nothing() -> None:
     partition = leader()
     with pytest.raises(KafkaError):
         partition.append_records_to_leader(memoryview(b"x" * 100), -1, api_version=9)
-    assert (partition.log.log_end_offset, partition.durable_end_offset, manager_of(partition).requested) == (0, 0, 0)
+    assert (partition.log.log_end_offset, partition.durable_end_offset, listener_of(partition).requested) == (0, 0, 0)
 
 
 def test_a_set_without_a_whole_message_raises_no_barrier() -> None:
     partition = leader()
     info = partition.append_records_to_leader(memoryview(bytearray(5)), -1, api_version=2)
-    assert (info.first_offset, partition.durable_end_offset, manager_of(partition).requested) == (-1, 0, 0)
+    assert (info.first_offset, partition.durable_end_offset, listener_of(partition).requested) == (-1, 0, 0)
     append(partition, 1)
     assert partition.log.high_watermark == 1
 
