@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
-from ...storage.errors import PASSING, LogDirFailedError
+from ...storage.errors import PASSING
 from ..runtime.ports import PassFailedError, WorkerDiedError
 from .cleaning_pass import CleaningPass, PassReport
 

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -256,9 +255,7 @@ class ReplicaManager:
                 on_resume()
             callback(self._read(params)[0])
 
-        waiting = DelayedFetch(
-            reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond
-        )
+        waiting = DelayedFetch(reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond)
         if not waiting.try_complete():
             keys = [read.partition.topic_partition for read in reads]
             self.fetch_purgatory.watch(waiting, keys, min(params.max_wait_ms, LONGEST_WAIT_MS))
@@ -271,7 +268,9 @@ class ReplicaManager:
         is_decided = params.max_wait_ms <= 0 or not params.partitions
         for topic, wanted in params.partitions:
             try:
-                found = self._read_partition(topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch)
+                found = self._read_partition(
+                    topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch
+                )
             except KafkaError as error:
                 results.append(error.as_result())
                 is_decided = True

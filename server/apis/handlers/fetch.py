@@ -137,7 +137,11 @@ class _Fetch:
         found = iter(results)
         for item, name in self._asked:
             data = self._unknown(item) if name is None else self._answer(item, name, next(found))
-            if session is not None and not session.keep_changed((item.topic, data.partition_index), data) and incremental:
+            if (
+                session is not None
+                and not session.keep_changed((item.topic, data.partition_index), data)
+                and incremental
+            ):
                 continue
             if item.topic != last:  # topics are merged only where they are neighbours, as in Kafka
                 last = item.topic

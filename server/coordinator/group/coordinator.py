@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
-from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.topic_partition import TopicPartition
-from ....storage.errors import LogDirFailedError, StorageError
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
+from ..coordinator_log import CoordinatorLog, Entry
+from ..latest_records import LatestRecords
+from ..shards import Shard, Shards
 from .answers import Later
 from .any_group import AnyGroup
 from .consumer.classic_members import ClassicMembers
@@ -25,8 +26,8 @@ from .consumer.membership import ConsumerMembership
 from .consumer.records import removal
 from .group import Group
 from .group_id import partition_for
-from .group_log import GroupLog, load_groups
-from .group_records import Entry, group_key
+from .group_log import groups_of
+from .group_records import group_key
 from .membership import Joining, Membership, Syncing
 from .offset_commits import OffsetCommits
 
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from ...config.dynamic_config import DynamicConfig
     from ...controller.controller import Controller
     from ...metadata.metadata_cache import MetadataCache
-    from ...replication.partition import Partition
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Ports
     from ...runtime.turns import Turns
@@ -50,22 +50,8 @@ GROUPS_A_TURN = 20
 """Others are served after so many."""
 
 
-@dataclass(slots=True, eq=False)
-class Shard:
-    """The groups of one partition of `__consumer_offsets` while this broker leads it."""
-
-    partition: Partition
-    leader_epoch: int
-    is_loaded: bool = False
-    error: ErrorCode = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    """What is answered while it is not loaded."""
-    groups: dict[str, AnyGroup] = field(default_factory=dict)
-
-    @property
-    def is_current(self) -> bool:
-        """Whether this broker still leads the partition in the same epoch."""
-        partition = self.partition
-        return partition.is_leader and not partition.is_offline and partition.leader_epoch == self.leader_epoch
+GroupShard = Shard[dict[str, AnyGroup]]
+"""The groups of one partition of `__consumer_offsets`, by name."""
 
 
 class GroupCoordinator:
@@ -83,18 +69,15 @@ class GroupCoordinator:
         loop: asyncio.AbstractEventLoop,
         turns: Turns,
     ) -> None:
-        self._replicas = replica_manager
         self._metadata = metadata
         self._controller = controller
         self._now_ms = ports.now_ms
         self._loop = loop
-        self._shards: dict[int, Shard] = {}
-        self._loading: dict[int, asyncio.Task[None]] = {}
-        self._load_lock = asyncio.Lock()
-        """One partition is loaded after the other, so that requests wait for one turn's work and not for many."""
         self._creation: asyncio.Task[None] | None = None
-        self._is_closed = False
-        log = GroupLog(replica_manager, ports.now_ms, loop)
+        log = CoordinatorLog(GROUP_METADATA_TOPIC, replica_manager, ports.now_ms, loop)
+        self._shards: Shards[dict[str, AnyGroup]] = Shards(
+            log, loop, empty=dict, build=self._build, resume=self._resume_all, unload=self._unload
+        )
         self.members = Membership(config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget)
         self.offsets = OffsetCommits(config, log, self.members, self._index_of)
         consumers = ConsumerMembership(
@@ -111,18 +94,14 @@ class GroupCoordinator:
     def start(self) -> None:
         """Begin to load the groups of all partitions that this broker leads."""
         for index in range(self.partition_count or 0):
-            self._current_shard(index)
+            self._shards.current(index)
 
     async def close(self) -> None:
         """Give all groups up: members that wait are told to look for another coordinator."""
-        self._is_closed = True
-        tasks = [*self._loading.values(), *([self._creation] if self._creation is not None else [])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        for shard in self._shards.values():
-            self._unload(shard)
-        self._shards.clear()
+        if self._creation is not None:
+            self._creation.cancel()
+            await asyncio.gather(self._creation, return_exceptions=True)
+        await self._shards.close()
         self.members.sessions.close()
         self.consumers.members.close()
         self.classic_members.close()
@@ -165,26 +144,18 @@ class GroupCoordinator:
     def _index_of(self, group_id: str) -> int:
         return partition_for(group_id, self.partition_count or 1)
 
-    def shard_of(self, group_id: str) -> Shard:
-        """The loaded shard that a group belongs to.
-
-        Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
-        """
+    def shard_of(self, group_id: str) -> GroupShard:
+        """The loaded shard that a group belongs to. Raises KafkaError as `Shards.loaded`."""
         count = self.partition_count
-        shard = None if count is None else self._current_shard(partition_for(group_id, count))
-        if shard is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
-        if not shard.is_loaded:
-            raise KafkaError(shard.error, "The coordinator is loading and hence can't process requests.")
-        return shard
+        return self._shards.loaded(None if count is None else partition_for(group_id, count))
 
     def find(self, group_id: str) -> AnyGroup | None:
         """A group of this broker, None if it does not exist. Raises KafkaError as `shard_of`."""
-        return self.shard_of(group_id).groups.get(group_id)
+        return self.shard_of(group_id).state.get(group_id)
 
     def find_or_create(self, group_id: str) -> AnyGroup:
         """A group of this broker. Raises KafkaError as `shard_of`, and GROUP_MAX_SIZE_REACHED for one too many."""
-        groups = self.shard_of(group_id).groups
+        groups = self.shard_of(group_id).state
         group = groups.get(group_id)
         if group is None:
             self.check_room()
@@ -193,80 +164,38 @@ class GroupCoordinator:
 
     def check_room(self) -> None:
         """Raises KafkaError GROUP_MAX_SIZE_REACHED if there must not be one more group."""
-        if sum(len(shard.groups) for shard in self._shards.values()) >= MOST_GROUPS:
+        if sum(len(shard.state) for shard in self._shards) >= MOST_GROUPS:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"this broker coordinates {MOST_GROUPS} groups")
 
     def put(self, group: AnyGroup) -> None:
         """This is the group of its name from now on. Raises KafkaError as `shard_of`."""
-        self.shard_of(group.group_id).groups[group.group_id] = group
+        self.shard_of(group.group_id).state[group.group_id] = group
 
     @property
     def groups(self) -> Iterator[AnyGroup]:
         """All groups of this broker."""
-        for shard in list(self._shards.values()):
-            yield from list(shard.groups.values())
+        for shard in self._shards:
+            yield from list(shard.state.values())
 
     @property
     def is_loading(self) -> bool:
         """Whether some groups are not known yet."""
-        return bool(self._loading)
+        return self._shards.is_loading
 
     # -- shards ----------------------------------------------------------------------------------------------------
 
-    def _current_shard(self, index: int) -> Shard | None:
-        """The shard of a partition if this broker leads it; begins to load it if that is news."""
-        shard = self._shards.get(index)
-        if shard is not None and shard.is_current:
-            return shard
-        if shard is not None:
-            del self._shards[index]
-            self._unload(shard)
-        partition = self._replicas.find(GROUP_METADATA_TOPIC, index)
-        if partition is None or not partition.is_leader or partition.is_offline or self._is_closed:
-            return None
-        shard = self._shards[index] = Shard(partition, partition.leader_epoch)
-        log = partition.log
-        if log.log_start_offset == log.log_end_offset:
-            shard.is_loaded = True
-            return shard
-        former = self._loading.pop(index, None)
-        if former is not None:
-            former.cancel()
-        task = self._loading[index] = self._loop.create_task(self._load(shard))
-        task.add_done_callback(lambda done: self._loading_ended(index, done))
-        return shard
+    async def _build(self, records: LatestRecords) -> dict[str, AnyGroup]:
+        return await groups_of(records, self._now_ms())
 
-    def _loading_ended(self, index: int, task: asyncio.Task[None]) -> None:
-        if self._loading.get(index) is task:
-            del self._loading[index]
-
-    async def _load(self, shard: Shard) -> None:
-        name, began = shard.partition.topic_partition, self._loop.time()
-        try:
-            async with self._load_lock:
-                groups = await load_groups(shard.partition, self._now_ms())
-        except LogDirFailedError as error:
-            self._replicas.checked_io(shard.partition, error)
-            return
-        except (KafkaError, ProtocolError, StorageError, OSError) as error:
-            logger.error("the groups of %s cannot be loaded: %s", name, error)
-            shard.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            return
-        if not shard.is_current:
-            return
-        for number, group in enumerate(groups.values(), start=1):
+    async def _resume_all(self, groups: dict[str, AnyGroup]) -> None:
+        for number, group in enumerate(list(groups.values()), start=1):
             self._resume(group)
             if number % GROUPS_A_TURN == 0:
                 await asyncio.sleep(0)
-        shard.groups = groups
-        shard.is_loaded = True
-        logger.info("loaded %d groups of %s in %.3f s", len(groups), name, self._loop.time() - began)
 
-    def _unload(self, shard: Shard) -> None:
-        for group in shard.groups.values():
+    def _unload(self, groups: dict[str, AnyGroup]) -> None:
+        for group in groups.values():
             self._unload_group(group, ErrorCode.NOT_COORDINATOR)
-        shard.groups = {}
-        shard.is_loaded = False
 
     def _resume(self, group: AnyGroup) -> None:
         """A group was loaded: its members have their full session timeouts from now on."""
@@ -285,9 +214,9 @@ class GroupCoordinator:
 
     def _forget(self, group: Group) -> None:
         """A group that was nothing but ids given out is not worth its memory."""
-        shard = self._shards.get(self._index_of(group.group_id))
-        if shard is not None and shard.groups.get(group.group_id) is group:
-            del shard.groups[group.group_id]
+        shard = self._shards.known(self._index_of(group.group_id))
+        if shard is not None and shard.state.get(group.group_id) is group:
+            del shard.state[group.group_id]
             self.members.unload(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     # -- members that speak the classic protocol, whatever kind of group they find ----------------------------------
@@ -334,13 +263,13 @@ class GroupCoordinator:
         except KafkaError as error:
             reply(error.code)
             return
-        group = shard.groups.get(group_id)
+        group = shard.state.get(group_id)
         if group is None:
             reply(ErrorCode.GROUP_ID_NOT_FOUND)
         elif not group.is_empty:
             reply(ErrorCode.NON_EMPTY_GROUP)
         elif self.offsets.remove_group(group, _tombstones(group), reply):
-            del shard.groups[group_id]
+            del shard.state[group_id]
             self._unload_group(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     async def expire(self) -> None:
@@ -362,8 +291,6 @@ class GroupCoordinator:
         """Offsets of a deleted topic mean nothing to a later one of the same name."""
         gone = set(names)
         if GROUP_METADATA_TOPIC in gone:
-            for shard in self._shards.values():
-                self._unload(shard)
             self._shards.clear()
             return
         for group in self.groups:

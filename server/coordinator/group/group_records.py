@@ -14,6 +14,7 @@ from ....protocol.coordinator_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
+from ..coordinator_log import Entry
 from .group import Group
 from .member import Member
 from .offsets import CommittedOffset, Place
@@ -23,9 +24,6 @@ OFFSET_VALUE_VERSION = 3
 OFFSET_VALUE_VERSION_WITH_EXPIRY = 1
 GROUP_KEY_VERSION = 2
 GROUP_VALUE_VERSION = 3
-
-Entry = tuple[bytes, bytes | None]
-"""Key and value of a record; None is a tombstone."""
 
 
 class OffsetId(NamedTuple):

@@ -18,10 +18,10 @@ from uuid import UUID
 from ....protocol.errors import ErrorCode
 from ...replication.delayed_operation import Purgatory
 from ...runtime.log_limit import LimitedLog
+from ..coordinator_log import CoordinatorLog, Entry
 from .answers import Answers
 from .group import Group
-from .group_log import GroupLog
-from .group_records import Entry, GroupEncoder, group_entry
+from .group_records import GroupEncoder, group_entry
 from .member import NO_MEMBER, JoinReply, JoinResult, Member, Protocols, SyncReply, SyncResult
 from .rebalances import DelayedJoin, DelayedSync, InitialDelayedJoin
 from .sessions import Sessions
@@ -98,7 +98,7 @@ class Membership:
     def __init__(
         self,
         config: BrokerConfig,
-        log: GroupLog,
+        log: CoordinatorLog,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         turns: Turns,

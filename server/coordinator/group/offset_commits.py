@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
+from ..coordinator_log import CoordinatorLog, Entry
 from .any_group import AnyGroup
 from .consumer.group import ConsumerGroup
 from .group import CONSUMER_PROTOCOL_TYPE
-from .group_log import GroupLog
-from .group_records import Entry, offset_entry, offset_key
+from .group_records import offset_entry, offset_key
 from .membership import Membership
 from .offsets import CommittedOffset, Place
 from .states import COMMIT_ANSWERS, GroupState
@@ -39,7 +39,7 @@ class OffsetCommits:
     """The rules by which committed offsets come and go. They can be read once they are durable. Loop-thread only."""
 
     def __init__(
-        self, config: BrokerConfig, log: GroupLog, membership: Membership, partition_of: Callable[[str], int]
+        self, config: BrokerConfig, log: CoordinatorLog, membership: Membership, partition_of: Callable[[str], int]
     ) -> None:
         self._config = config
         self._log = log

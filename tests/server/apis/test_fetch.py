@@ -32,7 +32,6 @@ from barnabas.protocol.messages.fetch import FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, control_batch
-from barnabas.server.apis.handlers.fetch import _Fetch
 
 LAST = 18
 SLOW_DISK = WorkDelays(usual=2.0)
@@ -279,8 +278,7 @@ def test_what_was_read_is_not_held_while_more_is_waited_for() -> None:
         await writer.send(produce(batch(b"v" * 1000)), 9)
         waiting = reader.send(fetch(at(0), max_wait_ms=60_000, min_bytes=100_000), 12)
         await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
-        (parked,) = (found for found in gc.get_objects() if isinstance(found, _Fetch))
-        assert not parked._results
+        assert not [found for found in gc.get_objects() if isinstance(found, FetchedPartition)]
         assert values_in(only_fetched(await waiting)) == [b"v" * 1000]
 
     play(talk, settings=PAGE_CACHE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeVar
 
-from ..group_records import Entry
+from ...coordinator_log import Entry
 from . import records
 from .assignment import Assignment
 from .group import NO_EPOCH, ConsumerGroup, ResolvedRegex

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from .....protocol.errors import ErrorCode, KafkaError
+from ...coordinator_log import Entry
 from ..any_group import AnyGroup
 from ..group import CONSUMER_PROTOCOL_TYPE, Group
-from ..group_records import Entry, group_entry, group_key
+from ..group_records import group_entry, group_key
 from ..membership import Membership
 from .beat import Beat, BeatReply
 from .change import Change

@@ -15,8 +15,7 @@ from uuid import UUID
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.uuid_text import uuid_text
-from ..group_log import GroupLog
-from ..group_records import Entry
+from ...coordinator_log import CoordinatorLog, Entry
 from ..sessions import Sessions
 from .assignment import NOTHING, is_within
 from .assignor import offered
@@ -50,7 +49,7 @@ class ConsumerMembership:
         self,
         config: BrokerConfig,
         dynamic_config: DynamicConfig,
-        log: GroupLog,
+        log: CoordinatorLog,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         *,

@@ -20,7 +20,7 @@ from .....protocol.coordinator_records import (
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from ..group_records import Entry
+from ...coordinator_log import Entry
 from .assignment import Assignment, to_record
 from .group import ConsumerGroup, ResolvedRegex
 from .member import ConsumerMember

@@ -12,13 +12,15 @@ from tests.server.coordinator.group.group_life import play_seed
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_batch import Batch
+from barnabas.server.coordinator.coordinator_log import CoordinatorLog
 from barnabas.server.coordinator.group import membership, offset_commits
 from barnabas.server.coordinator.group.group import Group
-from barnabas.server.coordinator.group.group_log import DelayedAppend, GroupLog, LoadedGroups
 from barnabas.server.coordinator.group.membership import Membership
 from barnabas.server.coordinator.group.rebalances import DelayedJoin
 from barnabas.server.coordinator.group.sessions import Sessions
 from barnabas.server.coordinator.group.states import HEARTBEAT_ANSWERS, GroupState
+from barnabas.server.coordinator.latest_records import LatestRecords
+from barnabas.server.replication.delayed_produce import DelayedProduce
 
 
 def play_seeds(seeds: range) -> int:
@@ -115,42 +117,38 @@ def sessions_shorter_than_promised(patch: Patch) -> None:
 
 
 def answers_before_the_disk(patch: Patch) -> None:
-    def try_complete(self: DelayedAppend) -> bool:
-        self.outcome = ErrorCode.NONE
-        return self.force_complete()
-
-    patch.setattr(DelayedAppend, "try_complete", try_complete)
+    patch.setattr(DelayedProduce, "try_complete", DelayedProduce.force_complete)
 
 
 def deleted_offsets_that_come_back_at_load(patch: Patch) -> None:
-    take = LoadedGroups.take
+    take = LatestRecords.take
 
-    async def take_without_tombstones(self: LoadedGroups, batch: Batch) -> None:
+    async def take_without_tombstones(self: LatestRecords, batch: Batch) -> None:
         before = dict(self._latest)
         await take(self, batch)
         self._latest = before | self._latest
 
-    patch.setattr(LoadedGroups, "take", take_without_tombstones)
+    patch.setattr(LatestRecords, "take", take_without_tombstones)
 
 
 def older_records_that_win_at_load(patch: Patch) -> None:
-    take = LoadedGroups.take
+    take = LatestRecords.take
 
-    async def take_the_first(self: LoadedGroups, batch: Batch) -> None:
+    async def take_the_first(self: LatestRecords, batch: Batch) -> None:
         before = dict(self._latest)
         await take(self, batch)
         self._latest.update(before)
 
-    patch.setattr(LoadedGroups, "take", take_the_first)
+    patch.setattr(LatestRecords, "take", take_the_first)
 
 
 def deletions_that_leave_the_offsets_in_the_log(patch: Patch) -> None:
-    append = GroupLog.append
+    append = CoordinatorLog.append
 
-    def append_no_tombstones(self: GroupLog, index: int, entries: Any, *rest: Any, **named: Any) -> None:
+    def append_no_tombstones(self: CoordinatorLog, index: int, entries: Any, *rest: Any, **named: Any) -> None:
         append(self, index, [entry for entry in entries if entry[1] is not None], *rest, **named)
 
-    patch.setattr(GroupLog, "append", append_no_tombstones)
+    patch.setattr(CoordinatorLog, "append", append_no_tombstones)
 
 
 def static_members_that_are_not_fenced(patch: Patch) -> None:

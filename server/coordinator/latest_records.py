@@ -1,0 +1,63 @@
+"""What counts of a coordinator's log: the last record of each key, transactions from their commit on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from ...protocol.record_batch import Batch, ControlType, RecordBatch, parse_control_key
+
+RECORDS_A_TURN = 20
+"""While a log is loaded others are served after so many, half a tenth of a millisecond: their latency is to stay."""
+
+
+class LatestRecords:
+    """What is left of a partition's records when each is replaced by the later ones with its key."""
+
+    def __init__(self) -> None:
+        self._latest: dict[bytes, bytes] = {}
+        self._pending: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        """Of transactions that are still open, by producer id, with the records' own offsets."""
+
+    async def take(self, batch: Batch) -> None:
+        """Add a batch in log order. What is in a transaction counts from its commit, unless later ones are there.
+
+        Lets others run in between.
+        """
+        if isinstance(batch, RecordBatch):
+            if batch.is_control:
+                self._end_transaction(batch)
+                return
+            if batch.is_transactional:
+                pending = self._pending.setdefault(batch.producer_id, {})
+                pending.update(
+                    (bytes(one.key), (one.offset, one.value)) for one in batch.records() if one.key is not None
+                )
+                return
+        for number, record in enumerate(batch.records(), start=1):
+            if record.key is not None:
+                self._put(bytes(record.key), record.offset, record.value)
+            if number % RECORDS_A_TURN == 0:
+                await asyncio.sleep(0)
+
+    def drain(self) -> Iterator[tuple[bytes, bytes]]:
+        """Every key with its value, the last first; each is given up when it is taken."""
+        while self._latest:
+            yield self._latest.popitem()
+
+    def _end_transaction(self, batch: RecordBatch) -> None:
+        for record in batch.records():
+            pending = self._pending.pop(batch.producer_id, {})
+            if parse_control_key(record.key) == ControlType.COMMIT:
+                for key, (offset, value) in pending.items():
+                    self._put(key, offset, value)
+
+    def _put(self, key: bytes, offset: int, value: bytes | None) -> None:
+        """This counts, and what was written before it will not, even if its transaction is committed yet."""
+        for pending in self._pending.values():
+            if key in pending and pending[key][0] < offset:
+                del pending[key]
+        if value is None:
+            self._latest.pop(key, None)
+        else:
+            self._latest[key] = value

@@ -1,0 +1,165 @@
+"""The partitions of a coordinator's log that this broker leads, and what their records stand for.
+
+Each is loaded when this broker begins to lead it, in short turns of the loop, and given up when it leads no longer or
+in another epoch. Kafka: CoordinatorRuntime's contexts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...storage.errors import StorageError
+from .latest_records import LatestRecords
+
+if TYPE_CHECKING:
+    from ..replication.partition import Partition
+    from .coordinator_log import CoordinatorLog
+
+logger = logging.getLogger("barnabas.coordinator")
+
+State = TypeVar("State")
+
+
+class Shard(Generic[State]):
+    """One partition while this broker leads it."""
+
+    __slots__ = ("error", "is_loaded", "leader_epoch", "partition", "state")
+
+    def __init__(self, partition: Partition, state: State) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.state = state
+        """What the records stand for; nothing yet while they are loaded."""
+        self.is_loaded = False
+        self.error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        """What is answered while it is not loaded."""
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker still leads the partition in the same epoch."""
+        partition = self.partition
+        return partition.is_leader and not partition.is_offline and partition.leader_epoch == self.leader_epoch
+
+
+class Shards(Generic[State]):
+    """All shards of one coordinator. Loop-thread only."""
+
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        empty: Callable[[], State],
+        build: Callable[[LatestRecords], Awaitable[State]],
+        resume: Callable[[State], Awaitable[None]],
+        unload: Callable[[State], None],
+    ) -> None:
+        """`empty` is what a partition without records stands for, `build` makes it of records, `resume` has it go on
+        from now on, and `unload` gives it up. `build` and `resume` let others run in between.
+        """
+        self._log = log
+        self._loop = loop
+        self._empty = empty
+        self._build = build
+        self._resume = resume
+        self._unload = unload
+        self._shards: dict[int, Shard[State]] = {}
+        self._loading: dict[int, asyncio.Task[None]] = {}
+        self._load_lock = asyncio.Lock()
+        """One partition is loaded after the other, so that requests wait for one turn's work and not for many."""
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[Shard[State]]:
+        return iter(list(self._shards.values()))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether some partitions are not known yet."""
+        return bool(self._loading)
+
+    def known(self, index: int) -> Shard[State] | None:
+        """The shard of a partition, whether it is still this broker's or not; begins nothing."""
+        return self._shards.get(index)
+
+    def current(self, index: int) -> Shard[State] | None:
+        """The shard of a partition if this broker leads it; begins to load it if that is news."""
+        shard = self._shards.get(index)
+        if shard is not None and shard.is_current:
+            return shard
+        if shard is not None:
+            self._give_up(index)
+        partition = self._log.led(index)
+        if partition is None or self._is_closed:
+            return None
+        shard = self._shards[index] = Shard(partition, self._empty())
+        log = partition.log
+        if log.log_start_offset == log.log_end_offset:
+            shard.is_loaded = True
+            return shard
+        former = self._loading.pop(index, None)
+        if former is not None:
+            former.cancel()
+        task = self._loading[index] = self._loop.create_task(self._load(index, shard))
+        task.add_done_callback(lambda done: self._loading_ended(index, done))
+        return shard
+
+    def loaded(self, index: int | None) -> Shard[State]:
+        """The shard of a partition, None for one that does not exist.
+
+        Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+        """
+        shard = None if index is None else self.current(index)
+        if shard is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, "This is not the correct coordinator.")
+        if not shard.is_loaded:
+            raise KafkaError(shard.error, "The coordinator is loading and hence can't process requests.")
+        return shard
+
+    def clear(self) -> None:
+        """Give all shards up: their topic is gone, or the broker ends."""
+        for index in list(self._shards):
+            self._give_up(index)
+
+    async def close(self) -> None:
+        """Give all shards up, for good."""
+        self._is_closed = True
+        tasks = list(self._loading.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.clear()
+
+    def _give_up(self, index: int) -> None:
+        shard = self._shards.pop(index)
+        shard.is_loaded = False
+        self._unload(shard.state)
+        shard.state = self._empty()
+
+    def _loading_ended(self, index: int, task: asyncio.Task[None]) -> None:
+        if self._loading.get(index) is task:
+            del self._loading[index]
+
+    async def _load(self, index: int, shard: Shard[State]) -> None:
+        name, began = shard.partition.topic_partition, self._loop.time()
+        try:
+            async with self._load_lock:
+                state = await self._build(await self._log.load(shard.partition))
+        except (KafkaError, ProtocolError, StorageError, OSError) as error:
+            logger.error("%s cannot be loaded: %s", name, error)
+            shard.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            return
+        if self._shards.get(index) is not shard or not shard.is_current:
+            return
+        is_ours = False
+        try:
+            await self._resume(state)
+            is_ours = self._shards.get(index) is shard
+        finally:
+            if not is_ours:
+                self._unload(state)
+        shard.state, shard.is_loaded = state, is_ours
+        logger.info("loaded %s in %.3f s", name, self._loop.time() - began)
