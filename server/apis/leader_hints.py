@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ...protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from .request_context import RequestContext
+    from ..metadata.metadata_cache import MetadataCache
 
 Leader = TypeVar("Leader")
 Endpoint = TypeVar("Endpoint")
@@ -20,15 +20,16 @@ Endpoint = TypeVar("Endpoint")
 class LeaderHints:
     """The leaders named in one response, and where they are reached on the listener that the request came in on."""
 
-    __slots__ = ("_ctx", "_leader_ids")
+    __slots__ = ("_leader_ids", "_listener", "_metadata")
 
-    def __init__(self, ctx: RequestContext) -> None:
-        self._ctx = ctx
+    def __init__(self, metadata: MetadataCache, listener: str) -> None:
+        self._metadata = metadata
+        self._listener = listener
         self._leader_ids: dict[int, None] = {}
 
     def leader(self, topic: str, index: int, make: Callable[..., Leader]) -> Leader:
         """`make(leader_id=…, leader_epoch=…)`, both -1 where nothing is known of the partition."""
-        image = self._ctx.broker.metadata.partition(TopicPartition(topic, index))
+        image = self._metadata.partition(TopicPartition(topic, index))
         if image is None:
             return make(leader_id=-1, leader_epoch=-1)
         self._leader_ids[image.leader] = None
@@ -36,11 +37,10 @@ class LeaderHints:
 
     def endpoints(self, make: Callable[..., Endpoint]) -> list[Endpoint]:
         """`make(node_id=…, host=…, port=…, rack=…)` for each leader named that is alive."""
-        metadata, listener = self._ctx.broker.metadata, self._ctx.listener.name
         found = []
         for leader_id in self._leader_ids:
-            endpoint = metadata.endpoint(leader_id, listener)
+            endpoint = self._metadata.endpoint(leader_id, self._listener)
             if endpoint is not None:
-                rack = metadata.brokers[leader_id].rack
+                rack = self._metadata.brokers[leader_id].rack
                 found.append(make(node_id=leader_id, host=endpoint.host, port=endpoint.port, rack=rack))
         return found

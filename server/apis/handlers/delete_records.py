@@ -6,6 +6,8 @@ replica has moved; the leader's own move is on disk before the answer leaves, an
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....protocol.errors import KafkaError
 from ....protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
@@ -15,17 +17,22 @@ from ....protocol.messages.delete_records import (
 )
 from ..request_context import RequestContext
 
+if TYPE_CHECKING:
+    from ...replication.replica_manager import ReplicaManager
+
 NO_LOW_WATERMARK = -1
 
 
-async def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+async def handle(
+    _: RequestContext, request: DeleteRecordsRequest, *, replica_manager: ReplicaManager
+) -> DeleteRecordsResponse:
     """Moves each partition on its own, and has all of them on disk together."""
     offsets = [
         (topic.name, partition.partition_index, partition.offset)
         for topic in request.topics
         for partition in topic.partitions
     ]
-    results = iter(await ctx.broker.replica_manager.delete_records(offsets))
+    results = iter(await replica_manager.delete_records(offsets))
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

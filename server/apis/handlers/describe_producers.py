@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....protocol.errors import KafkaError
 from ....protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -14,26 +16,32 @@ from ....storage.producer_state import ProducerStateEntry
 from ...metadata.topic_names import check_name
 from ..request_context import RequestContext
 
+if TYPE_CHECKING:
+    from ...replication.replica_manager import ReplicaManager
+
 NO_OFFSET = -1
 
 
-def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribeProducersResponse:
+def handle(
+    _: RequestContext, request: DescribeProducersRequest, *, replica_manager: ReplicaManager
+) -> DescribeProducersResponse:
     """Describes each partition on its own; only its leader knows."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
-                name=topic.name, partitions=[_describe(ctx, topic.name, index) for index in topic.partition_indexes]
+                name=topic.name,
+                partitions=[_describe(replica_manager, topic.name, index) for index in topic.partition_indexes],
             )
             for topic in request.topics
         ]
     )
 
 
-def _describe(ctx: RequestContext, topic: str, index: int) -> PartitionResponse:
+def _describe(replica_manager: ReplicaManager, topic: str, index: int) -> PartitionResponse:
     answer = PartitionResponse(partition_index=index)
     try:
         check_name(topic)
-        producers = ctx.broker.replica_manager.active_producers(topic, index)
+        producers = replica_manager.active_producers(topic, index)
         answer.active_producers = [_producer(entry) for entry in producers]
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message

@@ -9,7 +9,8 @@ the format they know.
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -40,6 +41,12 @@ from ...replication.partition import FetchIsolation
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext
 
+if TYPE_CHECKING:
+    from ...config.broker_config import BrokerConfig
+    from ...metadata.metadata_cache import MetadataCache
+    from ...replication.fetch_session import FetchSessions
+    from ...replication.replica_manager import ReplicaManager
+
 ZSTD = "zstd"
 SINCE_WHOLE_BATCHES = 3
 SINCE_CURRENT_FORMAT = 4
@@ -50,17 +57,28 @@ SINCE_LEADER_HINTS = 16
 HINTED_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
+def handle(
+    ctx: RequestContext,
+    request: FetchRequest,
+    *,
+    config: BrokerConfig,
+    fault: Callable[[str], bool],
+    fetch_sessions: FetchSessions,
+    metadata: MetadataCache,
+    replica_manager: ReplicaManager,
+) -> FetchResponse | None:
     """Answer now if anything calls for it, else when there is enough."""
-    fetch = _Fetch(ctx, request)
-    if ctx.broker.ports.fault("fetch-session-lost"):
-        ctx.broker.fetch_sessions.close(request.session_id)
+    fetch = _Fetch(ctx, request, fetch_sessions, metadata, replica_manager)
+    if fault("fetch-session-lost"):
+        fetch_sessions.close(request.session_id)
     try:
         items = fetch.open_session()
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     on_resume = None if ctx.charge is None else ctx.charge.resume
-    waiting = ctx.broker.replica_manager.fetch_records(fetch.params(items), fetch.respond, on_resume=on_resume)
+    waiting = replica_manager.fetch_records(
+        fetch.params(items, config.fetch_max_bytes), fetch.respond, on_resume=on_resume
+    )
     if waiting is not None:
         ctx.on_disconnect(waiting.cancel)
     return None
@@ -69,11 +87,32 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | None:
 class _Fetch:
     """One fetch request while it is being served."""
 
-    __slots__ = ("_asked", "_by_id", "_ctx", "_hints", "_request", "_session", "_version")
+    __slots__ = (
+        "_asked",
+        "_by_id",
+        "_ctx",
+        "_hints",
+        "_metadata",
+        "_replicas",
+        "_request",
+        "_session",
+        "_sessions",
+        "_version",
+    )
 
-    def __init__(self, ctx: RequestContext, request: FetchRequest) -> None:
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: FetchRequest,
+        sessions: FetchSessions,
+        metadata: MetadataCache,
+        replica_manager: ReplicaManager,
+    ) -> None:
         self._ctx = ctx
         self._request = request
+        self._sessions = sessions
+        self._metadata = metadata
+        self._replicas = replica_manager
         self._version = ctx.api_version
         self._by_id = ctx.api_version >= SINCE_TOPIC_IDS
         self._session: FetchSession | None = None
@@ -83,24 +122,24 @@ class _Fetch:
 
     def open_session(self) -> dict[PartitionKey, FetchItem]:
         """Find out which partitions are to be read. Raises KafkaError for a session the broker does not know."""
-        request, sessions = self._request, self._ctx.broker.fetch_sessions
+        request, sessions = self._request, self._sessions
         epoch = request.session_epoch
         if self._version < SINCE_SESSIONS or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             items = requested_items(request, uses_topic_ids=self._by_id)
             if self._version >= SINCE_SESSIONS:
                 sessions.close(request.session_id)
                 if epoch == INITIAL_EPOCH:
-                    now = self._ctx.broker.replica_manager.loop_time()
+                    now = self._replicas.loop_time()
                     self._session = sessions.open(items, uses_topic_ids=self._by_id, now=now)
             return items
-        now = self._ctx.broker.replica_manager.loop_time()
+        now = self._replicas.loop_time()
         self._session = sessions.resume(request, uses_topic_ids=self._by_id, now=now)
         return {} if self._session is None else self._session.items
 
-    def params(self, items: dict[PartitionKey, FetchItem]) -> FetchParams:
+    def params(self, items: dict[PartitionKey, FetchItem], most_bytes: int) -> FetchParams:
         """What is to be read, and when to answer."""
         ctx, request = self._ctx, self._request
-        topic_name = ctx.broker.metadata.topic_name
+        topic_name = self._metadata.topic_name
         wanted: list[tuple[str, FetchPartition]] = []
         for item in items.values():
             name = topic_name(item.topic) if isinstance(item.topic, UUID) else item.topic
@@ -109,7 +148,7 @@ class _Fetch:
                 wanted.append((name, item.request))
         # Before version 3 a request has no limit of its own, but the broker has. More than may be answered is not
         # worth waiting for.
-        max_bytes = min(request.max_bytes, ctx.broker.config.fetch_max_bytes)
+        max_bytes = min(request.max_bytes, most_bytes)
         if ctx.charge is not None:
             max_bytes = min(max_bytes, ctx.charge.most_fetch_bytes())
         has_unknown = len(wanted) < len(self._asked)
@@ -158,7 +197,7 @@ class _Fetch:
     def _put_off(self, session: FetchSession | None, *, incremental: bool) -> FetchResponse:
         """Nothing, as the client has had its share; it asks again later. A session whose begin it misses is none."""
         if session is not None and not incremental:
-            self._ctx.broker.fetch_sessions.close(session.id)
+            self._sessions.close(session.id)
             session = None
         return FetchResponse(session_id=session.id if session is not None else 0)
 
@@ -193,7 +232,7 @@ class _Fetch:
 
     def _converted(self, item: FetchItem, topic: str, found: FetchedPartition) -> Sendable:
         """Records in a format that the request's version may be answered with. Raises KafkaError."""
-        config = self._ctx.broker.replica_manager.log_config(topic, item.request.partition)
+        config = self._replicas.log_config(topic, item.request.partition)
         if config.compression_type == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "reading zstd needs Fetch version 10")
         if self._version >= SINCE_CURRENT_FORMAT:
@@ -222,6 +261,6 @@ class _Fetch:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         answer = PartitionData(partition_index=index, error_code=code, high_watermark=-1, records=b"")
         if code in HINTED_ERRORS and self._version >= SINCE_LEADER_HINTS:
-            self._hints = self._hints or LeaderHints(self._ctx)
+            self._hints = self._hints or LeaderHints(self._metadata, self._ctx.listener.name)
             answer.current_leader = self._hints.leader(topic, index, LeaderIdAndEpoch)
         return answer

@@ -8,6 +8,7 @@ earliest local offset is the log start and the last two are unknown (-1), as Kaf
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.list_offsets import (
@@ -21,11 +22,14 @@ from ....protocol.special_timestamps import FIRST_VERSIONS
 from ...replication.partition import FetchIsolation
 from ..request_context import RequestContext
 
+if TYPE_CHECKING:
+    from ...replication.replica_manager import ReplicaManager
+
 SINCE_LEADER_EPOCH = 4
 CONSUMER_REPLICA_ID = -1
 
 
-def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
+def handle(ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager: ReplicaManager) -> ListOffsetsResponse:
     """Each partition on its own; one named twice is an error for that partition."""
     isolation = FetchIsolation.LOG_END
     if request.replica_id == CONSUMER_REPLICA_ID:
@@ -38,7 +42,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
             try:
                 if named[topic.name, wanted.partition_index] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
-                answers.append(_offset(ctx, isolation, topic.name, wanted))
+                answers.append(_offset(ctx.api_version, replica_manager, isolation, topic.name, wanted))
             except KafkaError as error:
                 answers.append(
                     ListOffsetsPartitionResponse(
@@ -50,27 +54,26 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
 
 
 def _offset(
-    ctx: RequestContext, isolation: FetchIsolation, topic: str, wanted: ListOffsetsPartition
+    version: int, replica_manager: ReplicaManager, isolation: FetchIsolation, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     """Raises KafkaError."""
-    replica_manager, index, timestamp = ctx.broker.replica_manager, wanted.partition_index, wanted.timestamp
+    index, timestamp = wanted.partition_index, wanted.timestamp
     answer = ListOffsetsPartitionResponse(partition_index=index, offset=-1, timestamp=-1)
-    if ctx.api_version == 0:
+    if version == 0:
         answer.old_style_offsets = replica_manager.legacy_fetch_offsets_for_timestamp(
             topic, index, timestamp, isolation=isolation, max_num_offsets=wanted.max_num_offsets
         )
         return answer
-    _check_timestamp(ctx, timestamp)
+    _check_timestamp(version, timestamp)
     found = replica_manager.fetch_offset_for_timestamp(
         topic, index, timestamp, isolation=isolation, current_leader_epoch=wanted.current_leader_epoch
     )
     answer.offset, answer.timestamp = found.offset, found.timestamp
-    answer.leader_epoch = found.leader_epoch if ctx.api_version >= SINCE_LEADER_EPOCH else -1
+    answer.leader_epoch = found.leader_epoch if version >= SINCE_LEADER_EPOCH else -1
     return answer
 
 
-def _check_timestamp(ctx: RequestContext, timestamp: int) -> None:
+def _check_timestamp(version: int, timestamp: int) -> None:
     """Raises KafkaError for a special timestamp that the request's version does not know."""
-    version = ctx.api_version
     if timestamp < 0 and version < FIRST_VERSIONS.get(timestamp, version + 1):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {timestamp} has no meaning in version {version}")

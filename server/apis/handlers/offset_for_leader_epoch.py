@@ -6,6 +6,8 @@ the client believes in (KIP-320). The epoch that goes on ends at the log end off
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from ....protocol.errors import KafkaError
 from ....protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -16,23 +18,29 @@ from ....protocol.messages.offset_for_leader_epoch import (
 )
 from ..request_context import RequestContext
 
+if TYPE_CHECKING:
+    from ...replication.replica_manager import ReplicaManager
 
-def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+
+def handle(
+    _: RequestContext, request: OffsetForLeaderEpochRequest, *, replica_manager: ReplicaManager
+) -> OffsetForLeaderEpochResponse:
     """Answers each partition on its own; an epoch that the log knows nothing of is (-1, -1)."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
-                topic=topic.topic, partitions=[_end(ctx, topic.topic, wanted) for wanted in topic.partitions]
+                topic=topic.topic,
+                partitions=[_end(replica_manager, topic.topic, wanted) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]
     )
 
 
-def _end(ctx: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
+def _end(replica_manager: ReplicaManager, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
-        answer.leader_epoch, answer.end_offset = ctx.broker.replica_manager.last_offset_for_leader_epoch(
+        answer.leader_epoch, answer.end_offset = replica_manager.last_offset_for_leader_epoch(
             topic, wanted.partition, wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
         )
     except KafkaError as error:
