@@ -32,6 +32,7 @@ from barnabas.protocol.messages.fetch import FetchTopic
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, control_batch
+from barnabas.server.replication.delayed_fetch import FetchedPartition
 
 LAST = 18
 SLOW_DISK = WorkDelays(usual=2.0)
