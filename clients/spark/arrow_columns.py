@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from .record_columns import Buffer, HeaderColumns, Ints, Slices
+from .record_table import Buffer, HeaderColumns, Ints, Slices
 
 _INLINE = 12
 """Byte strings up to this size stand inside an Arrow view itself."""

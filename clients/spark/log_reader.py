@@ -26,7 +26,7 @@ from ...protocol.record_batch import Batch
 from . import host
 from .options import OptionReader
 from .range_reader import decode_batches
-from .record_columns import RecordColumns, columns_of_records
+from .record_table import RecordTable, columns_of_records
 from .rows import RowLayout, default_row
 from .segment_files import SegmentRange, find_folders, plan_segments, read_batches
 from .value_formats import formats_of
@@ -177,7 +177,7 @@ class BarnabasLogReader(DataSourceReader):
 
 
 def _place(
-    r: SegmentRange, columns: RecordColumns, batches: Sequence[Batch], name: str, kind: Any, *, error: str | None = None
+    r: SegmentRange, columns: RecordTable, batches: Sequence[Batch], name: str, kind: Any, *, error: str | None = None
 ) -> Any:
     """The column `name` of what a record's own bytes do not tell."""
     if name == "file":

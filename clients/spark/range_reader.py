@@ -18,7 +18,7 @@ from .client import BlockingClient
 from .connection import BlockingConnection
 from .loss import report_loss
 from .offset_ranges import OffsetRange
-from .record_columns import Payload, RecordColumns, columns_of_records, decode_payloads
+from .record_table import Payload, RecordTable, columns_of_records, decode_payloads
 from .transactions import TransactionFilter
 
 _LAST_VERSION_BY_NAME = 12
@@ -43,7 +43,7 @@ class RangeReader:
         self._fetch_bytes = int(client.settings.properties.get("max.partition.fetch.bytes", _FETCH_BYTES))
         self._in_flight: BlockingConnection | None = None
 
-    def read(self, r: OffsetRange) -> Iterator[RecordColumns]:
+    def read(self, r: OffsetRange) -> Iterator[RecordTable]:
         """The range's records, a few megabytes at a time. Raises KafkaError, DataLossError."""
         offset = r.start
         deadline = host.monotonic() + self._poll_timeout_ms / 1000
@@ -158,7 +158,7 @@ class RangeReader:
 
     # Decoding
 
-    def _decode(self, r: OffsetRange, batches: Sequence[Batch], data: PartitionData) -> Iterator[RecordColumns]:
+    def _decode(self, r: OffsetRange, batches: Sequence[Batch], data: PartitionData) -> Iterator[RecordTable]:
         aborted = data.aborted_transactions if self._client.settings.is_read_committed else None
         hidden = TransactionFilter(aborted or ())
         try:
@@ -191,7 +191,7 @@ def _partition_of(response: FetchResponse, r: OffsetRange, offset: int) -> Parti
 
 def decode_batches(
     batches: Sequence[Batch], *, headers: bool, use_native: bool = True
-) -> Iterator[tuple[RecordColumns, Sequence[Batch]]]:
+) -> Iterator[tuple[RecordTable, Sequence[Batch]]]:
     """The records of batches of any format, some megabytes at a time, and the batches that they are of.
 
     Raises ProtocolError, KafkaError.

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 
 from ...protocol.topic_partition import TopicPartition
 from .arrow_columns import binary_array, constant_array, header_array, int_array, time_array
-from .record_columns import Buffer, RecordColumns, Slices
+from .record_table import Buffer, RecordTable, Slices
 from .value_formats import ValueFormat, formatted_type
 
 HEADERS_TYPE = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
@@ -79,7 +79,7 @@ class RowLayout:
         return "headers" in self.schema.fieldNames()
 
     def batch(
-        self, columns: RecordColumns, partition: TopicPartition, extra: Callable[[str, Any], Any] | None = None
+        self, columns: RecordTable, partition: TopicPartition, extra: Callable[[str, Any], Any] | None = None
     ) -> Any:
         """One Arrow batch; `extra` makes the columns that are not a record's own, by name and type."""
         schema = self._arrow_schema
@@ -88,7 +88,7 @@ class RowLayout:
             return pa.RecordBatch.from_struct_array(pa.array([{}] * len(columns), pa.struct([])))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _array(self, name: str, kind: Any, columns: RecordColumns, partition: TopicPartition, extra: Any) -> Any:
+    def _array(self, name: str, kind: Any, columns: RecordTable, partition: TopicPartition, extra: Any) -> Any:
         if name in ("key", "value"):
             slices = columns.keys if name == "key" else columns.values
             return self._bytes(name, kind, columns.data, slices)

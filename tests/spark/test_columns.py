@@ -9,7 +9,7 @@ from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from barnabas.clients.spark.arrow_columns import binary_array, header_array
 from barnabas.clients.spark.range_reader import decode_batches
-from barnabas.clients.spark.record_columns import PAD, Slices, columns_of_records, varints
+from barnabas.clients.spark.record_table import PAD, Slices, columns_of_records, varints
 from barnabas.clients.spark.rows import HEADERS_TYPE, ROW, RowLayout, arrow_schema
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import KafkaError, ProtocolError
@@ -150,6 +150,8 @@ def test_varints_of_all_sizes() -> None:
     starts = np.cumsum([0, *map(len, encoded)])
     found, behind = varints(np.frombuffer(b"".join(encoded), np.uint8), starts[:-1])
     assert found.tolist() == values and behind.tolist() == starts[1:].tolist()
+    with pytest.raises(ProtocolError, match="behind the last"):
+        varints(np.full(20, 0xFF, np.uint8), np.array([12]))
     with pytest.raises(ProtocolError, match="too long"):
         varints(np.full(20, 0xFF, np.uint8), np.array([0]))
 

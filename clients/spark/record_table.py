@@ -1,13 +1,11 @@
-"""The records of many batches as columns of numbers over one buffer, without an object per record.
+"""The records of many batches as numpy columns over one buffer, without an object per record.
 
-Where the compiled scan of batches is installed, it fills the columns. Else a lean loop finds where records start, and
-the rest is computed for all records at once: varints byte by byte over whole columns, headers round by round. Keys,
-values and headers stay where they are and are told by start and size.
+The scan of batches fills them; headers are found for all records at once, round by round. Keys, values and headers
+stay where they are and are told by start and size.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, cast
@@ -19,7 +17,6 @@ from ...protocol.batch_run import BatchRun, Stop
 from ...protocol.errors import ProtocolError
 from ...protocol.record import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_MASK, Record
 from ...protocol.record_codec import MIN_RECORD_SIZE, encode_headers
-from ...protocol.varint import decode_unsigned
 
 Ints: TypeAlias = Any
 """A numpy array of int64, one number per record unless it says otherwise."""
@@ -56,8 +53,9 @@ class HeaderColumns:
 
 
 @dataclass(slots=True)
-class RecordColumns:
-    """`batch` is the index of each record's batch in what was decoded; `heads` is None unless headers were wanted."""
+class RecordTable:
+    """A column for each thing a record has. `batch` is the index of its batch in what was decoded; `heads` is None
+    unless headers were wanted."""
 
     data: Buffer
     batch: Ints
@@ -71,16 +69,16 @@ class RecordColumns:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def between(self, start: int, end: int) -> RecordColumns:
+    def between(self, start: int, end: int) -> RecordTable:
         """The records with offsets from `start` up to, and without, `end`."""
         offsets = self.offsets
         if not len(offsets) or (offsets[0] >= start and offsets[-1] < end):
             return self
         return self.take(np.flatnonzero((offsets >= start) & (offsets < end)))
 
-    def take(self, rows: Ints) -> RecordColumns:
+    def take(self, rows: Ints) -> RecordTable:
         """The records at these indexes, in order."""
-        return RecordColumns(
+        return RecordTable(
             self.data,
             self.batch[rows],
             self.offsets[rows],
@@ -92,32 +90,16 @@ class RecordColumns:
         )
 
 
-def decode_payloads(payloads: Sequence[Payload], *, headers: bool, use_native: bool = True) -> RecordColumns:
+def decode_payloads(payloads: Sequence[Payload], *, headers: bool, use_native: bool = True) -> RecordTable:
     """The records of these batches. Raises ProtocolError if the bytes are no such records."""
-    if use_native:
-        found = _decode_compiled(payloads, headers=headers)
-        if found is not None:
-            return found
-    data = b"".join([*(payload.records for payload in payloads), PAD])
-    counts = np.array([payload.header.record_count for payload in payloads], np.int64)
-    try:
-        starts = _record_starts(data, payloads)
-        return _decode(data, starts, payloads, counts, headers=headers)
-    except IndexError:
-        raise ProtocolError("records end in the middle of a record") from None
-
-
-def _decode_compiled(payloads: Sequence[Payload], *, headers: bool) -> RecordColumns | None:
-    """The same by the compiled scan of batches; None where it is not installed, or finds something amiss."""
-    run = BatchRun()
-    if not run.use_native:
-        return None
+    run = BatchRun(use_native=use_native)
     data = _where_they_are(payloads) or _side_by_side(payloads)
     run.start(cast(bytes, data))
-    run.records.make_room(sum(payload.header.record_count for payload in payloads))
-    _, stopped = run.scan(0, len(data) - len(PAD), special=0, check_crc=False)
+    run.records.make_room(sum(_most_records(payload) for payload in payloads))
+    position, stopped = run.scan(0, len(data) - len(PAD), special=0, check_crc=False)
     if stopped is not Stop.END or run.count != len(payloads):
-        return None
+        offset = payloads[min(run.count, len(payloads) - 1)].header.base_offset
+        raise ProtocolError(f"the records of the batch at offset {offset} do not fill it in order ({position})")
     found, count = run.records, run.records.count
 
     def column(values: memoryview) -> Ints:
@@ -128,7 +110,7 @@ def _decode_compiled(payloads: Sequence[Payload], *, headers: bool) -> RecordCol
     heads = _decode_headers(view, heads_at.astype(np.int64), ends) if headers else None
     types = np.array([p.header.attributes & TIMESTAMP_TYPE_MASK != 0 for p in payloads], np.int64)
     counts = np.array([p.header.record_count for p in payloads], np.int64)
-    return RecordColumns(
+    return RecordTable(
         data,
         np.repeat(np.arange(len(payloads)), counts),
         column(found.offsets),
@@ -138,6 +120,11 @@ def _decode_compiled(payloads: Sequence[Payload], *, headers: bool) -> RecordCol
         Slices(column(found.value_starts), column(found.value_sizes)),
         heads,
     )
+
+
+def _most_records(payload: Payload) -> int:
+    """How many there are, or can be at most if the header says what cannot be."""
+    return max(0, min(payload.header.record_count, len(payload.records) // MIN_RECORD_SIZE))
 
 
 def _where_they_are(payloads: Sequence[Payload]) -> Buffer | None:
@@ -170,82 +157,24 @@ def _side_by_side(payloads: Sequence[Payload]) -> bytes:
     return b"".join([*parts, PAD])
 
 
-def _record_starts(data: bytes, payloads: Sequence[Payload]) -> Ints:
-    starts = array("q")
-    append = starts.append
-    position = 0
-    for header, records, _ in payloads:
-        end = position + len(records)
-        if not 0 <= header.record_count <= len(records) // MIN_RECORD_SIZE:
-            raise ProtocolError(f"record batch with {header.record_count} records in {len(records)} bytes")
-        for _ in range(header.record_count):
-            append(position)
-            size = data[position]
-            if size < 128:
-                position += 1 + (size >> 1)
-            elif data[position + 1] < 128:
-                position += 2 + ((size & 127 | data[position + 1] << 7) >> 1)
-            else:
-                size, position = decode_unsigned(data, position)
-                position += size >> 1
-        if position != end:
-            raise ProtocolError("records do not end where the batch ends")
-    return np.frombuffer(starts, np.int64) if starts else np.empty(0, np.int64)
-
-
-def _decode(data: bytes, starts: Ints, payloads: Sequence[Payload], counts: Ints, *, headers: bool) -> RecordColumns:
-    view = np.frombuffer(data, np.uint8)
-    sizes, position = varints(view, starts)
-    ends = position + sizes
-    stamps, position = varints(view, position + 1)
-    deltas, position = varints(view, position)
-    key_sizes, key_starts = varints(view, position)
-    value_sizes, value_starts = varints(view, key_starts + np.maximum(key_sizes, 0))
-    heads_at = value_starts + np.maximum(value_sizes, 0)
-    if (sizes < MIN_RECORD_SIZE - 1).any() or (heads_at >= ends).any() or (key_sizes < -1).any():
-        raise ProtocolError("a record is shorter than its fields")
-    if (value_sizes < -1).any():
-        raise ProtocolError("a record with a value of negative size")
-    heads = _decode_headers(view, heads_at, ends) if headers else None
-    if heads is None and ((view[heads_at] == 0) & (heads_at + 1 != ends)).any():
-        raise ProtocolError("a record does not end where its length says")
-    batch: Ints = np.repeat(np.arange(len(payloads)), counts)
-    append_time = np.array([p.header.attributes & TIMESTAMP_TYPE_MASK != 0 for p in payloads], np.int64)
-    base = np.array(
-        [
-            p.header.max_timestamp if own else p.header.base_timestamp
-            for p, own in zip(payloads, append_time, strict=True)
-        ],
-        np.int64,
-    )
-    types: Ints = np.repeat(append_time, counts)
-    return RecordColumns(
-        data,
-        batch,
-        np.repeat(np.array([p.header.base_offset for p in payloads], np.int64), counts) + deltas,
-        np.repeat(base, counts) + np.where(types == 0, stamps, 0),
-        types,
-        Slices(key_starts, key_sizes),
-        Slices(value_starts, value_sizes),
-        heads,
-    )
-
-
 def varints(view: Any, positions: Ints) -> tuple[Ints, Ints]:
-    """The zigzag varint at each position, and the positions behind them. Raises ProtocolError, IndexError."""
-    first = view[positions]
-    values = (first & 0x7F).astype(np.uint64)
-    behind = positions + 1
-    more = np.flatnonzero(first > 0x7F)
-    shift = 7
-    while more.size:
-        if shift >= 7 * _MAX_VARINT_BYTES:
-            raise ProtocolError("varint too long")
-        byte = view[behind[more]]
-        values[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
-        behind[more] += 1
-        more = more[byte > 0x7F]
-        shift += 7
+    """The zigzag varint at each position, and the positions behind them. Raises ProtocolError."""
+    try:
+        first = view[positions]
+        values = (first & 0x7F).astype(np.uint64)
+        behind = positions + 1
+        more = np.flatnonzero(first > 0x7F)
+        shift = 7
+        while more.size:
+            if shift >= 7 * _MAX_VARINT_BYTES:
+                raise ProtocolError("varint too long")
+            byte = view[behind[more]]
+            values[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            behind[more] += 1
+            more = more[byte > 0x7F]
+            shift += 7
+    except IndexError:
+        raise ProtocolError("a record goes on behind the last one") from None
     return (values >> np.uint64(1)).view(np.int64) ^ -(values & np.uint64(1)).view(np.int64), behind
 
 
@@ -287,7 +216,7 @@ def _take_headers(heads: HeaderColumns | None, rows: Ints) -> HeaderColumns | No
     )
 
 
-def columns_of_records(records: Sequence[Record], timestamp_type: int, *, headers: bool) -> RecordColumns:
+def columns_of_records(records: Sequence[Record], timestamp_type: int, *, headers: bool) -> RecordTable:
     """Columns of records that were decoded one by one, as those of formats before v2 are."""
     parts: list[bytes] = []
     position = 0
@@ -308,7 +237,7 @@ def columns_of_records(records: Sequence[Record], timestamp_type: int, *, header
     ends = np.array([*heads_at[1:], position], np.int64)
     heads = _decode_headers(np.frombuffer(data, np.uint8), np.array(heads_at, np.int64), ends) if headers else None
     count = len(records)
-    return RecordColumns(
+    return RecordTable(
         data,
         np.zeros(count, np.int64),
         np.array([record.offset for record in records], np.int64),
