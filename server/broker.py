@@ -153,9 +153,17 @@ class BrokerServer:
             rng=ports.random,
             lock=ports.lock,
         )
+        if ports.log_files is not None:
+            log_manager.limit_open_files(ports.log_files, self._is_on_loop)
         log_manager.open_dirs()
         self._stops.append(lambda: self._shut_down_logs(log_manager))
         return log_manager
+
+    def _is_on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
 
     def _choose_broker_id(self, stored_id: int | None) -> int:
         """The one that is configured, else the one that the log directories have."""

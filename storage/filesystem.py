@@ -17,6 +17,7 @@ import fcntl
 import mmap
 import os
 import sys
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
@@ -131,6 +132,15 @@ class Lock(Protocol):
 
 class FileSystem(Protocol):
     """The operations on names. Paths are `str`, joined with `/`."""
+
+    @property
+    def open_files(self) -> int:
+        """How many files are open at this moment."""
+        ...
+
+    def when_crowded(self, limit: int, make_room: Callable[[], None]) -> None:
+        """Has `make_room` called, on any thread, before a file is opened while `limit` or more are open."""
+        ...
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> File:
         """Open for reading and writing. `create` makes a missing file, `exclusive` refuses an existing one."""
@@ -268,10 +278,13 @@ def make_dirs(fs: FileSystem, path: str) -> None:
 class OsFile:
     """A `File` over a descriptor. `pread` and `pwrite` are bound straight to the system calls: the data path."""
 
-    __slots__ = ("_fd", "pread", "pwrite")
+    __slots__ = ("_fd", "_open_files", "pread", "pwrite")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, open_files: set[object]) -> None:
+        """Is in `open_files` until it is closed."""
         self._fd = fd
+        self._open_files = open_files
+        open_files.add(self)
         self.pread = partial(os.pread, fd)
         self.pwrite = partial(os.pwrite, fd)
 
@@ -325,6 +338,7 @@ class OsFile:
             # The number may be given to another file at once: a late read through this object must not reach that one.
             self.pread = partial(os.pread, -1)
             self.pwrite = partial(os.pwrite, -1)
+            self._open_files.discard(self)
             os.close(fd)
 
     def lend(self, length: int, position: int) -> Sendable:
@@ -353,7 +367,19 @@ class OsLock:
 class OsFileSystem:
     """The `FileSystem` of the machine."""
 
-    __slots__ = ()
+    __slots__ = ("_crowded_at", "_make_room", "_open_files")
+
+    def __init__(self) -> None:
+        self._open_files: set[object] = set()
+        self._crowded_at = sys.maxsize
+        self._make_room: Callable[[], None] = lambda: None
+
+    @property
+    def open_files(self) -> int:
+        return len(self._open_files)
+
+    def when_crowded(self, limit: int, make_room: Callable[[], None]) -> None:
+        self._crowded_at, self._make_room = limit, make_room
 
     def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> OsFile:
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_RDONLY if readonly else os.O_RDWR)
@@ -361,7 +387,9 @@ class OsFileSystem:
             flags |= os.O_CREAT
         if exclusive:
             flags |= os.O_CREAT | os.O_EXCL
-        return OsFile(os.open(path, flags, FILE_MODE))
+        if len(self._open_files) >= self._crowded_at:
+            self._make_room()
+        return OsFile(os.open(path, flags, FILE_MODE), self._open_files)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

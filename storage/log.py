@@ -443,7 +443,8 @@ class Log(LogQueries):
             self._changes.remove_files([segment for segment in self._segments if segment.base_offset > offset])
             self._active = self._segments.last
             self._active.truncate_to(offset, self._now_ms())
-            self._active.flush()
+            with self._unsynced.held():
+                self._active.flush()
         self._after_truncation(offset)
         return True
 
@@ -566,6 +567,18 @@ class Log(LogQueries):
         for segment in self._segments:
             self._unsynced.close(segment.close_handles)
         self._unsynced.close_snapshots()
+
+    def give_files_back(self) -> None:
+        """Close files, if nobody counts on them at this moment: whoever needs one opens it again.
+
+        A snapshot that is not synced then is one that a crash may tear, which its CRC tells.
+        """
+        unsynced = self._unsynced
+        if not unsynced.is_in_use:
+            unsynced.close_snapshots()
+            for segment in (*unsynced.rolled, self._active):
+                segment.close_handles()
+            self._reader.give_files_back()
 
     def rename_dir(self, path: str) -> None:
         """Give the partition's directory another name; open handles stay good. Raises OSError.

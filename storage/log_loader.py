@@ -77,7 +77,6 @@ class LogLoader:
                 epochs.clear()
             segments.add(self._create_segment(log_start_offset))
             log_end_offset = log_start_offset
-        segments.last.close_handles()
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         epochs.truncate_from_end(log_end_offset)
         epochs.truncate_from_start(log_start_offset)
@@ -90,6 +89,8 @@ class LogLoader:
             now_ms=self.now_ms(),
             clean_shutdown=clean_shutdown,
         )
+        for segment in [segments.last] if clean_shutdown else segments:
+            segment.close_handles()
         return LoadedLog(segments, epochs, producers, log_start_offset, log_end_offset)
 
     def _create_segment(self, base_offset: int) -> LogSegment:
@@ -226,6 +227,7 @@ class LogLoader:
             if cut:
                 _logger.warning("%s: cut %d bytes behind offset %d", self.path, cut, segment.next_offset())
             segment.flush()
+            segment.close_handles()
             if cut:
                 break
         epochs.flush()

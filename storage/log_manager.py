@@ -21,6 +21,7 @@ from .log_checkpoints import CHECKPOINTED, Checkpoint, LogCheckpoints
 from .log_config import LogConfig
 from .log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
+from .open_files import OpenFiles
 
 if TYPE_CHECKING:
     from random import Random
@@ -78,10 +79,19 @@ class LogManager:
             random_bits=rng.getrandbits,
         )
         self.cleaner_manager = CleanerManager(self.logs, now_ms)
+        self._logs_per_closing_task = LOGS_PER_CLOSING_TASK
         self._prepared: dict[TopicPartition, LogDir] = {}
         """Folders that are made and durable, and of which nobody has opened a log yet."""
         self.on_dir_failure: Callable[[LogDirFailedError, list[TopicPartition]], None] | None = None
         """Told of each directory that fails, with the partitions it held."""
+
+    def limit_open_files(self, limit: int, is_owner: Callable[[], bool] = lambda: True) -> None:
+        """Have no more files open than that, if it can be helped; `is_owner` says whether the present thread may help.
+
+        Each lane that closes logs has a sixteenth of them.
+        """
+        self._logs_per_closing_task = max(1, min(LOGS_PER_CLOSING_TASK, limit // 16))
+        OpenFiles(self._fs, self.logs, limit, is_owner)
 
     # Start
 
@@ -516,9 +526,9 @@ class LogManager:
         for topic_partition, log in self.logs.items():
             logs.setdefault(self._dir_of[topic_partition].path, []).append(log)
         return [
-            LaneTask(path, partial(close_together, held[start : start + LOGS_PER_CLOSING_TASK]))
+            LaneTask(path, partial(close_together, held[start : start + self._logs_per_closing_task]))
             for path, held in logs.items()
-            for start in range(0, len(held), LOGS_PER_CLOSING_TASK)
+            for start in range(0, len(held), self._logs_per_closing_task)
         ]
 
     def marking_tasks(self, broker_epoch: int = -1) -> list[LaneTask]:

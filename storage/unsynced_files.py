@@ -1,7 +1,8 @@
 """What a log has written and not yet synced, and the flushes that are under way."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from .filesystem import File, FileSystem
 from .flush_task import FlushTask
@@ -36,10 +37,11 @@ class UnsyncedFiles:
         self, active: LogSegment, epochs: LeaderEpochCache, end_offset: int, directory_of: Callable[[], str]
     ) -> FlushTask:
         """A task that makes everything below `end_offset` durable. Raises OSError if an index cannot be written."""
-        files = [file for segment in self.rolled for file in segment.unsynced_files(with_indexes=True)]
-        files += self.snapshots
-        names = self.names or active.has_new_transactions
-        files += active.unsynced_files(with_indexes=False)
+        with self.held():
+            files = [file for segment in self.rolled for file in segment.unsynced_files(with_indexes=True)]
+            files += self.snapshots
+            names = self.names or active.has_new_transactions
+            files += active.unsynced_files(with_indexes=False)
         task = FlushTask(
             self._fs,
             directory_of,
@@ -57,7 +59,7 @@ class UnsyncedFiles:
 
     def expect_last_flush(self) -> None:
         """The next flush is to take everything along. Raises OSError if an earlier one never came to its end."""
-        if self._flushes or self._holds:
+        if self.is_in_use:
             raise OSError(errno.EBUSY, "a flush or a swap is not over")
         self.names = True
 
@@ -77,12 +79,26 @@ class UnsyncedFiles:
         self._holds -= 1
         self._close_what_may()
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Nothing is closed inside."""
+        self.hold()
+        try:
+            yield
+        finally:
+            self.release()
+
     def _close_what_may(self) -> None:
-        if self._flushes or self._holds:
+        if self.is_in_use:
             return
         closes, self._closes = self._closes, []
         for close in closes:
             close()
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether somebody counts on the open handles."""
+        return bool(self._flushes) or self._holds > 0
 
     @property
     def is_held(self) -> bool:
@@ -91,7 +107,7 @@ class UnsyncedFiles:
 
     def close(self, close: Callable[[], None]) -> None:
         """Close something now, or when nothing can be using it any more."""
-        if self._flushes or self._holds:
+        if self.is_in_use:
             self._closes.append(close)
         else:
             close()

@@ -46,6 +46,7 @@ class GroupCommit:
     ) -> None:
         self._ports = ports
         self._loop = loop
+        self._partitions_per_flush = min(PARTITIONS_PER_FLUSH, (ports.log_files or 2 * PARTITIONS_PER_FLUSH) // 2)
         self._on_dir_failed = on_dir_failed
         self._waiting: dict[str, dict[Partition, None]] = {}
         self._busy: set[str] = set()
@@ -126,7 +127,7 @@ class GroupCommit:
         Raises LogDirFailedError.
         """
         flushes: list[Flush] = []
-        for partition in list(waiting)[:PARTITIONS_PER_FLUSH]:
+        for partition in list(waiting)[: self._partitions_per_flush]:
             if not partition.is_offline:
                 try:
                     flushes.append((partition, partition.log, partition.log.begin_flush()))

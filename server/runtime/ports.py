@@ -18,6 +18,9 @@ from ...storage.filesystem import FileSystem
 
 T = TypeVar("T")
 
+LOG_FILES_SHARE = 8
+LEAST_LOG_FILES = 16
+
 
 class Work(Protocol):
     """Lanes for what blocks (fsync, recovery, deletion). Jobs of one lane run one after another, in order."""
@@ -109,3 +112,9 @@ class Ports:
     fault: Callable[[str], bool] = no_faults
     """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
     `produce-answer-lost` and `fetch-session-lost`."""
+
+    @property
+    def log_files(self) -> int | None:
+        """How many files logs should have open at most: most is for connections, and for what is open shortly."""
+        limit = self.open_files()
+        return None if limit is None else max(LEAST_LOG_FILES, limit // LOG_FILES_SHARE)

@@ -71,6 +71,8 @@ class SimDisk:
         self._names = DiskNames()
         self.calls = 0
         self.open_files = 0
+        self._crowded_at = _ENDLESS
+        self._make_room: Callable[[], None] = lambda: None
         self.crashed = False
         self.log: list[str] = []
         self.faults: list[Fault] = []
@@ -152,6 +154,10 @@ class SimDisk:
 
     # The FileSystem port
 
+    def when_crowded(self, limit: int, make_room: Callable[[], None]) -> None:
+        """Has somebody called before a file is opened while `limit` or more are."""
+        self._crowded_at, self._make_room = limit, make_room
+
     def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> SimFile:
         """Opens a file; see FileSystem.open."""
         parent, name = self._names.place(path)
@@ -165,6 +171,8 @@ class SimDisk:
             raise os_error(errno.EEXIST, path)
         if isinstance(node, DirectoryNode):
             raise os_error(errno.EISDIR, path)
+        if self.open_files >= self._crowded_at:
+            self._make_room()
         if self.max_open_files is not None and self.open_files >= self.max_open_files:
             raise os_error(errno.EMFILE, path)
         if node is None:

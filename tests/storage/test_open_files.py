@@ -1,0 +1,94 @@
+"""Few files may be open: logs take turns, and what somebody counts on stays open."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.disk import SimDisk
+from tests.storage.crash_world import NOW_MS, SMALL
+from tests.storage.test_log_manager import batch, started, values
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.storage.flush_task import run_together
+from barnabas.storage.log_manager import LogManager
+
+LIMIT = 16
+PARTITIONS = [TopicPartition("t", index) for index in range(60)]
+
+
+@pytest.fixture
+def disk() -> SimDisk:
+    return SimDisk(now_ms=lambda: NOW_MS)
+
+
+def limited(disk: SimDisk) -> LogManager:
+    manager = started(disk, config=SMALL)
+    manager.limit_open_files(LIMIT)
+    # What one operation has open at a time is not counted on.
+    disk.max_open_files = LIMIT + 4
+    return manager
+
+
+def test_logs_that_are_written_rolled_read_and_flushed_in_turn_need_few_files(disk: SimDisk) -> None:
+    manager = limited(disk)
+    logs = [manager.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
+    for turn in range(12):
+        for log in logs:
+            log.append_as_leader(batch(b"x" * 100, b"%d" % turn), leader_epoch=0)
+        for log in logs:
+            assert values(log)
+    assert all(len(log.segments) > 1 for log in logs), "they have rolled"
+    for log in logs:
+        log.flush()
+        assert log.recovery_point == log.log_end_offset == 24
+        assert len(log.read(0, 1 << 20, min_one_message=True).data) > 0
+    assert disk.open_files <= LIMIT
+
+
+def test_what_is_being_flushed_stays_open(disk: SimDisk) -> None:
+    manager = limited(disk)
+    logs = [manager.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
+    for log in logs:
+        log.append_as_leader(batch(b"1"), leader_epoch=0)
+    held = [(log, log.begin_flush()) for log in logs[: LIMIT // 2]]
+    for log in logs:
+        log.append_as_leader(batch(b"2"), leader_epoch=0)
+    run_together([task for _, task in held])
+    for log, task in held:
+        assert log.complete_flush(task) == 1
+    assert manager.online_dirs
+
+
+def test_other_threads_close_nothing(disk: SimDisk) -> None:
+    manager = started(disk)
+    logs = [manager.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
+    manager.limit_open_files(LIMIT, is_owner=lambda: False)
+    for log in logs:
+        log.append_as_leader(batch(b"1"), leader_epoch=0)
+    assert disk.open_files == len(logs)
+
+
+def test_a_truncation_among_few_files(disk: SimDisk) -> None:
+    manager = limited(disk)
+    logs = [manager.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
+    for log in logs:
+        for _ in range(8):
+            log.append_as_leader(batch(b"x" * 100), leader_epoch=0)
+        log.update_high_watermark(8)
+    manager.truncate_to(dict.fromkeys(PARTITIONS, 5))
+    assert {log.log_end_offset for log in logs} == {5}
+    assert manager.online_dirs
+
+
+@pytest.mark.parametrize("how", ["clean", "kill"])
+def test_a_stop_and_a_start_need_few_files(disk: SimDisk, how: str) -> None:
+    manager = limited(disk)
+    for partition in PARTITIONS:
+        log = manager.get_or_create_log(partition, is_new=True)
+        for _ in range(8):
+            log.append_as_leader(batch(b"x" * 100), leader_epoch=0)
+    manager.shutdown() if how == "clean" else manager.close()
+    assert disk.open_files == 0
+    disk.max_open_files = 8
+    again = started(disk)
+    assert disk.open_files == 0
+    assert {log.log_end_offset for log in again.logs.values()} == {8}
