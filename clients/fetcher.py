@@ -13,7 +13,8 @@ from typing import Protocol
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from ..protocol.schema import UNBOUNDED, ZERO_UUID
+from ..protocol.negotiation import LAST_VERSIONS_BY_NAME, last_version
+from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 from .alarm import Alarm
 from .assignment import Assignment, PartitionState
@@ -28,10 +29,8 @@ from .offsets import EpochEnd, OffsetLookup
 
 log = logging.getLogger(__name__)
 
-_LAST_VERSION_BY_NAME = 12
 _FIRST_VERSION_WITH_SESSIONS = 7
 _FIRST_VERSION_WITH_ISOLATION = 4
-_CONSUMER = -1
 
 
 class CommittedOffset(Protocol):
@@ -264,9 +263,8 @@ class Fetcher:
     ) -> FetchResponse:
         settings = self._settings
         by_name = any(target.topic_id == ZERO_UUID for target in wanted.values())
-        version = connection.version_for(ApiKey.FETCH, highest=_LAST_VERSION_BY_NAME if by_name else UNBOUNDED)
+        version = connection.version_for(ApiKey.FETCH, highest=last_version(ApiKey.FETCH, by_name=by_name))
         request = FetchRequest(
-            replica_id=_CONSUMER,
             max_wait_ms=settings.max_wait_ms,
             min_bytes=settings.min_bytes,
             max_bytes=settings.max_bytes,
@@ -275,7 +273,7 @@ class Fetcher:
         )
         if version < _FIRST_VERSION_WITH_SESSIONS:
             session.reset(keep_id=False)
-        session.fill(request, wanted, uses_topic_ids=version > _LAST_VERSION_BY_NAME)
+        session.fill(request, wanted, uses_topic_ids=version > LAST_VERSIONS_BY_NAME[ApiKey.FETCH])
         if version < _FIRST_VERSION_WITH_SESSIONS:
             request.session_epoch = -1
         timeout_ms = settings.max_wait_ms + settings.request_timeout_ms

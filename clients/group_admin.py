@@ -16,6 +16,7 @@ from ..protocol.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from ..protocol.negotiation import LAST_VERSIONS_BY_NAME
 from ..protocol.special_timestamps import LATEST
 from ..protocol.topic_partition import TopicPartition
 from .client import Client
@@ -23,7 +24,6 @@ from .connection import Connection
 from .errors import code_of
 from .group.find_coordinators import find_coordinators
 from .group.offset_requests import (
-    LAST_VERSION_BY_NAME,
     OffsetAndMetadata,
     commit_request,
     committed_offsets,
@@ -118,7 +118,9 @@ class GroupAdmin:
 
         async def ask(connection: Connection, ids: list[str]) -> dict[str, Committed | KafkaError]:
             version = connection.version_for(
-                ApiKey.OFFSET_FETCH, lowest=2 if wanted is None else 0, highest=LAST_VERSION_BY_NAME
+                ApiKey.OFFSET_FETCH,
+                lowest=2 if wanted is None else 0,
+                highest=LAST_VERSIONS_BY_NAME[ApiKey.OFFSET_FETCH],
             )
             answers = [connection.send(request, version) for request in fetch_requests(ids, wanted, version)]
             return committed_offsets(ids, await asyncio.gather(*answers))
@@ -132,7 +134,7 @@ class GroupAdmin:
         new = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
 
         async def ask(connection: Connection, ids: list[str]) -> dict[str, dict[TopicPartition, Outcome]]:
-            version = connection.version_for(ApiKey.OFFSET_COMMIT, highest=LAST_VERSION_BY_NAME)
+            version = connection.version_for(ApiKey.OFFSET_COMMIT, highest=LAST_VERSIONS_BY_NAME[ApiKey.OFFSET_COMMIT])
             response = await connection.send(commit_request(group_id, new), version)
             return {group_id: _by_partition(response.topics)}
 

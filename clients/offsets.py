@@ -19,12 +19,12 @@ from ..protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from ..protocol.replica_ids import CONSUMER_REPLICA_ID
 from ..protocol.special_timestamps import FIRST_VERSIONS
 from ..protocol.topic_partition import TopicPartition
 from .client import Client
 from .errors import code_of
 
-_CONSUMER = -1
 _FIRST_EPOCH_VERSION_FOR_CONSUMERS = 3
 
 
@@ -87,7 +87,7 @@ class OffsetLookup:
                 ListOffsetsPartition(partition_index=tp.partition, current_leader_epoch=epoch, timestamp=timestamp)
             )
         request = ListOffsetsRequest(
-            replica_id=_CONSUMER, isolation_level=self._isolation_level, topics=list(topics.values())
+            replica_id=CONSUMER_REPLICA_ID, isolation_level=self._isolation_level, topics=list(topics.values())
         )
         lowest = max((FIRST_VERSIONS.get(timestamp, 0) for timestamp in wanted.values()), default=0)
         if self._isolation_level:
@@ -129,7 +129,7 @@ class OffsetLookup:
             topic.partitions.append(
                 OffsetForLeaderPartition(partition=tp.partition, current_leader_epoch=current, leader_epoch=epoch)
             )
-        request = OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+        request = OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
         response = await connection.send(request)
         return {
             TopicPartition(topic_answer.topic, answer.partition): EpochEnd(answer.leader_epoch, answer.end_offset)

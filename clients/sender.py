@@ -21,7 +21,8 @@ from ..protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from ..protocol.schema import UNBOUNDED, ZERO_UUID
+from ..protocol.negotiation import last_version
+from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity, RecordAccumulator
 from .alarm import Alarm
@@ -37,7 +38,6 @@ MAX_PRODUCER_EPOCH = 0x7FFF
 _NO_TRANSACTION_TIMEOUT_MS = 0x7FFFFFFF
 _FIRST_VERSION_WITH_BATCHES = 3
 _FIRST_VERSION_WITH_ZSTD = 7
-_LAST_VERSION_BY_NAME = 12
 _BATCH_OVERHEAD = 200
 _OUTCOME_UNKNOWN = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
 
@@ -187,7 +187,7 @@ class Sender:
         settings = self._settings
         try:
             topic_ids = {b.partition.topic: self._client.cluster.topic_id(b.partition.topic) for b in batches}
-            highest = _LAST_VERSION_BY_NAME if ZERO_UUID in topic_ids.values() else UNBOUNDED
+            highest = last_version(ApiKey.PRODUCE, by_name=ZERO_UUID in topic_ids.values())
             version = connection.version_for(ApiKey.PRODUCE, highest=highest)
             zstd = self._accumulator.settings.compression == Compression.ZSTD
             if zstd and version < _FIRST_VERSION_WITH_ZSTD:

@@ -253,7 +253,6 @@ async def _fetch_from(
     while wanted := [tp for tp, end in ends.items() if offsets[tp] < end]:
         (topic,) = {tp.topic for tp in wanted}
         request = FetchRequest(
-            replica_id=-1,
             max_wait_ms=500,
             min_bytes=1,
             max_bytes=64 * 1024 * 1024,

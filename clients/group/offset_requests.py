@@ -28,8 +28,6 @@ from ..cluster import Cluster
 from ..errors import code_of
 from .membership import OUTSIDE, Generation
 
-LAST_VERSION_BY_NAME = 9
-"""Later ones name topics by id only."""
 _FIRST_FETCH_WITH_STABLE = 7
 _FIRST_FETCH_WITH_GROUPS = 8
 

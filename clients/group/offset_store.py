@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from uuid import UUID
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.schema import UNBOUNDED
+from ...protocol.negotiation import last_version
 from ...protocol.topic_partition import TopicPartition
 from ..client import Client
 from ..errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError, code_of
 from .coordinator_link import CoordinatorLink
 from .membership import OUTSIDE, Generation, Membership
 from .offset_requests import (
-    LAST_VERSION_BY_NAME,
     OffsetAndMetadata,
     commit_request,
     committed_offsets,
@@ -51,7 +49,8 @@ class OffsetStore:
             ids = topic_ids(self._client.cluster, offsets)
             request = commit_request(self._settings.group_id, offsets, sender, instance, ids=ids)
             lowest = 0 if instance is None else _FIRST_COMMIT_WITH_INSTANCES
-            response = await self._link.send(request, lowest=lowest, highest=_highest(ids))
+            highest = last_version(ApiKey.OFFSET_COMMIT, by_name=not ids)
+            response = await self._link.send(request, lowest=lowest, highest=highest)
             names = {topic_id: name for name, topic_id in ids.items()}
             for topic in response.topics:
                 for partition in topic.partitions:
@@ -98,7 +97,8 @@ class OffsetStore:
 
         async def ask() -> dict[TopicPartition, OffsetAndMetadata]:
             ids = topic_ids(self._client.cluster, wanted)
-            version = await self._link.version_for(ApiKey.OFFSET_FETCH, highest=_highest(ids))
+            highest = last_version(ApiKey.OFFSET_FETCH, by_name=not ids)
+            version = await self._link.version_for(ApiKey.OFFSET_FETCH, highest=highest)
             (request,) = fetch_requests([group_id], wanted, version, ids)
             response = await self._link.send(request, lowest=version, highest=version)
             found = committed_offsets([group_id], [response], ids)[group_id]
@@ -109,7 +109,3 @@ class OffsetStore:
 
         found = await self._client.retrying(ask, timeout_ms=timeout_ms) if wanted else {}
         return {tp: found.get(tp) for tp in wanted}
-
-
-def _highest(ids: Mapping[str, UUID]) -> int:
-    return UNBOUNDED if ids else LAST_VERSION_BY_NAME

@@ -12,6 +12,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from ...protocol.replica_ids import CONSUMER_REPLICA_ID
 from ...protocol.topic_partition import TopicPartition
 from ..client import parse_bootstrap
 from ..cluster import Cluster
@@ -20,7 +21,6 @@ from ..security import Security, security_of
 from . import host
 from .connection import BlockingConnection
 
-_CONSUMER = -1
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
 
 T = TypeVar("T")
@@ -162,7 +162,7 @@ class BlockingClient:
                 asked = ListOffsetsPartition(partition_index=tp.partition, timestamp=timestamps[tp])
                 by_topic.setdefault(tp.topic, []).append(asked)
             request = ListOffsetsRequest(
-                replica_id=_CONSUMER,
+                replica_id=CONSUMER_REPLICA_ID,
                 isolation_level=int(self.settings.is_read_committed),
                 topics=[ListOffsetsTopic(name=name, partitions=asked) for name, asked in by_topic.items()],
             )

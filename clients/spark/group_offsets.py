@@ -5,6 +5,7 @@ For show only: a stream starts from its checkpoint and reads these never.
 
 from __future__ import annotations
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.offset_commit import (
@@ -12,13 +13,13 @@ from ...protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
 from ..cluster import BrokerNode
 from ..errors import code_of
 from .client import BlockingClient
 from .offsets import Offsets
 
 _LAST_COORDINATOR_VERSION_OF_ONE_KEY = 3
-_LAST_COMMIT_VERSION_BY_NAME = 9
 
 
 def commit_offsets(client: BlockingClient, group_id: str, offsets: Offsets) -> None:
@@ -36,7 +37,7 @@ def commit_offsets(client: BlockingClient, group_id: str, offsets: Offsets) -> N
 
     def attempt() -> None:
         connection = client.connection(_coordinator(client, group_id))
-        for topic in connection.ask(request, highest=_LAST_COMMIT_VERSION_BY_NAME).topics:
+        for topic in connection.ask(request, highest=LAST_VERSIONS_BY_NAME[ApiKey.OFFSET_COMMIT]).topics:
             for partition in topic.partitions:
                 if partition.error_code != ErrorCode.NONE:
                     raise KafkaError(code_of(partition.error_code), f"commit of group {group_id!r}")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ...protocol.apis import ApiKey
 from ...protocol.batch_header import HEADER_SIZE
 from ...protocol.compression import Compression, decompress
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.negotiation import last_version
 from ...protocol.record import DEFAULT_MAX_DECOMPRESSED_SIZE
 from ...protocol.record_batch import Batch, RecordBatch, iter_batches
-from ...protocol.schema import UNBOUNDED, ZERO_UUID
+from ...protocol.schema import ZERO_UUID
 from ...protocol.special_timestamps import EARLIEST
 from ..errors import code_of
 from . import host
@@ -21,8 +23,6 @@ from .offset_ranges import OffsetRange
 from .record_table import Payload, RecordTable, columns_of_records, decode_payloads
 from .transactions import TransactionFilter
 
-_LAST_VERSION_BY_NAME = 12
-_CONSUMER = -1
 _MAX_WAIT_MS = 500
 _FETCH_BYTES = 8 << 20
 _DECODED_BYTES = 2 << 20
@@ -129,14 +129,13 @@ class RangeReader:
             partition_max_bytes=self._fetch_bytes,
         )
         request = FetchRequest(
-            replica_id=_CONSUMER,
             max_wait_ms=_MAX_WAIT_MS,
             min_bytes=1,
             max_bytes=max(self._fetch_bytes, 50 << 20),
             isolation_level=int(self._client.settings.is_read_committed),
             topics=[FetchTopic(topic=tp.topic, topic_id=r.topic_id, partitions=[wanted])],
         )
-        connection.send(request, highest=_LAST_VERSION_BY_NAME if by_name else UNBOUNDED)
+        connection.send(request, highest=last_version(ApiKey.FETCH, by_name=by_name))
         return connection
 
     def _send_ahead(self, r: OffsetRange, offset: int) -> None:

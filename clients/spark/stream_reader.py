@@ -8,8 +8,10 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from . import host
 from .admission import Patience, admit
@@ -22,7 +24,6 @@ from .offsets import Offsets, StreamOffsets
 from .options import parse_source_options
 from .resolve import discover, resolve
 
-_LAST_FETCH_VERSION_BY_NAME = 12
 _SIZES_MATTER_FROM = 200_000
 """Records in a batch from which on it is worth asking how large they are."""
 _SURELY_GONE_S, _LOOK_AGAIN_S = 3.0, 0.2
@@ -180,9 +181,9 @@ class BarnabasStreamReader(DataSourceStreamReader):
                 wanted = FetchPartition(partition=tp.partition, fetch_offset=offsets[tp], partition_max_bytes=1)
                 by_topic.setdefault(tp.topic, []).append(wanted)
             topics = [FetchTopic(topic=name, partitions=wanted) for name, wanted in by_topic.items()]
-            request = FetchRequest(replica_id=-1, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1, topics=topics)
+            request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1, topics=topics)
             connection = client.connection(leader)
-            connection.send(request, highest=_LAST_FETCH_VERSION_BY_NAME)
+            connection.send(request, highest=LAST_VERSIONS_BY_NAME[ApiKey.FETCH])
             asked.append(connection)
         for connection in asked:
             connection.receive(wait_ms=wait_ms)

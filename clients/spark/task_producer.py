@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from struct import error as struct_error
 
+from ...protocol.apis import ApiKey
 from ...protocol.compression import CODEC_BY_CONFIG_NAME
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ...protocol.messages.init_producer_id import InitProducerIdRequest
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
 from ...protocol.record import Headers
 from ...protocol.record_batch import RecordBatchBuilder
 from ...protocol.topic_partition import TopicPartition
 from ..errors import code_of
 from .client import BlockingClient
 
-_LAST_VERSION_BY_NAME = 12
 _ALL_REPLICAS = -1
 _BATCH_BYTES, _BUFFER_BYTES = 256 << 10, 16 << 20
 _NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
@@ -145,7 +146,7 @@ class TaskProducer:
                 topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
             )
             connection = self._client.connection(leader)
-            connection.send(request, highest=_LAST_VERSION_BY_NAME)
+            connection.send(request, highest=LAST_VERSIONS_BY_NAME[ApiKey.PRODUCE])
             asked.append(connection)
         failure: KafkaError | None = None
         for connection in asked:
