@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .group.listener import RebalanceListener
     from .group.offset_requests import OffsetAndMetadata
     from .producer import Producer
+    from .security import Security, security_of
 
 __all__ = [
     "Admin",
@@ -22,8 +23,10 @@ __all__ = [
     "OffsetAndMetadata",
     "Producer",
     "RebalanceListener",
+    "Security",
     "TopicPartition",
     "raise_first",
+    "security_of",
 ]
 
 _MODULES = {
@@ -34,8 +37,10 @@ _MODULES = {
     "OffsetAndMetadata": ".group.offset_requests",
     "Producer": ".producer",
     "RebalanceListener": ".group.listener",
+    "Security": ".security",
     "TopicPartition": "..protocol.topic_partition",
     "raise_first": ".admin",
+    "security_of": ".security",
 }
 
 

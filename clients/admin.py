@@ -38,6 +38,7 @@ from .group_admin import GroupAdmin, Outcome
 from .host import new_random
 from .name_list import name_list
 from .offsets import OffsetAndTimestamp, OffsetLookup, by_leader_of
+from .security import PLAINTEXT, Security
 
 BROKER_DEFAULT = -1
 HIGH_WATERMARK = -1
@@ -116,12 +117,13 @@ class Admin(GroupAdmin):
         default_api_timeout_ms: int = 60_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,
+        security: Security = PLAINTEXT,
         rng: Random | None = None,
     ) -> None:
         self._client = Client(
             bootstrap_servers,
             rng=rng or new_random(),
-            options=ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms),
+            options=ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms, security=security),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             allow_auto_topic_creation=False,

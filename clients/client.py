@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 Address = tuple[str, int]
 DEFAULT_PORT = 9092
+_NOT_ADMITTED = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM})
+"""No other broker of the cluster will say otherwise."""
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> list[Address]:
@@ -115,7 +117,10 @@ class Client:
         return peer.open_connection if peer is not None else None
 
     async def any_connection(self) -> Connection:
-        """The least busy open connection, or a new one to any broker. Raises BrokerUnreachableError."""
+        """The least busy open connection, or a new one to any broker.
+
+        Raises BrokerUnreachableError, or what the first broker says that does not take us for who we say we are.
+        """
         connections = (peer.open_connection for peer in self._peers.values())
         usable = [connection for connection in connections if connection is not None]
         if usable:
@@ -127,6 +132,8 @@ class Client:
             try:
                 return await self._open(address, self._peers)
             except KafkaError as error:
+                if error.code in _NOT_ADMITTED:
+                    raise
                 failures.append(str(error))
         raise BrokerUnreachableError("; ".join(failures))
 

@@ -32,6 +32,8 @@ class ConnectionOptions:
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
     max_response_bytes: int = 256 * 1024 * 1024
+    max_in_flight: int | None = None
+    """Requests beyond which `Connection.has_room` is false; None: no bound."""
     security: Security = PLAINTEXT
 
 
@@ -44,6 +46,7 @@ class Connection(asyncio.BufferedProtocol):
             self.address,
             Introduction(options.client_id, "barnabas", __version__),
             max_response_bytes=options.max_response_bytes,
+            max_in_flight=options.max_in_flight,
             sasl=options.security.exchange(),
         )
         self._request_timeout = options.request_timeout_ms / 1000
@@ -95,6 +98,11 @@ class Connection(asyncio.BufferedProtocol):
     def in_flight_count(self) -> int:
         """Requests whose response is awaited."""
         return self._core.in_flight_count
+
+    @property
+    def has_room(self) -> bool:
+        """Whether fewer requests than `max_in_flight` are in flight: for those who would send without end."""
+        return self._core.has_room
 
     @property
     def api_versions(self) -> Mapping[int, Versions]:

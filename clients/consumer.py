@@ -30,6 +30,7 @@ from .group.subscription import Subscription
 from .host import new_random
 from .name_list import name_list
 from .offsets import OffsetAndTimestamp, OffsetLookup
+from .security import PLAINTEXT, Security
 
 T = TypeVar("T")
 AutoOffsetReset = Literal["earliest", "latest", "none"]
@@ -77,6 +78,7 @@ class Consumer:
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,
         metadata_max_age_ms: int = 300_000,
+        security: Security = PLAINTEXT,
         rng: Random | None = None,
         **group_options: Unpack[GroupOptions],
     ) -> None:
@@ -85,7 +87,7 @@ class Consumer:
         self._client = Client(
             bootstrap_servers,
             rng=rng or new_random(),
-            options=ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms),
+            options=ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms, security=security),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,

@@ -52,13 +52,17 @@ class Peer:
             if self._closed:
                 raise BrokerUnreachableError("the client is closed")
             try:
-                self._connection = await Connection.open(*self._address, self._options)
+                connection = await Connection.open(*self._address, self._options)
             except KafkaError:
                 self._failures += 1
                 self._not_before = loop.time() + self._backoff.delay(self._failures)
                 raise
+            if self._closed:
+                connection.close()
+                raise BrokerUnreachableError("the client was closed meanwhile")
             self._failures = 0
-            return self._connection
+            self._connection = connection
+            return connection
 
     def give_up(self, reason: KafkaError | None = None) -> None:
         """End the connection with what is in flight on it; the next that is asked for is a new one."""

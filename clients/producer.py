@@ -19,6 +19,7 @@ from .connection import ConnectionOptions
 from .errors import BufferFullError
 from .host import new_random, now_ms
 from .partitioner import DefaultPartitioner, Partitioner
+from .security import PLAINTEXT, Security
 from .sender import Sender, SenderSettings
 
 log = logging.getLogger(__name__)
@@ -60,13 +61,14 @@ class Producer:
         delivery_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 300_000,
         partitioner: Partitioner | None = None,
+        security: Security = PLAINTEXT,
         rng: Random | None = None,
         wall_clock_ms: Callable[[], int] = now_ms,
     ) -> None:
         if compression not in CODEC_BY_CONFIG_NAME:
             raise ValueError(f"compression is {compression!r}, not one of {', '.join(CODEC_BY_CONFIG_NAME)}")
         rng = rng or new_random()
-        options = ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms)
+        options = ConnectionOptions(client_id, request_timeout_ms, max_in_flight=max_in_flight, security=security)
         self._client = Client(
             bootstrap_servers,
             rng=rng,

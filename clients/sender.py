@@ -147,7 +147,7 @@ class Sender:
         if connection is None:
             self._errands.run(leader, partial(self._connect, leader))
             return
-        while queues and connection.in_flight_count < self._settings.max_in_flight:
+        while queues and connection.has_room:
             if not connection.is_writable:
                 self._errands.run(leader, partial(self._await_writable, connection))
                 return

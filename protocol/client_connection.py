@@ -147,6 +147,7 @@ class ClientConnection(Generic[T]):
         introduction: Introduction,
         *,
         max_response_bytes: int,
+        max_in_flight: int | None = None,
         sasl: SaslExchange | None = None,
         room_behind: int = 0,
     ) -> None:
@@ -160,6 +161,7 @@ class ClientConnection(Generic[T]):
         self.buffer = self._receive.buffer
         """Where the next bytes from the socket go; then call `received`."""
         self._in_flight: deque[InFlight] = deque()
+        self._max_in_flight = inf if max_in_flight is None else max_in_flight
         self._correlation_id = 0
         self._outbox: list[Buffer] = []
         self._deadline = inf
@@ -175,6 +177,11 @@ class ClientConnection(Generic[T]):
     def in_flight_count(self) -> int:
         """Requests whose response is awaited."""
         return len(self._in_flight)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether fewer than `max_in_flight` are: asked by who has much to send, since everybody else may go on."""
+        return len(self._in_flight) < self._max_in_flight
 
     @property
     def earliest_deadline(self) -> float:

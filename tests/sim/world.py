@@ -114,9 +114,10 @@ class World:
 class SimBroker:
     """The broker's machine: it can be killed, lose its power, and be started again on what its disk kept."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, host: str = HOST) -> None:
         self.world = world
-        self.node = Node("broker")
+        self.host = host
+        self.node = Node("broker" if host == HOST else f"broker at {host}")
         self.disk = SimDisk(now_ms=world.now_ms, keep_log=False)
         self.server: BrokerServer | None = None
         self.lives = 0
@@ -153,9 +154,9 @@ class SimBroker:
 
     async def _start(self) -> None:
         world = self.world
-        rng = random.Random(f"{world.seed}/broker/{self.lives}")
+        rng = random.Random(f"{world.seed}/{self.node.name}/{self.lives}")
         properties = {
-            "listeners": f"PLAINTEXT://{HOST}:{PORT}",
+            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
             "log.dirs": "/data",
             "metadata.store.path": "/none",
             **world.settings,
