@@ -68,11 +68,10 @@ class Producer:
         if compression not in CODEC_BY_CONFIG_NAME:
             raise ValueError(f"compression is {compression!r}, not one of {', '.join(CODEC_BY_CONFIG_NAME)}")
         rng = rng or new_random()
-        options = ConnectionOptions(client_id, request_timeout_ms, max_in_flight=max_in_flight, security=security)
         self._client = Client(
             bootstrap_servers,
             rng=rng,
-            options=options,
+            options=ConnectionOptions(client_id, request_timeout_ms, max_in_flight=max_in_flight, security=security),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,
