@@ -5,7 +5,8 @@ from __future__ import annotations
 from .errors import ProtocolError
 
 _MAX_VARINT_BYTES = 5
-_MAX_VARLONG_BITS = 70
+_SHIFTS = range(0, 70, 7)
+"""A varlong has ten bytes at most: an endless one is not read to its end."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -40,17 +41,18 @@ def decode_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
 
 def decode_unsigned(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varlong at `position` as it stands, still zigzag, and the position behind it. Errors as `decode_varlong`."""
+    value = 0
     try:
-        byte = data[position]
-        position += 1
-        value, shift = byte & 0x7F, 7
-        while byte > 0x7F:
+        for shift in _SHIFTS:
             byte = data[position]
             position += 1
             value |= (byte & 0x7F) << shift
-            shift += 7
+            if byte < 0x80:
+                break
+        else:
+            raise ProtocolError("varint too long")
     except IndexError:
         raise ProtocolError("varint cut off") from None
-    if value >> 64 or shift > _MAX_VARLONG_BITS:
+    if value >> 64:
         raise ProtocolError("varint too long")
     return value, position

@@ -3,6 +3,7 @@
 import random
 from functools import partial
 from struct import pack_into
+from typing import Any
 
 import construct
 import pytest
@@ -63,6 +64,21 @@ def test_broken_varints(data: bytes) -> None:
     if data != b"\xff\xff\xff\xff\xff\x01":
         with pytest.raises(ProtocolError):
             decode_varlong(data, 0)
+
+
+def test_an_endless_varint_is_refused_by_its_first_bytes() -> None:
+    class Counting(bytes):
+        looked_at = 0
+
+        def __getitem__(self, index: Any) -> Any:
+            self.looked_at += 1
+            return bytes.__getitem__(self, index)
+
+    data = Counting(b"\xff" * 1_000_000)
+    for decode in (decode_varint, decode_varlong):
+        with pytest.raises(ProtocolError, match="too long"):
+            decode(data, 0)
+    assert data.looked_at <= 20
 
 
 @given(record_lists, st.sampled_from(list(Compression)), st.integers(0, 2**40))
