@@ -62,6 +62,7 @@ class InstantWork:
 @dataclass
 class FakePorts:
     stopwatch: Clock
+    log_files: int | None = None
     work: InstantWork = field(default_factory=InstantWork)
 
     def fault(self, name: str) -> bool:
