@@ -36,7 +36,7 @@ from .errors import (
     UnsupportedVersionError,
     code_of,
 )
-from .headers import RequestHeader, decode_response_header, frame_request
+from .headers import RequestHeader, decode_response_header, encode_request_header
 from .messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from .messages.sasl_authenticate import SaslAuthenticateRequest
 from .messages.sasl_handshake import SaslHandshakeRequest
@@ -59,9 +59,6 @@ class ClientState(Enum):
     BARE = auto()
     READY = auto()
     CLOSED = auto()
-
-
-_READY = ClientState.READY
 
 
 class ClientEvent(Enum):
@@ -171,7 +168,7 @@ class ClientConnection(Generic[T]):
     @property
     def is_ready(self) -> bool:
         """Whether requests may be sent."""
-        return self.state is _READY
+        return self.state is ClientState.READY
 
     @property
     def in_flight_count(self) -> int:
@@ -220,7 +217,7 @@ class ClientConnection(Generic[T]):
 
     def request_without_response(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> list[Buffer]:
         """The bytes of a request that is not answered (Produce with acks=0). Raises as `request`."""
-        if self.state is not _READY:
+        if self.state is not ClientState.READY:
             raise ConnectionLostError(f"the connection to {self.peer} is not open")
         return self._framed(api_key, version, body)
 
@@ -245,7 +242,7 @@ class ClientConnection(Generic[T]):
         """
         try:
             for frame in self._receive.received(count):
-                if self.state is _READY:
+                if self.state is ClientState.READY:
                     yield self._answer(frame)
                 elif self.state is not ClientState.CLOSED:
                     self._on_greeting(frame)
@@ -281,7 +278,9 @@ class ClientConnection(Generic[T]):
     def _framed(self, api_key: int, version: int, body: Sequence[Buffer]) -> list[Buffer]:
         """The bytes of a request under the next correlation id."""
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
-        return frame_request(RequestHeader(api_key, version, correlation_id, self._introduction.client_id), body)
+        header = encode_request_header(RequestHeader(api_key, version, correlation_id, self._introduction.client_id))
+        size = len(header) + sum(map(len, body))
+        return [size.to_bytes(4, "big") + header, *body]
 
     def _answer(self, frame: memoryview) -> tuple[T, Any]:
         """The response to the oldest request."""

@@ -109,7 +109,8 @@ class Broker:
         """Compact a topic, or one partition, now; it is done when this returns.
 
         Every record that a later one of its key replaces is gone, those of the newest segment included; keys without
-        value go `delete.retention.ms` later, with a compaction after that. Raises KafkaError.
+        value go with the first compaction that comes `delete.retention.ms` later, also if nothing was written since.
+        Raises KafkaError.
         """
         return self._call(self.acompact(topic, partition))
 

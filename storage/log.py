@@ -21,7 +21,7 @@ from .log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from .log_segments import LogSegments
 from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata, topic_partition_of
 from .partition_metadata import check_topic_id, read_partition_metadata, write_partition_metadata
-from .producer_state import DEFAULT_PRODUCER_ID_EXPIRATION_MS, ProducerStateManager
+from .producer_state import ProducerStateManager
 from .record_validator import Origin, validate_and_assign
 from .segment_changes import SegmentChanges
 from .segment_swap import SegmentSwap
@@ -91,7 +91,6 @@ class Log(LogQueries):
         clean_shutdown: bool,
         rng: Chance,
         topic_id: UUID | None = None,
-        producer_id_expiration_ms: int = DEFAULT_PRODUCER_ID_EXPIRATION_MS,
     ) -> "Log":
         """Open the partition directory at `path`, creating it if there is none, and repair it after an unclean stop.
 
@@ -100,7 +99,7 @@ class Log(LogQueries):
         """
         if not fs.is_dir(path):
             fs.mkdir(path)
-        loaded = LogLoader(path, config, fs, now_ms, rng, producer_id_expiration_ms).load(
+        loaded = LogLoader(path, config, fs, now_ms, rng).load(
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_shutdown=clean_shutdown
         )
         log = cls(
@@ -125,9 +124,10 @@ class Log(LogQueries):
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._segment_bytes = config.segment_bytes
+        self._segment_size = config.segment_size
         self._target_magic = config.message_magic
         self._roll_timestamp = -2  # found at the next append, as it may take a look into the file
+        self.producer_state.producer_id_expiration_ms = config.producer_id_expiration_ms
 
     @property
     def last_stable_offset(self) -> int:
@@ -174,7 +174,7 @@ class Log(LogQueries):
         size = len(data)
         segment = self._active
         if (
-            segment.records.size + size > self._segment_bytes
+            segment.records.size + size > self._segment_size
             or max_timestamp > self._roll_timestamp
             or last_offset > segment.max_offset
             or segment.is_index_full
@@ -238,8 +238,8 @@ class Log(LogQueries):
     def _segment_for(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
         """The segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
         segment = self._active
-        if size > self._segment_bytes:
-            message = f"{size} bytes exceed the segment size of {self._segment_bytes} of {self.topic_partition}"
+        if size > self._segment_size:
+            message = f"{size} bytes exceed the segment size of {self._segment_size} of {self.topic_partition}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         if segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms()):
             # Segments follow each other without a hole, by which recovery knows that none is missing.

@@ -54,7 +54,7 @@ def _cleanup_policy(text: str) -> str:
     return ",".join(policies)
 
 
-def _magic_of(message_format_version: str) -> int:
+def magic_of(message_format_version: str) -> int:
     """0 before Kafka 0.10, 1 before 0.11, else 2."""
     parts = message_format_version.partition("-")[0].split(".")
     version = tuple(map(int, parts[:2]))
@@ -64,7 +64,7 @@ def _magic_of(message_format_version: str) -> int:
 
 
 def _format_version(text: str) -> str:
-    _magic_of(text)
+    magic_of(text)
     return text.strip()
 
 
@@ -76,7 +76,7 @@ def _setting(default: Any, parse: Callable[[str], Any]) -> Any:
 class LogConfig:
     """The settings of one topic's logs. Immutable: a change of configuration is a new object given to the log.
 
-    Defaults are Kafka's. The last five restate others in the form that the append path asks for.
+    Defaults are Kafka's. The last six restate others in the form that the append path asks for.
     """
 
     cleanup_policy: str = _setting("delete", _cleanup_policy)
@@ -90,6 +90,7 @@ class LogConfig:
     flush_ms: int = _setting(NEVER, _integer(0))
     follower_replication_throttled_replicas: str = _setting("", str)
     index_interval_bytes: int = _setting(4096, _integer(0, _INT_MAX))
+    internal_segment_bytes: int | None = _setting(None, _integer(-_INT_MAX - 1, _INT_MAX))
     leader_replication_throttled_replicas: str = _setting("", str)
     local_retention_bytes: int = _setting(-2, _integer(-2))
     local_retention_ms: int = _setting(-2, _integer(-2))
@@ -112,6 +113,8 @@ class LogConfig:
     segment_jitter_ms: int = _setting(0, _integer(0))
     segment_ms: int = _setting(604_800_000, _integer(1))
     unclean_leader_election_enable: bool = _setting(False, _boolean)
+    producer_id_expiration_ms: int = 86_400_000
+    """The broker's, and the same for all topics."""
 
     compact: bool = field(init=False, default=False)
     delete: bool = field(init=False, default=True)
@@ -121,6 +124,8 @@ class LogConfig:
     """The record format of `message_format_version`."""
     stores_as_sent: bool = field(init=False, default=True)
     """Whether uncompressed batches keep their bytes: no other codec, no timestamps of the broker's."""
+    segment_size: int = field(init=False, default=1_073_741_824)
+    """At what size a segment is rolled: `internal_segment_bytes`, which is for tests, or `segment_bytes`."""
 
     def __post_init__(self) -> None:
         policies = self.cleanup_policy.split(",")
@@ -128,7 +133,9 @@ class LogConfig:
         object.__setattr__(self, "delete", "delete" in policies)
         lag_ms = self.max_compaction_lag_ms if self.compact else NEVER
         object.__setattr__(self, "max_segment_ms", min(self.segment_ms, lag_ms))
-        object.__setattr__(self, "message_magic", _magic_of(self.message_format_version))
+        object.__setattr__(self, "message_magic", magic_of(self.message_format_version))
+        internal = self.internal_segment_bytes
+        object.__setattr__(self, "segment_size", self.segment_bytes if internal is None else internal)
         keeps_codec = self.compression_type in ("producer", "uncompressed")
         object.__setattr__(self, "stores_as_sent", keeps_codec and self.message_timestamp_type == "CreateTime")
 
@@ -160,7 +167,7 @@ class LogConfig:
     @classmethod
     def keys(cls) -> list[str]:
         """Every topic-level key, dotted as Kafka writes it."""
-        return [name.replace("_", ".") for name in _SETTING_NAMES]
+        return [setting.name.replace("_", ".") for setting in fields(cls) if "parse" in setting.metadata]
 
 
 _SETTING_NAMES = tuple(setting.name for setting in fields(LogConfig) if setting.init)

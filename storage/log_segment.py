@@ -124,7 +124,7 @@ class LogSegment:
         segment._open_indexes()
         if config.preallocate:
             try:
-                segment.records.preallocate(config.segment_bytes)
+                segment.records.preallocate(config.segment_size)
             except OSError:
                 segment.close_handles()
                 fs.unlink(path)
@@ -271,7 +271,7 @@ class LogSegment:
 
     def should_roll(self, config: LogConfig, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
         """Whether a batch of `size` bytes belongs into a new segment: Kafka's LogSegment.shouldRoll."""
-        if self.size > config.segment_bytes - size or last_offset > self.max_offset or self.is_index_full:
+        if self.size > config.segment_size - size or last_offset > self.max_offset or self.is_index_full:
             return True
         return self.size > 0 and self.waited_ms(now_ms, max_timestamp) > config.max_segment_ms - self.roll_jitter_ms
 

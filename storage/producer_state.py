@@ -12,7 +12,6 @@ from .transaction_index import AbortedTransaction
 
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
-DEFAULT_PRODUCER_ID_EXPIRATION_MS = 86_400_000
 BATCHES_KEPT = 5
 """Java's producers have at most five batches in flight, so no older one can be sent again."""
 

@@ -271,7 +271,8 @@ class LogCleaner:
     async def compact(self, topic: str, partition: int | None = None, *, ignore_lag: bool = False) -> list[PassReport]:
         """Clean a topic, or one partition, now: whatever the dirty ratio, the active segments included.
 
-        Only `min.compaction.lag.ms` is heeded, unless `ignore_lag`. Returns the passes it took, when they are done.
+        Only `min.compaction.lag.ms` is heeded, unless `ignore_lag`. A clean log is gone through if tombstones in it
+        were kept for long enough. Returns the passes that changed something, when they are done.
         Raises KafkaError as `compacted`, KAFKA_STORAGE_ERROR, UNKNOWN_SERVER_ERROR with the reason of a failure.
         """
         reports: list[PassReport] = []
@@ -289,7 +290,7 @@ class LogCleaner:
             if topic_partition not in self._log_manager.logs:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is gone")
             may_clean = self.manager.may_clean(topic_partition)
-            grabbed = self.manager.grab(topic_partition, ignore_lag=ignore_lag)
+            grabbed = self.manager.grab(topic_partition, ignore_lag=ignore_lag, even_clean=not reports)
             if grabbed is None:
                 if not may_clean:
                     why = self.manager.uncleanable.get(topic_partition, "it has to wait, try again in a moment")
@@ -302,7 +303,8 @@ class LogCleaner:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{topic_partition} cannot be cleaned: {reason}")
             if report is None or report.first_dirty_offset != grabbed.first_dirty_offset:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the pass over {topic_partition} did not finish")
-            reports.append(report)
+            if report.segments_before:
+                reports.append(report)
             if report.next_dirty_offset <= grabbed.first_dirty_offset:
                 break
         return reports

@@ -12,6 +12,7 @@ from .keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS, UNIT_CHAINS, synonyms
 from .keys.definition import ConfigValue, format_value
 from .keys.validators import ConfigError
 from .listeners import ListenerConfig, is_loopback, parse_listeners, parse_protocol_map
+from .message_format import heeds_message_format
 from .notices import notices_of
 from .properties import parse_properties
 from .settings import Settings
@@ -126,6 +127,11 @@ class BrokerConfig(Settings):
         """A setting that left a choice to the machine has become this."""
         self.static = MappingProxyType({**self.static, name: raw})
         self._replace_values({**self._values, name: BROKER_KEYS[name].parse(raw)})
+
+    @property
+    def heeds_message_format(self) -> bool:
+        """Whether `message.format.version`, of a topic or of all, decides how records are stored."""
+        return heeds_message_format(self.inter_broker_protocol_version)
 
     def topic_defaults(self) -> dict[str, str]:
         """Text of every topic key that has a broker key behind it: what a topic without settings of its own gets."""

@@ -7,6 +7,7 @@ from typing import cast
 
 from .keys.definition import ConfigValue
 from .keys.validators import ConfigError
+from .message_format import INTER_BROKER_PROTOCOL, heeds_message_format, needed_protocol
 
 _MEBIBYTE = 1 << 20
 _INT_MAX = 2**31 - 1
@@ -45,6 +46,15 @@ def _check_logs(values: Mapping[str, ConfigValue]) -> None:
         value = values[name]
         allowed = value is None or value == -1 or _number(values, name) >= 1
         _refuse_unless(allowed, values, name, "Value must be -1 for unlimited, or at least 1")
+    _check_message_format(values)
+
+
+def _check_message_format(values: Mapping[str, ConfigValue]) -> None:
+    name, protocol = "log.message.format.version", str(values[INTER_BROKER_PROTOCOL])
+    if heeds_message_format(protocol):
+        needed = needed_protocol(protocol, str(values[name]))
+        reason = f"It can only be used when {INTER_BROKER_PROTOCOL} is set to version {needed} or higher"
+        _refuse_unless(needed is None, values, name, reason)
 
 
 def _check_cleaner(values: Mapping[str, ConfigValue]) -> None:

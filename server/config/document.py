@@ -111,7 +111,9 @@ def _topic_table() -> Iterator[str]:
     yield "|--|--|--|--|--|--|"
     for name, sentence in TOPIC_SENTENCES.items():
         key = TOPIC_KEYS[name]
-        broker = ", ".join(f"`{synonym}`" for synonym in synonyms(TOPIC_SYNONYMS[name]))
+        broker = (
+            ", ".join(f"`{synonym}`" for synonym in synonyms(TOPIC_SYNONYMS[name])) if name in TOPIC_SYNONYMS else ""
+        )
         yield _row((f"`{name}`", key.type.name.lower(), _default(key), _allowed(key), broker, sentence))
 
 

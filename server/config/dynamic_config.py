@@ -16,6 +16,7 @@ from .broker_config import BrokerConfig
 from .keys.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .keys.definition import ConfigKey, UpdateMode
 from .keys.validators import ConfigError
+from .message_format import ignored_format
 from .named_configs import NAMED_KINDS
 
 logger = logging.getLogger("barnabas.config")
@@ -27,7 +28,10 @@ _LISTENER_KEYS_ONLY = frozenset(
     name for name in BROKER_KEYS if name.startswith(("ssl.keystore.", "ssl.key.", "ssl.truststore."))
 )
 _THREADS = ("num.io.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads")
-_BROKER_KEYS_OF_TOPICS = frozenset(name for key in TOPIC_SYNONYMS.values() for name in synonyms(key))
+_BROKER_KEYS_OF_LOGS = frozenset(name for key in TOPIC_SYNONYMS.values() for name in synonyms(key)) | {
+    "producer.id.expiration.ms"
+}
+_MESSAGE_FORMAT = "message.format.version"
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -45,8 +49,8 @@ def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SET
     """How the logs of a topic with these settings of its own behave on a broker.
 
     The topic's settings win over the broker's, and there a value for this broker over one for all brokers over the
-    file over the built-in default; in each layer milliseconds win over minutes over hours. Raises KafkaError
-    INVALID_CONFIG.
+    file over the built-in default; in each layer milliseconds win over minutes over hours. As in Kafka 3, a format of
+    messages counts only below version 3.0 of `inter.broker.protocol.version`. Raises KafkaError INVALID_CONFIG.
     """
     properties = config.topic_defaults()
     for name, raw in settings.items():
@@ -56,7 +60,9 @@ def topic_log_config(config: BrokerConfig, settings: Mapping[str, str] = _NO_SET
     for name in ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms"):
         if properties[name] == str(NEVER):
             properties[name] = limit
-    return LogConfig.from_props(properties)
+    if not config.heeds_message_format:
+        del properties[_MESSAGE_FORMAT]
+    return LogConfig.from_props(properties, LogConfig(producer_id_expiration_ms=config.producer_id_expiration_ms))
 
 
 def _canonical(name: str, raw: str) -> str:
@@ -157,7 +163,7 @@ class DynamicConfig:
 
     def _apply(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> None:
         changed = self.config.apply_overrides(cluster, broker)
-        if changed & _BROKER_KEYS_OF_TOPICS:
+        if changed & _BROKER_KEYS_OF_LOGS:
             self._default_log_config = topic_log_config(self.config)
             self._tell_topics(None)
         for callback in self._broker_callbacks:
@@ -221,6 +227,8 @@ class DynamicConfig:
         if config:
             self._topics[topic] = MappingProxyType(dict(config))
         if config is not None and dict(before) != dict(config):
+            if _MESSAGE_FORMAT in config and not self.config.heeds_message_format:
+                logger.warning("%s", ignored_format(_MESSAGE_FORMAT, config[_MESSAGE_FORMAT], f" of topic {topic}"))
             self._tell_topics(topic)
 
     def _tell_topics(self, topic: str | None) -> None:

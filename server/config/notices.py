@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from .keys.catalogue import BROKER_KEYS
 from .keys.quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
 from .listeners import ListenerConfig
+from .message_format import INTER_BROKER_PROTOCOL, heeds_message_format, ignored_format
 from .sentences import BROKER_SENTENCES
 
+_FORMAT = "log.message.format.version"
 _AUTHORIZER = "authorizer.class.name"
 _UNGUARDED = f"{_AUTHORIZER} is set, but nothing is authorised here: whoever can connect may do everything"
 # Keys below these belong to listeners, plugins and metrics reporters; Kafka passes them on and knows no list of them.
@@ -24,6 +26,7 @@ def notices_of(static: Mapping[str, str], listeners: Sequence[ListenerConfig]) -
             _named("Ignored, no ZooKeeper ensemble is used", [name for name in static if name in ZOOKEEPER_NAMES]),
             _named("Accepted without effect", [name for name, raw in static.items() if _is_idle(name, raw)]),
             _named("Unknown configuration keys, kept without effect", [name for name in static if _is_unknown(name)]),
+            _idle_format(static),
             _UNGUARDED if static.get(_AUTHORIZER) else "",
             *(_open_listener(listener) for listener in listeners if not listener.is_loopback),
         )
@@ -39,6 +42,15 @@ def _is_idle(name: str, raw: str) -> bool:
         return False
     key = BROKER_KEYS[name]
     return key.parse(raw) != key.default
+
+
+def _idle_format(static: Mapping[str, str]) -> str:
+    key = BROKER_KEYS[_FORMAT]
+    value = static.get(_FORMAT)
+    protocol = static.get(INTER_BROKER_PROTOCOL, str(BROKER_KEYS[INTER_BROKER_PROTOCOL].default))
+    if value is None or value == key.default or heeds_message_format(protocol):
+        return ""
+    return ignored_format(_FORMAT, value)
 
 
 def _is_unknown(name: str) -> bool:

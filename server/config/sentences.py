@@ -7,6 +7,13 @@ from types import MappingProxyType
 
 NO_EFFECT = "Accepted so that configurations of Apache Kafka can be used as they are; it has no effect here."
 
+_MESSAGE_FORMAT = (
+    "Format in which records are stored, by the release that brought it (0.8.0, 0.10.0, 0.11.0), as in Kafka 3: it "
+    "counts only while `inter.broker.protocol.version` is below 3.0. The older two formats know no record headers."
+)
+_MIN_IN_SYNC = (
+    "In-sync replicas without which acks=all is refused, but never more than the partition has replicas, as in Kafka."
+)
 _LARGEST_BATCH = (
     "Largest batch of records that is accepted, as compressed by the producer. It may expand to 24 times this, "
     "but not beyond 64 MiB, and hold one record for each byte of this, or 100 000."
@@ -98,8 +105,11 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "`delete` removes old segments by age and size, `compact` all records of a key but the last; or both."
         ),
         "log.dir": "Folder for the logs if `log.dirs` is not set.",
+        "inter.broker.protocol.version": "Below 3.0, settings of message formats count; else without effect.",
         "log.dirs": "Folders for the logs, separated by commas; new partitions go to the one that holds the fewest.",
-        "log.flush.interval.messages": "A log is forced to disk when this many records wait in it.",
+        "log.flush.interval.messages": (
+            "A log is forced to disk when this many records wait in it, before the last of them is answered."
+        ),
         "log.flush.interval.ms": "A log is forced to disk when a record has waited for this long.",
         "log.flush.offset.checkpoint.interval.ms": "How often the offset below which all is on disk is written down.",
         "log.flush.scheduler.interval.ms": "How often logs are looked through for records that waited long enough.",
@@ -117,6 +127,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.retention.bytes": "The oldest segments of a larger partition are deleted; -1 is no limit.",
         "log.retention.check.interval.ms": "How often logs are looked through for segments to delete.",
         "log.retention.hours": "Age at which segments are deleted, if it is given in no smaller unit.",
+        "log.message.format.version": _MESSAGE_FORMAT,
         "log.retention.minutes": "Age at which segments are deleted, if it is not given in milliseconds.",
         "log.retention.ms": "Age at which segments are deleted; -1 is never.",
         "log.roll.hours": "Age at which a new segment is begun, if it is not given in milliseconds.",
@@ -135,7 +146,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "File that keeps topics, ids, configurations and epochs; if not set, `metadata.sqlite` in the first log "
             "directory."
         ),
-        "min.insync.replicas": "In-sync replicas without which acks=all is refused.",
+        "min.insync.replicas": _MIN_IN_SYNC,
         "node.id": "Number of this broker, the name that KRaft gave to `broker.id`.",
         "num.partitions": "Partitions of a topic that is created without a number of its own.",
         "num.recovery.threads.per.data.dir": "Logs of one directory that are loaded at the same time at start.",
@@ -180,11 +191,15 @@ TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
         "compression.zstd.level": "Level for batches that the broker compresses with zstd.",
         "delete.retention.ms": "How long a key without value stays in a compacted log before it goes.",
         "file.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
-        "flush.messages": "The log is forced to disk when this many records wait in it.",
+        "flush.messages": (
+            "The log is forced to disk when this many records wait in it, before the last of them is answered."
+        ),
         "flush.ms": "The log is forced to disk when a record has waited for this long.",
         "index.interval.bytes": "An index entry is added after this many bytes of records.",
+        "internal.segment.bytes": "Size at which a new segment is begun, in place of `segment.bytes`; for tests.",
         "max.compaction.lag.ms": "A record waits at most this long before its log is due for cleaning.",
         "max.message.bytes": _LARGEST_BATCH,
+        "message.format.version": _MESSAGE_FORMAT,
         "message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
         "message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
         "message.timestamp.difference.max.ms": (
@@ -193,7 +208,7 @@ TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
         "message.timestamp.type": "Whether records keep the producer's timestamp or get the time of the append.",
         "min.cleanable.dirty.ratio": "Part of a log that must be dirty before it is due for cleaning.",
         "min.compaction.lag.ms": "A record stays at least this long before it may go by compaction.",
-        "min.insync.replicas": "In-sync replicas without which acks=all is refused.",
+        "min.insync.replicas": _MIN_IN_SYNC,
         "preallocate": "Whether segment files get their full size when they are created.",
         "retention.bytes": "The oldest segments of a larger partition are deleted; -1 is no limit.",
         "retention.ms": "Age at which segments are deleted; -1 is never.",

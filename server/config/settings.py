@@ -57,9 +57,11 @@ class Settings:
     log_flush_offset_checkpoint_interval_ms: int
     log_flush_scheduler_interval_ms: int
     log_flush_start_offset_checkpoint_interval_ms: int
+    inter_broker_protocol_version: str
     log_index_interval_bytes: int
     log_index_size_max_bytes: int
     log_initial_task_delay_ms: int
+    log_message_format_version: str
     log_message_timestamp_after_max_ms: int
     log_message_timestamp_before_max_ms: int
     log_message_timestamp_type: str

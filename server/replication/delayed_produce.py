@@ -1,4 +1,4 @@
-"""A produce request with acks=-1 that waits until its records are committed (Kafka's DelayedProduce)."""
+"""A produce request that waits until its records are committed, or flushed (Kafka's DelayedProduce)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ AppendCallback = Callable[[list[AppendResult]], None]
 
 
 class AwaitedAppend(NamedTuple):
-    """One partition's part of the request: done when the high watermark reaches `required_offset`."""
+    """One partition's part of the request: done when the high watermark, or the disk, reaches `required_offset`."""
 
     partition: Partition
     required_offset: int
     position: int
     """Of its result."""
+    acks: int = -1
+    """-1 waits for the high watermark, 1 for a flush."""
 
 
 class DelayedProduce(DelayedOperation):
@@ -39,7 +41,8 @@ class DelayedProduce(DelayedOperation):
     def try_complete(self) -> bool:
         undecided = []
         for append in self._appends:
-            outcome = append.partition.has_reached(append.required_offset)
+            partition, offset = append.partition, append.required_offset
+            outcome = partition.has_reached(offset) if append.acks == -1 else partition.has_flushed(offset)
             if outcome is None:
                 undecided.append(append)
             elif outcome is not ErrorCode.NONE:

@@ -1,9 +1,10 @@
 """One replica of one partition as its broker sees it: leader state, in-sync replicas, high watermark, durability.
 
-The high watermark is the smallest log end of the in-sync replicas, as in Kafka, with one stricter rule: the leader's
-own log end counts only as far as the disk has what was promised to be on it. A producer that asks for acks=-1 is
-promised the disk (a setting gives Kafka's page-cache behaviour), so its records raise a *barrier* that holds the high
-watermark down until a group fdatasync has covered them. Records of acks 0 and 1 carry no such promise and raise none.
+The high watermark is how far the leader's own log counts, as no other replica is heard of: its log end, or where the
+first *barrier* stands. A barrier is raised by records that are promised to be on the disk and held until a group
+fdatasync has covered them: those of acks=-1 (a setting gives Kafka's page-cache behaviour), and those with which
+`flush.messages` is reached, whatever their acks. In Kafka the high watermark is the smallest log end of the in-sync
+replicas, and a log flushes before it goes on; either way nobody sees a record before its barrier is gone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
+from ...storage.log_config import NEVER
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -51,8 +53,8 @@ class PartitionListener(Protocol):
     def flush_wanted(self, partition: Partition, *, may_linger: bool = False) -> None:
         """What has been appended so far shall be on disk soon; `Partition.flushed` is to follow."""
 
-    def high_watermark_raised(self, partition: Partition) -> None:
-        """More can be read, and producers may be answered."""
+    def progressed(self, partition: Partition) -> None:
+        """The high watermark has risen, or what is on disk: more can be read, and producers may be answered."""
 
 
 class Partition:
@@ -88,7 +90,7 @@ class Partition:
         """Its log directory has failed."""
         self._listener = listener
         self._barriers: deque[tuple[int, int]] = deque()
-        """(first offset, next offset) of the acks=-1 appends that no finished fdatasync covers, in log order."""
+        """(first offset, next offset) of the appends that wait for an fdatasync, in log order."""
 
     # -- roles -----------------------------------------------------------------------------------------------------
 
@@ -132,18 +134,25 @@ class Partition:
         log = self.log
         info = log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, produce_version=api_version)
         if acks == -1 and self._listener.acks_all_on_disk:
-            if not info.duplicate and info.last_offset >= 0:
-                self._barriers.append((info.first_offset, info.last_offset + 1))
+            self._hold(info)
             if self._barriers:
                 self._listener.flush_wanted(self, may_linger=may_linger)
         elif log.needs_flush:
+            begun = max(log.recovery_point, self._barriers[-1][1]) if self._barriers else log.recovery_point
+            if log.log_end_offset - begun >= log.config.flush_messages:
+                self._hold(info)
             self._listener.flush_wanted(self)
         self._raise_high_watermark()
         return info
 
+    def _hold(self, info: LogAppendInfo) -> None:
+        """Let nobody see what was appended before it is on disk."""
+        if not info.duplicate and info.last_offset >= 0:
+            self._barriers.append((info.first_offset, info.last_offset + 1))
+
     @property
     def min_in_sync_replicas(self) -> int:
-        """`min.insync.replicas`, never more than there are replicas."""
+        """`min.insync.replicas`, never more than there are replicas: Kafka's effectiveMinIsr."""
         return min(self.log.config.min_insync_replicas, len(self.replicas) or 1)
 
     @property
@@ -156,16 +165,19 @@ class Partition:
         barriers = self._barriers
         while barriers and barriers[0][1] <= up_to_offset:
             barriers.popleft()
-        self._raise_high_watermark()
+        if not self._raise_high_watermark() and self.log.config.flush_messages != NEVER:
+            self._listener.progressed(self)
 
-    def _raise_high_watermark(self) -> None:
-        """Let the high watermark follow; it only rises, and not while too few replicas are in sync."""
+    def _raise_high_watermark(self) -> bool:
+        """Let the high watermark follow; it only rises, and not while too few replicas are in sync. Whether it rose."""
         if not self.is_leader or len(self.in_sync_replicas) < self.min_in_sync_replicas:
-            return
+            return False
         end = self.durable_end_offset
-        if end > self.log.high_watermark:
-            self.log.update_high_watermark(end)
-            self._listener.high_watermark_raised(self)
+        if end <= self.log.high_watermark:
+            return False
+        self.log.update_high_watermark(end)
+        self._listener.progressed(self)
+        return True
 
     def has_reached(self, required_offset: int) -> ErrorCode | None:
         """What a producer with acks=-1 is to be told: None while it must wait, NONE once everything below
@@ -180,6 +192,13 @@ class Partition:
         if len(self.in_sync_replicas) < self.min_in_sync_replicas:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
+
+    def has_flushed(self, required_offset: int) -> ErrorCode | None:
+        """What a producer with acks=1 is to be told: None while a flush that `flush.messages` asks for is not over."""
+        if self.is_offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        is_due = self.durable_end_offset < required_offset and self.log.config.flush_messages != NEVER
+        return None if is_due else ErrorCode.NONE
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

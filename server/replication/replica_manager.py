@@ -191,8 +191,9 @@ class ReplicaManager:
         """Append to partitions that this broker leads, each succeeding or failing on its own.
 
         `callback` gets a result for each entry, in their order: before this returns, unless acks are -1 and the disk or
-        other replicas are to be waited for. Then that is REQUEST_TIMED_OUT for what is undecided after `timeout_ms`.
-        `may_linger` as in `GroupCommit.request`. Kafka's ReplicaManager.appendRecords.
+        other replicas are to be waited for, or acks are 1 and `flush.messages` asks for a flush. Then that is
+        REQUEST_TIMED_OUT for what is undecided after `timeout_ms`. `may_linger` as in `GroupCommit.request`. Kafka's
+        ReplicaManager.appendRecords.
         """
         results: list[AppendResult] = []
         awaited: list[AwaitedAppend] = []
@@ -217,8 +218,10 @@ class ReplicaManager:
             except LogDirFailedError as error:
                 results.append(self._storage_error(error))
             else:
-                if required_acks == -1 and info.last_offset >= partition.log.high_watermark:
-                    awaited.append(AwaitedAppend(partition, info.last_offset + 1, len(results)))
+                if required_acks and info.last_offset >= partition.log.high_watermark:
+                    end = info.last_offset + 1
+                    if required_acks == -1 or partition.has_flushed(end) is None:
+                        awaited.append(AwaitedAppend(partition, end, len(results), required_acks))
                 results.append(info)
         if not awaited:
             callback(results)
@@ -430,8 +433,8 @@ class ReplicaManager:
 
     # -- events ----------------------------------------------------------------------------------------------------
 
-    def high_watermark_raised(self, partition: Partition) -> None:
-        """Answer whoever waited for it."""
+    def progressed(self, partition: Partition) -> None:
+        """Its high watermark has risen, or what is on disk: answer whoever waited for that."""
         self._changed(partition)
 
     def log_dir_failed(self, directory: str, error: BaseException) -> None:

@@ -34,7 +34,8 @@ class ActiveProducer(NamedTuple):
 class CleanJob:
     """A pass over the log in `directory`; it changes nothing but files that end in `.cleaned`.
 
-    Invariant: first_dirty_offset < first_uncleanable_offset, and every segment lies below the latter.
+    Invariant: first_dirty_offset <= first_uncleanable_offset, and every segment lies below the latter. Where both are
+    the same the log is clean, and the pass removes what has been kept for long enough, if there is anything.
     """
 
     directory: str

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
+from ...protocol.record_batch import Batch
 from ..errors import CorruptIndexError
 from ..file_records import FileRecords
 from ..filesystem import FileSystem
 from ..log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file_name
 from ..offset_index import OffsetIndex
-from ..partition_files import is_log_file
 from .batch_walk import BatchWalk
 from .clean_job import CleanerStats, CleanJob, Event, GroupCleaned, PassFinished, Progress, SourceSegment
 from .cleaned_segment import CLEANED_SUFFIX, CleanedSegment
@@ -37,6 +37,8 @@ def clean(
     """
     one_pass = CleaningPass(job, fs, throttle, use_native=use_native)
     one_pass.remove_leftovers()
+    if job.first_dirty_offset == job.first_uncleanable_offset:
+        yield from _at_intervals(one_pass.look_for_expired())
     yield from _at_intervals(one_pass.build_map())
     yield from _at_intervals(one_pass.clean_groups())
     yield one_pass.finished()
@@ -99,8 +101,30 @@ class CleaningPass:
     def remove_leftovers(self) -> None:
         """Unlink what a pass that never ended has written."""
         for name in self._fs.list_dir(self._job.directory):
-            if name.endswith(CLEANED_SUFFIX) and is_log_file(name):
+            if name.endswith(CLEANED_SUFFIX):
                 self._fs.unlink(f"{self._job.directory}/{name}")
+
+    def look_for_expired(self) -> Iterator[Progress]:
+        """Have a clean log gone through if the time of a tombstone in it is over (KIP-534)."""
+        done, total = 0, sum(segment.size for segment in self._job.segments)
+        for segment in self._job.segments:
+            records = self._records(segment)
+            try:
+                for _, batch in records.batches():
+                    if self._has_expired(batch):
+                        self._map.update_latest_offset(self._job.first_dirty_offset - 1)
+                        return
+                    self._throttle(batch.size)
+                    done += batch.size
+                    yield Progress("map", done, total)
+            finally:
+                records.close_handle()
+
+    def _has_expired(self, batch: Batch) -> bool:
+        horizon = batch.delete_horizon_ms
+        if horizon is None or horizon > self._job.now_ms or batch.is_control:
+            return False
+        return any(record.value is None for record in batch.records())
 
     # -- the first half ----------------------------------------------------------------------------------------------
 
@@ -163,6 +187,8 @@ class CleaningPass:
             )
 
     def _groups(self, segments: list[SourceSegment]) -> Iterator[list[SourceSegment]]:
+        if not segments:
+            return
         sizes = [
             SegmentSizes(segment, self._size_of(segment, INDEX_SUFFIX), self._size_of(segment, TIME_INDEX_SUFFIX))
             for segment in segments
@@ -215,4 +241,4 @@ class CleaningPass:
         stats.map_size, stats.map_slots = offset_map.size, offset_map.slots
         stats.map_utilization, stats.map_collision_rate = offset_map.utilization, offset_map.collision_rate
         stats.map_lookups, stats.map_probes = offset_map.lookups, offset_map.probes
-        return PassFinished(offset_map.latest_offset + 1, stats)
+        return PassFinished(max(offset_map.latest_offset + 1, self._job.first_dirty_offset), stats)

@@ -68,15 +68,18 @@ class CleanerManager:
         self._in_progress[filthiest.topic_partition] = filthiest
         return filthiest
 
-    def grab(self, topic_partition: TopicPartition, *, ignore_lag: bool = False) -> LogToClean | None:
+    def grab(
+        self, topic_partition: TopicPartition, *, ignore_lag: bool = False, even_clean: bool = False
+    ) -> LogToClean | None:
         """This log for a pass, however little of it is dirty; None if nothing is, or if it may not be cleaned now.
 
-        Raises OSError, KeyError if there is no such log.
+        With `even_clean` also one that is clean, in which tombstones may have become too old. Raises OSError, KeyError
+        if there is no such log.
         """
         if not self.may_clean(topic_partition):
             return None
         found = self.describe(topic_partition, self._logs[topic_partition], ignore_lag=ignore_lag)
-        if not found.is_cleanable:
+        if not (found.is_cleanable or (even_clean and found.is_clean)):
             return None
         self._in_progress[topic_partition] = found
         return found

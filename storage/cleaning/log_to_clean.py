@@ -50,6 +50,11 @@ class LogToClean:
         return self.first_dirty_offset < self.first_uncleanable_offset and self.cleanable_bytes > 0
 
     @property
+    def is_clean(self) -> bool:
+        """Whether everything that may be cleaned has been, and that is something."""
+        return self.first_dirty_offset == self.first_uncleanable_offset and self.clean_bytes > 0
+
+    @property
     def is_due(self) -> bool:
         """Whether the log is dirty enough, or has been dirty for long enough."""
         too_dirty = self.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
@@ -66,7 +71,7 @@ class LogToClean:
             first_uncleanable_offset=bound,
             now_ms=now_ms,
             delete_retention_ms=config.delete_retention_ms,
-            segment_bytes=config.segment_bytes,
+            segment_bytes=config.segment_size,
             segment_index_bytes=config.segment_index_bytes,
             index_interval_bytes=config.index_interval_bytes,
             active_producers=tuple(

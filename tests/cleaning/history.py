@@ -41,6 +41,7 @@ class Settings:
             min_cleanable_dirty_ratio=0.0,
             message_format_version=FORMATS[magic],
             file_delete_delay_ms=0,
+            producer_id_expiration_ms=1 << 50,
         )
 
     def topic(self) -> dict[str, str]:
@@ -120,7 +121,6 @@ class History:
             recovery_point=recovery_point,
             log_start_offset=0,
             clean_shutdown=clean,
-            producer_id_expiration_ms=1 << 50,
         )
         log.update_high_watermark(log.log_end_offset)
         return log

@@ -1,8 +1,9 @@
 """Produce (key 0): append to partitions this broker leads; answer at once, or with acks=-1 when all is committed.
 
-Versions 0-2 may carry messages of format 0 and 1 and several of them; 3 (KIP-98) wants exactly one record batch a
-partition; 10 tells who leads if this broker does not (KIP-951); 13 names topics by id (KIP-516). acks=0 gets no answer;
-if any of its partitions fails the connection is closed, which is the only way to tell the client.
+Where `flush.messages` is reached acks=1 waits for the flush. Versions 0-2 may carry messages of format 0 and 1 and
+several of them; 3 (KIP-98) wants exactly one record batch a partition; 10 tells who leads if this broker does not
+(KIP-951); 13 names topics by id (KIP-516). acks=0 gets no answer; if any of its partitions fails the connection is
+closed, which is the only way to tell the client.
 """
 
 from __future__ import annotations

@@ -481,7 +481,7 @@ def test_too_few_replicas_in_sync_after_the_append() -> None:
         await plane.until(lambda: partition.log.high_watermark == 0 and partition.log.log_end_offset == 1)
         partition.log.update_high_watermark(1)
         partition.in_sync_replicas = both[:1]
-        plane.state.replica_manager.high_watermark_raised(partition)
+        plane.state.replica_manager.progressed(partition)
         answer = only_produced(await waiting)
         assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1)
         assert partition.log.log_end_offset == 1

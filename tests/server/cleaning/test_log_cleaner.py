@@ -114,6 +114,28 @@ def test_an_embedded_broker_compacts_when_told() -> None:
         assert "k1" not in asyncio.run(state_of(broker))
 
 
+def test_tombstones_go_from_a_clean_log_when_their_time_is_over() -> None:
+    with Broker() as broker:
+        broker.create_topic(TOPIC, 1, {"cleanup.policy": "compact", "delete.retention.ms": "0"})
+        asyncio.run(fill(broker, [*churn(200), ("k1", None)]))
+        log = broker.server.state.log_manager.logs[TopicPartition(TOPIC, 0)]
+        assert len(broker.compact(TOPIC)) == 1, "which gives the tombstone its time"
+        (report,) = broker.compact(TOPIC)
+        assert report.reclaimed_bytes > 0 and (report.first_dirty_offset, report.next_dirty_offset) == (201, 201)
+        assert all(
+            record.value is not None for _, batch in log.segments[0].records.batches() for record in batch.records()
+        )
+        assert broker.compact(TOPIC) == [], "there is nothing left that could go"
+        assert log.log_end_offset == 201 and "k1" not in asyncio.run(state_of(broker))
+
+
+def test_tombstones_stay_while_their_time_lasts() -> None:
+    with Broker() as broker:
+        broker.create_topic(TOPIC, 1, {"cleanup.policy": "compact", "delete.retention.ms": "3600000"})
+        asyncio.run(fill(broker, [*churn(200), ("k1", None)]))
+        assert [len(broker.compact(TOPIC)) for _ in range(2)] == [1, 0]
+
+
 async def test_what_cannot_be_compacted_is_refused(tmp_path: Path) -> None:
     async with Broker({TOPIC: 1}, data_dir=tmp_path) as broker:
         with pytest.raises(KafkaError) as refused:

@@ -29,7 +29,7 @@ class Listener:
     def flush_wanted(self, partition: Partition, *, may_linger: bool = False) -> None:
         self.requested += 1
 
-    def high_watermark_raised(self, partition: Partition) -> None:
+    def progressed(self, partition: Partition) -> None:
         self.raised.append(partition.log.high_watermark)
 
 
@@ -105,6 +105,41 @@ def test_with_the_page_cache_nothing_is_held_down() -> None:
     append(partition, -1, 3)
     assert (partition.log.high_watermark, listener_of(partition).requested) == (3, 0)
     assert partition.has_reached(3) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_every_so_many_messages_the_disk_is_waited_for(on_disk: bool) -> None:
+    """flush.messages: Kafka flushes inside the append that reaches it."""
+    partition = leader(LogConfig(flush_messages=3), on_disk=on_disk)
+    append(partition, 1, 2)
+    assert (partition.log.high_watermark, partition.has_flushed(2)) == (2, ErrorCode.NONE)
+    append(partition, 1)
+    append(partition, 1, 2)
+    assert (partition.log.high_watermark, partition.has_flushed(3), partition.has_flushed(5)) == (2, None, None)
+    assert len(partition._barriers) == 1, "it counts from what the flush will cover"
+    task = partition.log.begin_flush()
+    append(partition, 1)
+    task.run()
+    partition.flushed(partition.log.complete_flush(task))
+    assert (partition.log.high_watermark, partition.has_flushed(5)) == (5, ErrorCode.NONE)
+    assert partition.has_flushed(6) is None
+    flush(partition)
+    assert (partition.log.high_watermark, partition.has_flushed(6)) == (6, ErrorCode.NONE)
+    append(partition, 0, 2)
+    assert partition.log.high_watermark == 8
+    partition.is_offline = True
+    assert partition.has_flushed(6) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_flush_is_told_where_the_high_watermark_cannot_rise() -> None:
+    config = LogConfig(flush_messages=1, min_insync_replicas=2)
+    partition = leader(config, replicas=(1, 2))
+    partition.in_sync_replicas = (1,)
+    append(partition, 1)
+    assert partition.has_flushed(1) is None
+    flush(partition)
+    assert (partition.log.high_watermark, partition.has_flushed(1)) == (0, ErrorCode.NONE)
+    assert listener_of(partition).raised == [0], "whoever waits for the flush looks again"
 
 
 def test_a_duplicate_raises_no_barrier_of_its_own() -> None:

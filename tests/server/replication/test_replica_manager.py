@@ -7,7 +7,18 @@ import errno
 from dataclasses import replace
 
 import pytest
-from tests.server.data_plane import DataPlane, at, batch, fetch, only_fetched, only_produced, play, produce, values_in
+from tests.server.data_plane import (
+    DataPlane,
+    at,
+    batch,
+    fetch,
+    idempotent,
+    only_fetched,
+    only_produced,
+    play,
+    produce,
+    values_in,
+)
 from tests.sim.disk import Fault
 from tests.sim.world import WorkDelays
 
@@ -69,10 +80,75 @@ def test_appends_of_acks_1_ask_for_no_flush_unless_the_topic_does() -> None:
             assert (log.recovery_point, log.high_watermark) == (0, number)
         assert rounds == []
         await plane.append(batch(b"v"), topic="counted")
-        await plane.until(lambda: log.recovery_point == 3, seconds=1)
+        assert log.recovery_point == 3, "before it is answered"
         assert plane.partition().log.recovery_point == 0
 
     play(talk)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_an_answer_comes_after_the_flush_that_flush_messages_asks_for(acks: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("safe", flush_messages="1")
+        log = plane.partition("safe").log
+        for number in range(3):
+            await plane.append(batch(b"%d" % number), topic="safe", acks=acks)
+            assert log.recovery_point == number + 1, "before it is answered"
+        plane.world.broker.crash("A")
+        await plane.world.broker.start()
+        connection = await plane.connect()
+        request = fetch(at(0), topic="safe")
+        assert values_in(only_fetched(await connection.send(request, 12))) == [b"0", b"1", b"2"]
+
+    play(talk, settings={"acks.all.durability": "page-cache"}, delays=WorkDelays(usual=0.5))
+
+
+def test_producers_are_forgotten_after_the_time_that_is_set() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.append(idempotent(7, 0, 0))
+        producers = plane.partition().log.producer_state.producers
+        await asyncio.sleep(3_700)
+        assert 7 in producers, "a day is the default"
+        plane.state.dynamic_config.broker_config_changed({"producer.id.expiration.ms": "60000"}, per_broker=False)
+        await plane.until(lambda: 7 not in producers, seconds=1000)
+        await plane.append(idempotent(8, 0, 0))
+        await asyncio.sleep(1)
+        assert 8 in producers
+        await plane.until(lambda: 8 not in producers, seconds=1000)
+
+    play(talk)
+
+
+def test_producers_are_remembered_for_as_long_as_the_file_says() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.append(idempotent(7, 0, 0))
+        producers = plane.partition().log.producer_state.producers
+        await plane.until(lambda: 7 not in producers, seconds=60)
+
+    play(talk, settings={"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "500"})
+
+
+def test_segments_of_a_test_may_be_smaller() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("small", segment_bytes="1048576", internal_segment_bytes="200")
+        for _ in range(5):
+            await plane.append(batch(b"v" * 50), topic="small")
+        assert [segment.base_offset for segment in plane.partition("small").log.segments] == [0, 1, 2, 3, 4]
+
+    play(talk)
+
+
+@pytest.mark.parametrize("protocol", ["3.9-IV0", "3.0", "2.8", "0.11.0"])
+@pytest.mark.parametrize("of_topic", [True, False])
+def test_a_format_of_messages_counts_while_brokers_speak_an_old_protocol(protocol: str, of_topic: bool) -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("old", **({"message_format_version": "0.10.2"} if of_topic else {}))
+        await plane.append(batch(b"v"), topic="old")
+        (found,) = (one for _, one in plane.partition("old").log.active_segment.records.batches())
+        assert found.magic == (1 if protocol in ("2.8", "0.11.0") else 2)
+
+    settings = {"inter.broker.protocol.version": protocol}
+    play(talk, settings=settings if of_topic else {**settings, "log.message.format.version": "0.10.2"})
 
 
 def test_what_is_older_than_flush_ms_is_flushed() -> None:
