@@ -219,7 +219,8 @@ class Connection(asyncio.BufferedProtocol):
         timeout = self._request_timeout if timeout_ms is None else timeout_ms / 1000
         deadline = self._loop.time() + timeout
         future = self._loop.create_future()
-        self._write(self._core.request(api_key, version, body, token=future, deadline=deadline, decoded=decoded))
+        data = self._core.request(api_key, version, body, token=future, deadline=deadline, decoded=decoded)
+        self._write(data)
         self._watch(deadline)
         return future
 

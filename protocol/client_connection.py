@@ -36,7 +36,7 @@ from .errors import (
     UnsupportedVersionError,
     code_of,
 )
-from .headers import RequestHeader, decode_response_header, encode_request_header
+from .headers import RequestHeader, decode_response_header, frame_request
 from .messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from .messages.sasl_authenticate import SaslAuthenticateRequest
 from .messages.sasl_handshake import SaslHandshakeRequest
@@ -59,6 +59,9 @@ class ClientState(Enum):
     BARE = auto()
     READY = auto()
     CLOSED = auto()
+
+
+_READY = ClientState.READY
 
 
 class ClientEvent(Enum):
@@ -168,7 +171,7 @@ class ClientConnection(Generic[T]):
     @property
     def is_ready(self) -> bool:
         """Whether requests may be sent."""
-        return self.state is ClientState.READY
+        return self.state is _READY
 
     @property
     def in_flight_count(self) -> int:
@@ -217,7 +220,7 @@ class ClientConnection(Generic[T]):
 
     def request_without_response(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> list[Buffer]:
         """The bytes of a request that is not answered (Produce with acks=0). Raises as `request`."""
-        if self.state is not ClientState.READY:
+        if self.state is not _READY:
             raise ConnectionLostError(f"the connection to {self.peer} is not open")
         return self._framed(api_key, version, body)
 
@@ -242,7 +245,7 @@ class ClientConnection(Generic[T]):
         """
         try:
             for frame in self._receive.received(count):
-                if self.state is ClientState.READY:
+                if self.state is _READY:
                     yield self._answer(frame)
                 elif self.state is not ClientState.CLOSED:
                     self._on_greeting(frame)
@@ -278,9 +281,7 @@ class ClientConnection(Generic[T]):
     def _framed(self, api_key: int, version: int, body: Sequence[Buffer]) -> list[Buffer]:
         """The bytes of a request under the next correlation id."""
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
-        header = encode_request_header(RequestHeader(api_key, version, correlation_id, self._introduction.client_id))
-        size = len(header) + sum(map(len, body))
-        return [size.to_bytes(4, "big") + header, *body]
+        return frame_request(RequestHeader(api_key, version, correlation_id, self._introduction.client_id), body)
 
     def _answer(self, frame: memoryview) -> tuple[T, Any]:
         """The response to the oldest request."""

@@ -66,11 +66,12 @@ class BufferPool:
 class FrameReader:
     """Splits one stream. `max_size` bounds a Produce frame (without its length prefix), `max_other_size` any other.
 
-    Use: `view = buffer()`, read into it, `received(n)`, then `next_frame()` until it returns None, then `settle()`.
-    The frame at `(start, end)` of `self.data` (a writable memoryview) is valid until `settle()` or `buffer()`.
+    Use: `view = buffer()`, read into it, add the number of bytes to `pending`, then `next_frame()` until it returns
+    None or nothing is pending, then `settle()`. The frame at `(start, end)` of `self.data` (a writable memoryview) is
+    valid until `settle()` or `buffer()`.
     """
 
-    __slots__ = ("_end", "_pool", "_private", "_start", "data", "max_other_size", "max_size")
+    __slots__ = ("_pool", "_private", "_start", "data", "max_other_size", "max_size", "pending")
 
     def __init__(self, pool: BufferPool, *, max_size: int, max_other_size: int) -> None:
         self.max_size = max_size
@@ -79,67 +80,61 @@ class FrameReader:
         self._pool = pool
         self._private: bytearray | None = None
         self._start = 0
-        self._end = 0
-
-    @property
-    def pending(self) -> int:
-        """Bytes received and not yet handed out."""
-        return self._end - self._start
+        self.pending = 0
+        """Bytes received and not yet handed out; who reads into the buffer adds to them."""
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
         if self._private is None:
             self.data = self._pool.shared_view
             return self._pool.window
-        pending = self._end - self._start
-        if self._end == len(self._private):
+        pending = self.pending
+        if self._start + pending == len(self._private):
             self._move(pending)
+        end = self._start + pending
         missing = self._wanted(pending) - pending
         if missing > self._pool.size // 16:
             # Just the rest of a large frame: what came of the next one would have to be moved away from behind it.
-            return self.data[self._end : self._end + missing]
-        return self.data[self._end :]
-
-    def received(self, count: int) -> None:
-        self._end += count
+            return self.data[end : end + missing]
+        return self.data[end:]
 
     def next_frame(self) -> tuple[int, int] | None:
         """The next complete frame's bounds in `data`, or None. Raises ProtocolError on an illegal length."""
-        start, end = self._start, self._end
-        if end - start < LENGTH_SIZE:
+        start = self._start
+        pending = self.pending - LENGTH_SIZE
+        if pending < 0:
             return None
-        length = _length_at(self.data, start)[0]
+        length: int = _length_at(self.data, start)[0]
         if not 0 <= length <= self.max_size:
             raise ProtocolError(f"a frame of {length} bytes; 0 to {self.max_size} are allowed")
         start += LENGTH_SIZE
-        if end - start < length:
-            if length > self.max_other_size and end - start >= 2 and self.data[start : start + 2] != _PRODUCE_KEY:
+        if pending < length:
+            if length > self.max_other_size and pending >= 2 and self.data[start : start + 2] != _PRODUCE_KEY:
                 raise ProtocolError(f"a frame of {length} bytes that is no Produce request")
             return None
-        self._start = start + length
-        return start, start + length
+        self.pending = pending - length
+        end = self._start = start + length
+        return start, end
 
     def settle(self) -> None:
         """Keep what is left of the stream and let go of the buffer that held what was handled."""
-        pending = self._end - self._start
+        pending, start = self.pending, self._start
         if not pending:
             if self._private is None:
-                self._start = self._end = 0
+                self._start = 0
             else:
                 self._release()
         elif self._private is None:
             self._keep(pending)
-        elif self._start:
-            private = self._private
-            if self._start >= pending:
-                private[:pending] = self.data[self._start : self._end]
-            else:
-                private[:pending] = bytes(self.data[self._start : self._end])
-            self._start, self._end = 0, pending
+        elif start:
+            private, kept = self._private, self.data[start : start + pending]
+            private[:pending] = kept if start >= pending else bytes(kept)
+            self._start = 0
 
     def close(self) -> None:
         """Let go of everything; the reader is not used again."""
         self._release()
+        self.pending = 0
 
     def _wanted(self, pending: int) -> int:
         """Bytes the frame at the start of the pending ones needs in all, as far as its length is known and legal."""
@@ -167,15 +162,14 @@ class FrameReader:
         """Into another buffer, with room for more than is pending: for at most twice as much, or one of the pool's."""
         # An odd size: never to be taken for one of the pool's.
         room = self._pool.take() if self._is_for_pool(pending) else bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending) + 1)
-        room[:pending] = self.data[self._start : self._end]
+        room[:pending] = self.data[self._start : self._start + pending]
         self._release()
         self._private = room
         self.data = memoryview(room)
-        self._start, self._end = 0, pending
 
     def _release(self) -> None:
         if self._private is not None:
             self._pool.give(self._private)
             self._private = None
         self.data = self._pool.shared_view
-        self._start = self._end = 0
+        self._start = 0

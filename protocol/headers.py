@@ -10,6 +10,7 @@ response  v0  correlation id int32                                not flexible, 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,6 +21,8 @@ from .schema import Buffer
 
 _PREFIX = struct.Struct(">hhi")
 _PREFIX_AND_LENGTH = struct.Struct(">hhih")
+_SIZE_AND_PREFIX = struct.Struct(">ihhi")
+_LENGTH = struct.Struct(">h")
 _CORRELATION_ID = struct.Struct(">i")
 
 _prefix_and_length_at = _PREFIX_AND_LENGTH.unpack_from
@@ -118,14 +121,26 @@ def _readable_header_version(key: int, version: int) -> int:
 
 def encode_request_header(header: RequestHeader) -> bytes:
     """The bytes of a request header, in the version its key and API version ask for."""
-    header_version = request_header_version(header.api_key, header.api_version)
-    prefix = header[:3]
+    return _PREFIX.pack(*header[:3]) + _after_prefix(header.api_key, header.api_version, header.client_id)
+
+
+def frame_request(header: RequestHeader, body: Sequence[Buffer]) -> list[Buffer]:
+    """A request as it is sent: its size, its header, and the body's buffers as they are."""
+    key, version, correlation_id, client_id = header
+    rest = _after_prefix(key, version, client_id)
+    size = _PREFIX.size + len(rest) + sum(map(len, body))
+    return [_SIZE_AND_PREFIX.pack(size, key, version, correlation_id) + rest, *body]
+
+
+@lru_cache(maxsize=1024)
+def _after_prefix(key: int, version: int, client_id: str | None) -> bytes:
+    """What of a request's header is the same in all requests of a client: its id, and no tagged fields."""
+    header_version = request_header_version(key, version)
     if header_version == 0:
-        return _PREFIX.pack(*prefix)
-    client_id = b"" if header.client_id is None else header.client_id.encode()
-    length = -1 if header.client_id is None else len(client_id)
-    tags = b"\0" if header_version == 2 else b""
-    return _PREFIX_AND_LENGTH.pack(*prefix, length) + client_id + tags
+        return b""
+    encoded = b"" if client_id is None else client_id.encode()
+    length = -1 if client_id is None else len(encoded)
+    return _LENGTH.pack(length) + encoded + (b"\0" if header_version == 2 else b"")
 
 
 def encode_response_header(key: int, version: int, correlation_id: int) -> bytes:

@@ -8,6 +8,7 @@ twice as large as what has arrived. (Up to there growing would cost ten times wh
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from struct import Struct
 
 from .errors import ProtocolError
@@ -45,19 +46,21 @@ class ReceiveBuffer:
             self._frame = self._grown(self._frame)
         return memoryview(self._frame)[self._filled : len(self._frame) - len(self._behind)]
 
-    def received(self, count: int) -> list[memoryview]:
-        """The frames, without their length prefix, that `count` more bytes complete. Raises ProtocolError."""
+    def received(self, count: int) -> Iterable[memoryview]:
+        """The frames, without their length prefix, that `count` more bytes complete: look at them all before `buffer`.
+
+        Raises ProtocolError where a frame of illegal length begins, after those in front of it.
+        """
         if self._frame is None:
             self._end += count
             return self._split()
         self._filled += count
         if self._filled < self._length:
-            return []
+            return ()
         frame, self._frame = self._frame, None
-        return [memoryview(frame)[: self._length]]
+        return (memoryview(frame)[: self._length],)
 
-    def _split(self) -> list[memoryview]:
-        frames: list[memoryview] = []
+    def _split(self) -> Iterator[memoryview]:
         start, end = 0, self._end
         while end - start >= LENGTH_SIZE:
             length = _length_at(self._shared, start)[0]
@@ -68,12 +71,11 @@ class ReceiveBuffer:
             start += length
             if start > end:
                 self._begin_frame(length, frame)
-                return frames
+                return
             frame += self._behind
-            frames.append(memoryview(frame)[:length])
+            yield memoryview(frame)[:length]
         self._shared[: end - start] = self._shared[start:end]
         self._end = end - start
-        return frames
 
     def _begin_frame(self, length: int, beginning: bytearray) -> None:
         """Go on in a buffer of the frame's own."""

@@ -1,29 +1,67 @@
-"""Record batches, records and old messages described with `construct`: a second reading beside the code in service.
+"""Every entry of a log, and of the files beside it, described with `construct`: what `barnabas dump-log` reads with.
 
-Tests hold the builders and readers against these, and they show the formats field by field. What is compressed stays
-bytes.
+Fixed-width fields are those of the layouts; what is not of a fixed width stands here as a table. What is compressed
+stays bytes. Tests hold the builders and readers in service against these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import construct as c
 
-_Bytes = c.Struct("length" / c.ZigZag, "data" / c.If(c.this.length >= 0, c.Bytes(c.this.length)))
+from .batch_header import BATCH_HEADER
+from .file_layouts import (
+    OFFSET_INDEX_ENTRY,
+    SNAPSHOT_ENTRY,
+    SNAPSHOT_HEADER,
+    TIME_INDEX_ENTRY,
+    TRANSACTION_INDEX_ENTRY,
+)
+from .layouts import Layout
+from .legacy_records import MESSAGE_V0, MESSAGE_V1, message_bounds
+from .record_batch_builder import CONTROL_RECORD_KEY as CONTROL_RECORD_KEY_LAYOUT
+from .record_batch_builder import END_TRANSACTION_MARKER as END_TRANSACTION_MARKER_LAYOUT
+from .record_batch_builder import ControlType
+
+_CODES = {"b": c.Int8sb, "B": c.Int8ub, "h": c.Int16sb, "i": c.Int32sb, "I": c.Int32ub, "q": c.Int64sb}
+
+
+def _fields(layout: Layout[Any], **instead: c.Construct) -> list[c.Construct]:
+    """The fields of a layout, some of them read in another way."""
+    return [name / instead.get(name, _CODES[code]) for name, code in layout.fields.items()]
+
+
+_LONGEST_VARINT = 10
+
+
+def _sum(groups: list[int]) -> int:
+    value = sum((group & 127) << 7 * place for place, group in enumerate(groups))
+    return value >> 1 ^ -(value & 1)
+
+
+Varint = c.ExprAdapter(
+    c.RepeatUntil(lambda byte, found, _: byte < 128 or len(found) == _LONGEST_VARINT, c.Byte),
+    decoder=lambda groups, _: _sum(groups),
+    encoder=lambda value, _: list(c.ZigZag.build(value)),
+)
+"""Zigzag, of up to 64 bits; `construct`'s own has no end."""
+
+_Bytes = c.Struct("length" / Varint, "data" / c.If(c.this.length >= 0, c.Bytes(c.this.length)))
 """A varint length, -1 for null, and so many bytes."""
 
 RECORD_HEADER = c.Struct("key" / _Bytes, "value" / _Bytes)
 
 RECORD = c.Struct(
-    "length" / c.ZigZag,
+    "length" / Varint,
     "start" / c.Tell,
     "attributes" / c.Int8sb,
-    "timestamp_delta" / c.ZigZag,
-    "offset_delta" / c.ZigZag,
+    "timestamp_delta" / Varint,
+    "offset_delta" / Varint,
     "key" / _Bytes,
     "value" / _Bytes,
-    "headers" / c.PrefixedArray(c.ZigZag, RECORD_HEADER),
+    "headers" / c.PrefixedArray(Varint, RECORD_HEADER),
     "end" / c.Tell,
     c.Check(lambda this: this._building or this.end - this.start == this.length),
 )
@@ -39,67 +77,55 @@ BATCH_ATTRIBUTES = c.BitStruct(
 )
 
 RECORD_BATCH = c.Struct(
-    "base_offset" / c.Int64sb,
-    "length" / c.Int32sb,
-    "partition_leader_epoch" / c.Int32sb,
-    "magic" / c.Const(2, c.Int8sb),
-    "crc" / c.Int32ub,
-    "attributes" / BATCH_ATTRIBUTES,
-    "last_offset_delta" / c.Int32sb,
-    "base_timestamp" / c.Int64sb,
-    "max_timestamp" / c.Int64sb,
-    "producer_id" / c.Int64sb,
-    "producer_epoch" / c.Int16sb,
-    "base_sequence" / c.Int32sb,
-    "record_count" / c.Int32sb,
-    "records" / c.Bytes(c.this.length - 49),
+    *_fields(BATCH_HEADER, magic=c.Const(2, c.Int8sb), attributes=BATCH_ATTRIBUTES), "records" / c.GreedyBytes
 )
-"""A batch of format v2; `records` is what `RECORD` describes, `record_count` times, under the codec."""
-
-_Nullable = c.Struct("length" / c.Int32sb, "data" / c.If(c.this.length >= 0, c.Bytes(c.this.length)))
+"""A batch of format v2, all of it or a beginning; `records` is what `RECORD` describes, `record_count` times, under
+the codec."""
 
 MESSAGE_ATTRIBUTES = c.BitStruct("unused" / c.BitsInteger(4), "is_log_append_time" / c.Flag, "codec" / c.BitsInteger(3))
 
-MESSAGE = c.Struct(
-    "offset" / c.Int64sb,
-    "size" / c.Int32sb,
-    "crc" / c.Int32ub,
-    "magic" / c.OneOf(c.Int8sb, (0, 1)),
-    "attributes" / MESSAGE_ATTRIBUTES,
-    "timestamp" / c.If(c.this.magic == 1, c.Int64sb),
-    "key" / _Nullable,
-    "value" / _Nullable,
+_Nullable = c.Struct("length" / c.Int32sb, "data" / c.If(c.this.length >= 0, c.Bytes(c.this.length)))
+
+
+def _message(layout: Layout[Any], magic: int) -> c.Construct:
+    header = _fields(layout, magic=c.Const(magic, c.Int8sb), attributes=MESSAGE_ATTRIBUTES)
+    return c.Struct(*header, "key" / _Nullable, "value" / _Nullable, c.Terminated)
+
+
+MESSAGES = (_message(MESSAGE_V0, 0), _message(MESSAGE_V1, 1))
+"""A message of format v0, and one of v1; with a codec, `value` is the compressed set of the messages inside."""
+
+CONTROL_RECORD_KEY = c.Struct(*_fields(CONTROL_RECORD_KEY_LAYOUT, type=c.Enum(c.Int16sb, ControlType)))
+END_TRANSACTION_MARKER = c.Struct(*_fields(END_TRANSACTION_MARKER_LAYOUT))
+
+OFFSET_INDEX = c.GreedyRange(c.Struct(*_fields(OFFSET_INDEX_ENTRY)))
+TIME_INDEX = c.GreedyRange(c.Struct(*_fields(TIME_INDEX_ENTRY)))
+TRANSACTION_INDEX = c.GreedyRange(c.Struct(*_fields(TRANSACTION_INDEX_ENTRY)))
+PRODUCER_SNAPSHOT = c.Struct(
+    "header" / c.Struct(*_fields(SNAPSHOT_HEADER)), "entries" / c.GreedyRange(c.Struct(*_fields(SNAPSHOT_ENTRY)))
 )
-"""A message of format v0 or v1; with a codec, `value` is the compressed set of the messages inside."""
-
-CONTROL_RECORD_KEY = c.Struct(
-    "version" / c.Int16sb,
-    "type"
-    / c.Enum(
-        c.Int16sb,
-        ABORT=0,
-        COMMIT=1,
-        LEADER_CHANGE=2,
-        SNAPSHOT_HEADER=3,
-        SNAPSHOT_FOOTER=4,
-        KRAFT_VERSION=5,
-        KRAFT_VOTERS=6,
-    ),
-)
-
-END_TRANSACTION_MARKER = c.Struct("version" / c.Int16sb, "coordinator_epoch" / c.Int32sb)
+"""Whole files; an entry that is cut off at the end of one is left out."""
 
 
-def parse_records(data: bytes, count: int) -> list[Any]:
-    """`count` records, not compressed, that have to fill `data`; construct.ConstructError if they do not."""
-    return list(c.FocusedSeq("records", "records" / RECORD[count], c.Terminated).parse(data))
+def parse_records(data: bytes, count: int) -> Iterator[Any]:
+    """`count` records, not compressed, that have to fill `data`, one after another.
+
+    Raises construct.ConstructError where the first one begins that is none, or if there is something behind them.
+    """
+    position = 0
+    for _ in range(count):
+        length = max(Varint.parse(data[position : position + _LONGEST_VARINT]), 0)
+        record = RECORD.parse(data[position : position + _LONGEST_VARINT + length])
+        yield record
+        position += record.end
+    if position < len(data):
+        raise c.TerminatedError(f"{len(data) - position} bytes behind the last record")
 
 
-def parse_messages(data: bytes) -> list[Any]:
-    """All messages of a set, not decompressed; construct.ConstructError if the last one is cut."""
-    stream_end, messages, position = len(data), [], 0
-    while position < stream_end:
-        message = MESSAGE.parse(data[position:])
-        messages.append(message)
-        position += 12 + message.size
-    return messages
+def parse_messages(data: bytes) -> Iterator[Any]:
+    """All messages of a set, not decompressed, one after another.
+
+    Raises ProtocolError or construct.ConstructError where one begins that is none.
+    """
+    for start, end in message_bounds(memoryview(data)):
+        yield c.Select(*MESSAGES).parse(data[start:end])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from .cleaning.cleaner_http import CleanerRoutes
 from .cleaning.log_cleaner import LogCleaner
 from .config.config_repository import ConfigRepository
 from .config.dynamic_config import DynamicConfig
-from .controller.adoption import FoundReplica
+from .controller.adoption import FoundReplica, strays
 from .controller.controller import Controller
 from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
@@ -31,7 +31,7 @@ from .metadata.embedded_store import EmbeddedStore
 from .metadata.metadata_cache import MetadataCache
 from .metadata.producer_ids import ProducerIds
 from .metadata.topic_store import TopicStore
-from .metadata.znodes import BrokerEndpoint, BrokerRegistration
+from .metadata.znodes import BrokerEndpoint, BrokerRegistration, TopicRegistration
 from .network.socket_server import SocketServer
 from .quotas.client_quotas import ClientQuotas
 from .quotas.stored_quotas import stored_quotas
@@ -130,7 +130,7 @@ class BrokerServer:
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(topic_store, broker_id)
         quotas = await self._load_quotas(store)
-        await self._load_logs(log_manager)
+        await self._load_logs(log_manager, await topic_store.topics())
         self._state = self._build_state(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -352,10 +352,11 @@ class BrokerServer:
             durable=self.config.acks_all_durability == "disk",
         )
 
-    async def _load_logs(self, log_manager: LogManager) -> None:
-        """Open all logs."""
+    async def _load_logs(self, log_manager: LogManager, topics: Iterable[TopicRegistration]) -> None:
+        """Open the logs of all folders that are partitions of these topics, or may become some."""
         lanes = max(1, self.config.num_recovery_threads_per_data_dir)
-        await self._on_many_lanes(log_manager, log_manager.loading_tasks(), lanes)
+        tasks = log_manager.loading_tasks(partial(strays, topics={topic.name: topic for topic in topics}))
+        await self._on_many_lanes(log_manager, tasks, lanes)
         log_manager.finish_loading()
 
     async def _on_many_lanes(self, log_manager: LogManager, tasks: list[LaneTask], lanes: int) -> None:

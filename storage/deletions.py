@@ -56,7 +56,7 @@ class Deletions:
         path = f"{log_dir.path}/{name}"
         log.rename_dir(path)
         due_ms = self._now_ms() + log.config.file_delete_delay_ms
-        self._waiting.append(Deletion(due_ms, log_dir, partial(log_dir.remove_tree, path), log))
+        self._waiting.append(Deletion(due_ms, log_dir, partial(log_dir.remove_log, path), log))
 
     def add_files(self, paths: list[str], log_dir: LogDir, delay_ms: int) -> None:
         """Has files that a log needs no more unlinked after a delay."""
@@ -66,7 +66,7 @@ class Deletions:
     def resume(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         """Goes on with the folders that an earlier life of the broker renamed away."""
         for partition_dir in partition_dirs:
-            remove = partial(log_dir.remove_tree, f"{log_dir.path}/{partition_dir.name}")
+            remove = partial(log_dir.remove_log, f"{log_dir.path}/{partition_dir.name}")
             self._waiting.append(Deletion(self._now_ms(), log_dir, remove))
 
     def due_tasks(self) -> list[LaneTask]:

@@ -1,6 +1,7 @@
 """The files of a partition made readable, in the words of Kafka's DumpLogSegments: the engine of `barnabas dump-log`.
 
-Nothing is opened for writing, and damage is reported where it is found, not raised.
+Nothing is opened for writing. Damage is reported where it is found, not raised, and what is behind it is read all the
+same. Everything binary is read by its `construct` description.
 """
 
 from collections.abc import Iterator
@@ -11,24 +12,12 @@ import construct as c
 
 from ..protocol.compression import Compression
 from ..protocol.errors import KafkaError, ProtocolError
-from ..protocol.record_batch import (
-    Batch,
-    ControlType,
-    Record,
-    RecordBatch,
-    TimestampType,
-    iter_batches,
-    parse_control_key,
-)
-from .file_constructs import (
-    OFFSET_INDEX_ENTRY,
-    PRODUCER_SNAPSHOT,
-    TIME_INDEX_ENTRY,
-    TRANSACTION_INDEX_ENTRY,
-    entries,
-    plain,
-)
+from ..protocol.file_layouts import decode_snapshot
+from ..protocol.record import Record, TimestampType
+from ..protocol.record_batch_builder import ControlType, parse_control_key
+from ..protocol.record_constructs import OFFSET_INDEX, PRODUCER_SNAPSHOT, TIME_INDEX, TRANSACTION_INDEX
 from .filesystem import FileSystem
+from .salvage import Damage, FoundBatch, find_batches
 
 Row: TypeAlias = dict[str, Any]
 """Column name, in Kafka's spelling, to value."""
@@ -76,8 +65,8 @@ def dump_file(
 ) -> Iterator[DumpEntry]:
     """What one file holds, by the kind that its name tells.
 
-    Of a `.log`, a line per batch; with `deep_iteration` one per record below it, and with `print_data` their keys and
-    values. Raises `OSError`, and ValueError for a name of no known kind.
+    Of a `.log`, a line per batch, whatever the damage in between; with `deep_iteration` one per record below it, and
+    with `print_data` their keys and values. Raises `OSError`, and ValueError for a name of no known kind.
     """
     name = path.rpartition("/")[2]
     data = fs.read_bytes(path)
@@ -91,7 +80,7 @@ def dump_file(
         case "timeindex":
             yield from _dump_time_index(data, base_offset)
         case "txnindex":
-            yield from (DumpEntry("txnindex", _renamed(row)) for row in entries(TRANSACTION_INDEX_ENTRY, data))
+            yield from (DumpEntry("txnindex", _renamed(row)) for row in TRANSACTION_INDEX.parse(data))
         case "snapshot":
             yield from _dump_snapshot(data)
         case _ if name.endswith(("checkpoint", "metadata", "properties", "cleanshutdown")):
@@ -102,57 +91,80 @@ def dump_file(
 
 
 def _dump_log(data: bytes, deep: bool, print_data: bool) -> Iterator[DumpEntry]:
-    position = 0
-    try:
-        for batch in iter_batches(data):
-            yield DumpEntry("batch", _batch_row(batch))
-            position = batch.position + batch.size
-            if deep:
-                yield from _dump_records(batch, print_data)
-    except ProtocolError as error:
-        yield _problem(f"No batch can begin at position {position}: {error}")
-    if position < len(data):
-        yield _problem(f"Found {len(data) - position} invalid bytes at the end of the file")
+    for found in find_batches(data):
+        if isinstance(found, Damage):
+            yield _damage_in(found, data)
+            batch = found.beginning
+        else:
+            yield DumpEntry("batch", _batch_row(found))
+            batch = found
+        if deep and batch is not None:
+            yield from _dump_records(batch, print_data)
 
 
-def _batch_row(batch: Batch) -> Row:
+def _damage_in(damage: Damage, data: bytes) -> DumpEntry:
+    size = damage.end - damage.position
+    text = f"Found {size} invalid bytes at position {damage.position}"
+    if damage.end < len(data):
+        text += ", behind which batches go on"
+    elif not any(data[damage.position :]):
+        return _problem(f"Found {size} zeros at the end of the file: not written, or lost in a crash", size=size)
+    else:
+        text += ", the end of the file"
+    text += f": {damage.reason}"
+    if damage.beginning is not None:
+        text += f"; the header there says {DumpEntry('batch', _batch_row(damage.beginning))}"
+    return _problem(text, position=damage.position, size=size)
+
+
+def _batch_row(batch: FoundBatch) -> Row:
     row: Row = {"baseOffset": batch.base_offset, "lastOffset": batch.last_offset}
-    if isinstance(batch, RecordBatch):
+    fields, attributes = batch.fields, batch.fields.attributes
+    if batch.magic == 2:
         row |= {
-            "count": batch.header.record_count,
-            "baseSequence": batch.base_sequence,
-            "lastSequence": batch.last_sequence,
-            "producerId": batch.producer_id,
-            "producerEpoch": batch.producer_epoch,
-            "partitionLeaderEpoch": batch.partition_leader_epoch,
-            "isTransactional": batch.is_transactional,
-            "isControl": batch.is_control,
-            "deleteHorizonMs": batch.delete_horizon_ms,
+            "count": fields.record_count,
+            "baseSequence": fields.base_sequence,
+            "lastSequence": _sequence(fields, fields.last_offset_delta),
+            "producerId": fields.producer_id,
+            "producerEpoch": fields.producer_epoch,
+            "partitionLeaderEpoch": fields.partition_leader_epoch,
+            "isTransactional": attributes.is_transactional,
+            "isControl": attributes.is_control,
+            "deleteHorizonMs": fields.base_timestamp if attributes.has_delete_horizon else None,
         }
     return row | {
         "position": batch.position,
         _TIMESTAMP_NAMES[batch.timestamp_type]: batch.max_timestamp,
         "size": batch.size,
         "magic": batch.magic,
-        "compresscodec": _codec_name(batch.codec),
-        "crc": batch.header.crc if isinstance(batch, RecordBatch) else int.from_bytes(batch.view[12:16], "big"),
-        "isvalid": batch.is_valid,
+        "compresscodec": _codec_name(attributes.codec),
+        "crc": fields.crc,
+        "isvalid": batch.crc_matches,
     }
+
+
+def _sequence(fields: Any, offset_delta: int) -> int:
+    """Sequences go from 2147483647 on to 0; -1 is none."""
+    return fields.base_sequence + offset_delta & 0x7FFFFFFF if fields.base_sequence >= 0 else -1
 
 
 def _codec_name(codec: int) -> str:
     return Compression(codec).name.lower() if codec in set(Compression) else f"unknown({codec})"
 
 
-def _dump_records(batch: Batch, print_data: bool) -> Iterator[DumpEntry]:
+def _dump_records(batch: FoundBatch, print_data: bool) -> Iterator[DumpEntry]:
+    count = 0
     try:
-        for index, record in enumerate(batch.records()):
-            yield DumpEntry("record", _record_row(batch, record, index, print_data))
-    except (ProtocolError, KafkaError) as error:
-        yield _problem(f"The records of the batch at position {batch.position} cannot be read: {error}")
+        for record in batch.records():
+            yield DumpEntry("record", _record_row(batch, record, print_data))
+            count += 1
+    except (ProtocolError, KafkaError, c.ConstructError) as error:
+        what = str(error).splitlines()[-1]
+        text = f"Of the batch at position {batch.position} no more than {count} records can be read: {what}"
+        yield _problem(text, position=batch.position, records=count)
 
 
-def _record_row(batch: Batch, record: Record, index: int, print_data: bool) -> Row:
+def _record_row(batch: FoundBatch, record: Record, print_data: bool) -> Row:
     key, value = record.key, record.value
     row: Row = {
         "offset": record.offset,
@@ -161,9 +173,9 @@ def _record_row(batch: Batch, record: Record, index: int, print_data: bool) -> R
         "valueSize": -1 if value is None else len(value),
     }
     if batch.magic == 2:
-        sequence = batch.base_sequence + index if batch.base_sequence >= 0 else -1
+        sequence = _sequence(batch.fields, record.offset - batch.base_offset)
         row |= {"sequence": sequence, "headerKeys": [name for name, _ in record.headers]}
-    if batch.is_control:
+    if batch.magic == 2 and batch.fields.attributes.is_control:
         row["endTxnMarker"] = _control_name(parse_control_key(key))
     elif print_data:
         row |= {"key": key, "payload": value}
@@ -174,33 +186,38 @@ def _control_name(control_type: int | None) -> str:
     return ControlType(control_type).name if control_type in set(ControlType) else f"unknown({control_type})"
 
 
-def _renamed(row: dict[str, int]) -> Row:
-    """Python's names of construct's fields in Kafka's spelling."""
-    return {name.split("_")[0] + "".join(part.title() for part in name.split("_")[1:]): row[name] for name in row}
+def _renamed(row: Any) -> Row:
+    """What was parsed, in Kafka's spelling and without construct's own bookkeeping."""
+    names = [name for name in row if not name.startswith("_")]
+    return {name.split("_")[0] + "".join(part.title() for part in name.split("_")[1:]): row[name] for name in names}
 
 
 def _dump_offset_index(data: bytes, base_offset: int) -> Iterator[DumpEntry]:
-    for at, row in enumerate(entries(OFFSET_INDEX_ENTRY, data)):
-        if at and not row["relative_offset"]:
+    for at, row in enumerate(OFFSET_INDEX.parse(data)):
+        if at and not row.relative_offset:
             return  # zeros of a preallocated file
-        yield DumpEntry("index", {"offset": base_offset + row["relative_offset"], "position": row["position"]})
+        yield DumpEntry("index", {"offset": base_offset + row.relative_offset, "position": row.position})
 
 
 def _dump_time_index(data: bytes, base_offset: int) -> Iterator[DumpEntry]:
-    for at, row in enumerate(entries(TIME_INDEX_ENTRY, data)):
-        if at and not row["timestamp"]:
+    for at, row in enumerate(TIME_INDEX.parse(data)):
+        if at and not row.timestamp:
             return
-        yield DumpEntry("timeindex", {"timestamp": row["timestamp"], "offset": base_offset + row["relative_offset"]})
+        yield DumpEntry("timeindex", {"timestamp": row.timestamp, "offset": base_offset + row.relative_offset})
 
 
 def _dump_snapshot(data: bytes) -> Iterator[DumpEntry]:
+    """What entries there are, and why a broker would not load them."""
     try:
-        snapshot = PRODUCER_SNAPSHOT.parse(data)
-    except c.ConstructError as error:
+        decode_snapshot(data)
+    except ProtocolError as error:
         yield _problem(f"This is no producer snapshot: {error}")
-        return
-    for producer in snapshot.producers:
-        yield DumpEntry("producer", _renamed(plain(producer)))
+    try:
+        entries = PRODUCER_SNAPSHOT.parse(data).entries
+    except c.ConstructError:
+        return  # not even its header is there
+    for entry in entries:
+        yield DumpEntry("producer", _renamed(entry))
 
 
 def verify_indexes(fs: FileSystem, log_path: str) -> Iterator[DumpEntry]:
@@ -210,7 +227,10 @@ def verify_indexes(fs: FileSystem, log_path: str) -> Iterator[DumpEntry]:
     of a batch, strictly rising. Raises `OSError`.
     """
     stem = log_path.removesuffix(".log")
-    batches = list(iter_batches(fs.read_bytes(log_path)))
+    data = fs.read_bytes(log_path)
+    found = list(find_batches(data))
+    yield from (_damage_in(one, data) for one in found if isinstance(one, Damage))
+    batches = [one for one in found if isinstance(one, FoundBatch)]
     by_position = {batch.position: batch for batch in batches}
     by_last_offset = {batch.last_offset: batch for batch in batches}
     last_offset, last_timestamp = -1, -1
@@ -218,8 +238,8 @@ def verify_indexes(fs: FileSystem, log_path: str) -> Iterator[DumpEntry]:
         offset, position = entry.columns["offset"], entry.columns["position"]
         batch = by_position.get(position)
         if batch is None or batch.last_offset != offset:
-            found = batch.last_offset if batch else None
-            yield _problem(f"index offset: {offset}, log offset: {found}", offset=offset, position=position)
+            there = batch.last_offset if batch else None
+            yield _problem(f"index offset: {offset}, log offset: {there}", offset=offset, position=position)
         if offset <= last_offset:
             yield _problem(f"index offset {offset} does not rise", offset=offset, position=position)
         last_offset = offset

@@ -154,6 +154,10 @@ class FileSystem(Protocol):
         """The names in a directory, in no particular order."""
         ...
 
+    def scan_dir(self, path: str) -> dict[str, bool]:
+        """The names in a directory, each with whether it is a plain file's: no directory's, no link's."""
+        ...
+
     def mkdir(self, path: str) -> None: ...
 
     def make_dirs(self, path: str) -> None:
@@ -167,10 +171,6 @@ class FileSystem(Protocol):
     def unlink(self, path: str) -> None: ...
 
     def rmdir(self, path: str) -> None: ...
-
-    def remove_tree(self, path: str) -> None:
-        """Remove a directory with everything in it; a missing one is fine."""
-        ...
 
     def fsync_dir(self, path: str) -> None: ...
 
@@ -273,19 +273,6 @@ def make_dirs(fs: FileSystem, path: str) -> None:
         make_dirs(fs, parent)
     fs.mkdir(path)
     fs.fsync_dir(parent)
-
-
-def remove_tree(fs: FileSystem, path: str) -> None:
-    """`FileSystem.remove_tree` in terms of the other operations."""
-    if not fs.is_dir(path):
-        return
-    for name in fs.list_dir(path):
-        child = f"{path}/{name}"
-        if fs.is_dir(child):
-            remove_tree(fs, child)
-        else:
-            fs.unlink(child)
-    fs.rmdir(path)
 
 
 class OsFile:
@@ -413,6 +400,10 @@ class OsFileSystem:
     def list_dir(self, path: str) -> list[str]:
         return os.listdir(path)
 
+    def scan_dir(self, path: str) -> dict[str, bool]:
+        with os.scandir(path) as entries:
+            return {entry.name: entry.is_file(follow_symlinks=False) for entry in entries}
+
     def mkdir(self, path: str) -> None:
         os.mkdir(path, DIRECTORY_MODE)
 
@@ -427,9 +418,6 @@ class OsFileSystem:
 
     def rmdir(self, path: str) -> None:
         os.rmdir(path)
-
-    def remove_tree(self, path: str) -> None:
-        remove_tree(self, path)
 
     def fsync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,11 +1,13 @@
 """The logs that a start finds in the log directories: which folders are logs, and opening each."""
 
+import errno
 import logging
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
 
 from ..protocol.topic_partition import TopicPartition
-from .errors import LogDirFailedError, StorageError
+from .errors import CorruptCheckpointError, LogDirFailedError, StorageError
 from .filesystem import FileSystem
 from .future_logs import OpenLog
 from .log import Log
@@ -19,12 +21,30 @@ from .log_dir import (
 )
 from .log_loader import NO_RECOVERY_POINT
 from .partition_dir import PartitionDir
+from .partition_files import holds_log
+from .partition_metadata import read_partition_metadata
+
+ODD_FILE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO)
+"""Errors that say something about one file and nothing about its disk."""
 
 _logger = logging.getLogger(__name__)
 
 
 class DuplicateLogError(StorageError):
     """One partition has a folder in two log directories, and nothing tells which one counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFolder:
+    """A partition's folder before anybody has opened or changed anything in it."""
+
+    topic_partition: TopicPartition
+    topic_id: UUID | None
+    """None if no readable `partition.metadata` says one."""
+
+
+FindStrays = Callable[[Mapping[str, FoundFolder]], Mapping[str, str]]
+"""Of folders by path: those that are no partitions of this broker, each with the reason."""
 
 
 @dataclass
@@ -37,6 +57,42 @@ class FoundLogs:
     fs: FileSystem
     config_for: Callable[[str], LogConfig]
     open_log: OpenLog
+    strays: dict[str, str] = field(default_factory=dict)
+    """Folders with a partition's name that are left alone, each with the reason."""
+
+    def leave_strays(
+        self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
+    ) -> dict[LogDir, list[PartitionDir]]:
+        """The folders that hold partitions of this broker; all others stay untouched."""
+        folders = {}
+        for log_dir, partition_dirs in found.items():
+            for partition_dir in partition_dirs:
+                path = f"{log_dir.path}/{partition_dir.name}"
+                if self._holds_log(path):
+                    folders[path] = FoundFolder(partition_dir.topic_partition, self._topic_id(path))
+                else:
+                    _logger.warning("%s holds no log and is left alone", path)
+        self.strays = dict(find_strays(folders))
+        for path, reason in self.strays.items():
+            _logger.warning("%s is left alone: %s", path, reason)
+            del folders[path]
+        return {
+            log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]
+            for log_dir, partition_dirs in found.items()
+        }
+
+    def _holds_log(self, path: str) -> bool:
+        try:
+            return holds_log(self.fs, path)
+        except OSError:
+            # A partition that cannot be read is one still; whether its disk has failed is found out when it is opened.
+            return True
+
+    def _topic_id(self, path: str) -> UUID | None:
+        try:
+            return read_partition_metadata(self.fs, path)
+        except (CorruptCheckpointError, OSError):
+            return None
 
     def claim(self, log_dir: LogDir, partition_dirs: Iterable[PartitionDir]) -> None:
         """Notes where partitions are before they are opened, so that a failing disk takes all of its own offline.
@@ -57,21 +113,20 @@ class FoundLogs:
         for partition_dir in partition_dirs:
             path = f"{log_dir.path}/{partition_dir.name}"
             topic_partition = partition_dir.topic_partition
-            if not log_dir.was_clean_shutdown and self._is_abandoned(path):
-                del self.dir_of[topic_partition]
-                log_dir.remove_tree(path)
-                continue
             try:
                 self.logs[topic_partition] = self._open(log_dir, topic_partition)
             except LogDirFailedError:
                 raise
+            except OSError as error:
+                if error.errno not in ODD_FILE:
+                    raise
+                self._give_up(path, topic_partition, StorageError(str(error)))
             except StorageError as error:
-                _logger.error("%s is not served: %s", path, error)
-                self.offline[topic_partition] = error
+                self._give_up(path, topic_partition, error)
 
-    def _is_abandoned(self, path: str) -> bool:
-        """Whether the folder is left from a creation that a crash cut short: nothing was ever acknowledged in it."""
-        return not any(name.endswith(".log") or name == "partition.metadata" for name in self.fs.list_dir(path))
+    def _give_up(self, path: str, topic_partition: TopicPartition, error: StorageError) -> None:
+        _logger.error("%s is not served: %s", path, error)
+        self.offline[topic_partition] = error
 
     def _open(self, log_dir: LogDir, topic_partition: TopicPartition) -> Log:
         log = self.open_log(

@@ -14,9 +14,7 @@ from .log_config import LogConfig
 from .log_dir import LogDir
 from .log_loader import NO_RECOVERY_POINT
 from .partition_dir import FUTURE_SUFFIX, PartitionDir, marked_dir_name
-
-REPLACING_FILE = "replacing"
-"""Lies in a copy from just before it gets the log's name until the log's folder has lost it."""
+from .partition_files import REPLACING_FILE
 
 _logger = logging.getLogger(__name__)
 
@@ -81,7 +79,7 @@ class FutureLogs:
             for other in holders if marked else ():
                 if other is not marked[0]:
                     live[other].remove(folder)
-                    other.remove_tree(f"{other.path}/{folder.name}")
+                    other.remove_log(f"{other.path}/{folder.name}")
         return live
 
     def take_up(self, found: Mapping[LogDir, Sequence[PartitionDir]]) -> None:
@@ -98,7 +96,7 @@ class FutureLogs:
                 if source is None:
                     _logger.warning("%s copies a log that is not here, and is left alone", path)
                 elif source is log_dir or folder.topic_partition in self.copies:
-                    log_dir.remove_tree(path)
+                    log_dir.remove_log(path)
                 else:
                     self.copies[folder.topic_partition] = FutureLog(folder.topic_partition, log_dir, path)
 
@@ -145,7 +143,7 @@ class FutureLogs:
         """Removes a cancelled copy. On the lane of its directory. Raises OSError."""
         copy.close_handles()
         if self.fs.is_dir(copy.path):
-            copy.log_dir.remove_tree(copy.path)
+            copy.log_dir.remove_log(copy.path)
 
     def replace(self, copy: FutureLog) -> Log:
         """Puts a copy that is complete and on disk in the place of its log; returns it. Nothing may be flushing it.

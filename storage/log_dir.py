@@ -13,6 +13,7 @@ from .filesystem import FileSystem, Lock, parent_of
 from .log_segment import LOG_SUFFIX, segment_file_name
 from .meta_properties import MetaProperties, read_meta_properties
 from .partition_dir import KRAFT_NAMES, PartitionDir, parse_partition_dir
+from .partition_files import TEMPORARY_SUFFIX, remove_log, set_aside
 from .partition_metadata import begin_partition_metadata, finish_partition_metadata
 
 LOCK_FILE = ".lock"
@@ -24,6 +25,7 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 
 CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
+OWN_FILES = (CLEAN_SHUTDOWN_FILE, *CHECKPOINTS)
 
 _logger = logging.getLogger(__name__)
 
@@ -73,13 +75,16 @@ class LogDir:
 
         The marker goes, durably, before any log is opened: a crash from here on is an unclean one. Raises `OSError`.
         """
+        found = self._fs.scan_dir(self.path)
+        own = [name + suffix for name in OWN_FILES for suffix in ("", TEMPORARY_SUFFIX)]
+        set_aside(self._fs, self.path, [name for name in own if found.get(name) is False])
         marker = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
-        self.was_clean_shutdown = self._fs.exists(marker)
+        self.was_clean_shutdown = found.get(CLEAN_SHUTDOWN_FILE, False)
         if self.was_clean_shutdown:
             self._fs.unlink(marker)
             self._fs.fsync_dir(self.path)
         self.read_checkpoints()
-        return self._partition_dirs()
+        return self._partition_dirs(name for name, is_file in found.items() if not is_file)
 
     def read_checkpoints(self) -> None:
         """Take over what the checkpoint files say. Raises `OSError`."""
@@ -93,16 +98,17 @@ class LogDir:
             _logger.warning("%s is unreadable and counts as empty: %s", name, error)
             return {}
 
-    def _partition_dirs(self) -> list[PartitionDir]:
+    def _partition_dirs(self, names: Iterable[str]) -> list[PartitionDir]:
         found = []
-        for name in sorted(self._fs.list_dir(self.path)):
-            if name.startswith(".") or name in ORDINARY_NAMES:
+        for name in sorted(names):
+            path = f"{self.path}/{name}"
+            if name.startswith(".") or name in ORDINARY_NAMES or not self._fs.is_dir(path):
                 continue
             partition_dir = parse_partition_dir(name)
-            if partition_dir is not None and self._fs.is_dir(f"{self.path}/{name}"):
+            if partition_dir is not None:
                 found.append(partition_dir)
-            elif partition_dir is None and "." not in name and self._fs.is_dir(f"{self.path}/{name}"):
-                _logger.warning("%s/%s is no partition folder and is left alone", self.path, name)
+            else:
+                _logger.warning("%s is no partition folder and is left alone", path)
         return found
 
     def moment(self) -> int:
@@ -145,7 +151,7 @@ class LogDir:
             self._fs.fsync_dir(self.path)
         except OSError:
             for path in new.values():
-                self._fs.remove_tree(path)
+                remove_log(self._fs, path)
             raise
         return list(new)
 
@@ -154,9 +160,9 @@ class LogDir:
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         self._fs.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode("ascii"))
 
-    def remove_tree(self, path: str) -> None:
-        """Removes a folder below this one, durably. Raises `OSError`."""
-        self._fs.remove_tree(path)
+    def remove_log(self, path: str) -> None:
+        """Removes the files of a log, durably, and its folder if nothing else is in it. Raises `OSError`."""
+        remove_log(self._fs, path)
         self._fs.fsync_dir(parent_of(path))
 
     def unlink_all(self, paths: Iterable[str]) -> None:

@@ -16,11 +16,11 @@ from .leader_epochs import LeaderEpochCache
 from .log_config import LogConfig
 from .log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
 from .log_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, LogSegments
+from .partition_files import TEMPORARY_SUFFIX, log_files
 from .producer_snapshot import SNAPSHOT_SUFFIX
 from .producer_state import ProducerStateManager
 
 NO_RECOVERY_POINT = -1
-TEMPORARY_SUFFIX = ".tmp"
 
 _logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class LogLoader:
         renamed to `.swap` from its end to its start, a `.swap` above a `.cleaned` belongs to the same unfinished one
         and goes, too. What is left as `.swap` is whole: it replaces every segment in its range.
         """
-        names = self.fs.list_dir(self.path)
+        names = log_files(self.fs, self.path)
         if not any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX)) for name in names):
             return self._drop_leftovers(names)
         cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
@@ -116,8 +116,8 @@ class LogLoader:
         self._unlink_all(cleaned)
         self._unlink_all([name for name in names if name.endswith(DELETED_SUFFIX)])
         if len(unfinished) < len(swaps):
-            self._complete_swaps(self.fs.list_dir(self.path))
-        return self._drop_leftovers(self.fs.list_dir(self.path))
+            self._complete_swaps(log_files(self.fs, self.path))
+        return self._drop_leftovers(log_files(self.fs, self.path))
 
     def _unlink_all(self, names: list[str]) -> None:
         """Unlink files, durably."""
@@ -137,7 +137,7 @@ class LogLoader:
             end = max(map(self._swap_end_offset, logs))
             self._unlink_all([n for n in names if n.endswith(SEGMENT_SUFFIXES) and start <= _base_offset(n) < end])
         # Listed only now: an index that was missing has been made anew by whoever looked for the end.
-        swaps = [name for name in self.fs.list_dir(self.path) if name.endswith(SWAP_SUFFIX)]
+        swaps = [name for name in log_files(self.fs, self.path) if name.endswith(SWAP_SUFFIX)]
         for group in (logs, [name for name in swaps if name not in logs]):
             for name in group:
                 self.fs.rename(f"{self.path}/{name}", f"{self.path}/{name.removesuffix(SWAP_SUFFIX)}")

@@ -13,7 +13,7 @@ from .cleaning.cleaner_manager import CleanerManager
 from .deletions import Deletions
 from .errors import PASSING, LogDirFailedError, StorageError
 from .filesystem import FileSystem
-from .found_logs import FoundLogs
+from .found_logs import FindStrays, FoundLogs
 from .future_logs import FutureLogs
 from .lane_task import LaneTask, close_together
 from .log import Log
@@ -138,15 +138,19 @@ class LogManager:
             self._run(task)
         self.finish_loading()
 
-    def loading_tasks(self) -> list[LaneTask]:
-        """The work of `load`, cut in pieces that may run on several lanes at once; `finish_loading` comes after."""
+    def loading_tasks(self, find_strays: FindStrays = lambda folders: {}) -> list[LaneTask]:
+        """Opening every log: after a clean stop by trusting its files, else by recovery from its recovery point.
+
+        In pieces that may run on several lanes at once; `finish_loading` comes after. What `find_strays` finds is not
+        touched.
+        """
         tasks, found = [], {}
         for log_dir in self.online_dirs:
             try:
                 found[log_dir] = log_dir.begin_loading()
             except OSError as error:
                 self.fail_log_dir(log_dir.path, error)
-        for log_dir, live in self.future_logs.settle(found).items():
+        for log_dir, live in self._found.leave_strays(self.future_logs.settle(found), find_strays).items():
             self._found.claim(log_dir, live)
             for start in range(0, len(live), LOGS_PER_LOADING_TASK):
                 chunk = live[start : start + LOGS_PER_LOADING_TASK]
@@ -208,10 +212,14 @@ class LogManager:
         if not is_new and len(self.online_dirs) < len(self.dirs):
             message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        self._check_no_stray(topic_partition)
         prepared = self._prepared.get(topic_partition)
         for log_dir in [prepared] if prepared is not None and prepared.is_online else self._dirs_by_load():
             path = f"{log_dir.path}/{topic_partition}"
-            was_there = self._fs.is_dir(path)
+            was_there = self._fs.exists(path)
+            if was_there and not self._fs.is_dir(path):
+                _logger.warning("no log for %s in %s: a file has the name", topic_partition, log_dir.path)
+                continue
             try:
                 return self._create_log(log_dir, topic_partition, topic_id, config)
             except OSError as error:
@@ -221,10 +229,16 @@ class LogManager:
                 # A full disk has no room for a new log, which is no reason to give up those that are there.
                 _logger.warning("no log for %s in %s: %s", topic_partition, log_dir.path, error)
                 if not was_there and self._fs.is_dir(path):
-                    self._on_disk(log_dir, partial(log_dir.remove_tree, path))
+                    self._on_disk(log_dir, partial(log_dir.remove_log, path))
             finally:
                 self._checkpoints.arriving.pop(topic_partition, None)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could take {topic_partition}")
+
+    def _check_no_stray(self, topic_partition: TopicPartition) -> None:
+        for log_dir in self.dirs:
+            path = f"{log_dir.path}/{topic_partition}"
+            if path in self._found.strays:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{path} is in the way: {self._found.strays[path]}")
 
     def _dirs_by_load(self) -> list[LogDir]:
         return sorted(self.online_dirs, key=lambda log_dir: log_dir.partition_count)

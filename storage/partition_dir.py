@@ -12,8 +12,12 @@ MAX_NAME_LENGTH = 255
 KRAFT_NAMES = frozenset({"__cluster_metadata-0", "remote-log-index-cache"})
 """Folders that a KRaft broker keeps beside its partitions; they hold no partition that clients may ask for."""
 
-_MARKED = re.compile(r"(?P<topic>\S+)-(?P<partition>\d+)\.(?P<unique>\S+)(?P<suffix>-delete|-future|-stray)")
-_PLAIN = re.compile(r"(?P<topic>\S+)-(?P<partition>\d+)")
+_NUMBER = "0|[1-9][0-9]{0,9}"
+_MARKED = re.compile(
+    rf"(?P<topic>\S+)-(?P<partition>{_NUMBER})\.(?P<unique>[0-9a-f]{{32}})(?P<suffix>-delete|-future|-stray)"
+)
+_PLAIN = re.compile(rf"(?P<topic>\S+)-(?P<partition>{_NUMBER})")
+_MAX_PARTITION = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +41,11 @@ def parse_partition_dir(name: str) -> PartitionDir | None:
     """
     if name in KRAFT_NAMES:
         return None
-    match = _MARKED.fullmatch(name)
-    if match is not None:
-        return PartitionDir(name, TopicPartition(match["topic"], int(match["partition"])), match["suffix"])
-    match = _PLAIN.fullmatch(name)
-    if match is None:
+    match = _MARKED.fullmatch(name) or _PLAIN.fullmatch(name)
+    if match is None or int(match["partition"]) > _MAX_PARTITION:
         return None
-    return PartitionDir(name, TopicPartition(match["topic"], int(match["partition"])))
+    suffix = match["suffix"] if match.re is _MARKED else ""
+    return PartitionDir(name, TopicPartition(match["topic"], int(match["partition"])), suffix)
 
 
 def marked_dir_name(topic_partition: TopicPartition, unique_id: str, suffix: str) -> str:

@@ -1,7 +1,7 @@
 """`partition.metadata`: which topic id the partition in this directory belongs to (KIP-516)."""
 
 import base64
-import binascii
+import logging
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -12,6 +12,8 @@ from .filesystem import FileSystem, TemporaryFile
 FILE_NAME = "partition.metadata"
 _VERSION = 0
 
+_logger = logging.getLogger(__name__)
+
 
 def topic_id_text(topic_id: UUID) -> str:
     """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
@@ -19,25 +21,25 @@ def topic_id_text(topic_id: UUID) -> str:
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
-    """The topic id noted in a partition's directory; None if none is. Raises `CorruptCheckpointError`.
+    """The topic id noted in a partition's directory; None if none is.
 
     Layout: the lines `version: 0` and `topic_id: <22 characters>`. Written before the first data of the partition,
-    whole by temp file and rename, and never changed.
+    whole by temp file and rename, and never changed. A damaged note says nothing, and is replaced when somebody knows
+    better. Raises OSError, and `CorruptCheckpointError` for a note of a version that is not known.
     """
     path = f"{directory}/{FILE_NAME}"
     try:
         lines = [line.partition(":") for line in fs.read_bytes(path).decode().splitlines() if line]
         values = {name.strip(): value.strip() for name, _, value in lines}
-        if int(values["version"]) != _VERSION:
-            raise CorruptCheckpointError(f"{path}: version {values['version']} is not known")
-        topic_id = UUID(bytes=base64.urlsafe_b64decode(values["topic_id"] + "=="))
+        version, topic_id = int(values["version"]), UUID(bytes=base64.urlsafe_b64decode(values["topic_id"] + "=="))
     except FileNotFoundError:
         return None
-    except (KeyError, ValueError, binascii.Error) as error:
-        raise CorruptCheckpointError(f"{path}: no version and topic id") from error
-    if topic_id.int == 0:
-        raise CorruptCheckpointError(f"{path}: the zero id is no topic's")
-    return topic_id
+    except (KeyError, ValueError):
+        _logger.warning("%s is damaged and says nothing", path)
+        return None
+    if version != _VERSION:
+        raise CorruptCheckpointError(f"{path}: version {version} is not known")
+    return topic_id if topic_id.int else None
 
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: UUID) -> None:

@@ -81,19 +81,32 @@ IN_TURN = frozenset({ApiKey.HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP, Ap
 """What thousands of clients ask for at the same moment, each with up to a tenth of a millisecond's work: one of these
 in each turn of the loop, decoding included, and everybody else is served in between."""
 
+_api_at = Struct(">i").unpack_from  # key and version as one number
 _head = Struct(">ii").pack
 _flexible_head = Struct(">iix").pack  # and no tagged fields
+_API_SIZE = 4
 
 
 @dataclass(slots=True)
 class Route:
     """How one version of one API is read, handled and answered."""
 
-    decode: Callable[[memoryview, int, int], Any]
+    read: Callable[[memoryview, int, int], tuple[RequestHeader, Any]]
     handle: Callable[[RequestContext, Any], Any]
     respond: Callable[[RequestContext, Any], None]
     in_turn: bool = False
     """Its requests wait for their turn."""
+
+
+def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int, int], tuple[RequestHeader, Any]]:
+    """What reads the frames at `[start, end)` of one version of one API. It raises ProtocolError."""
+    decode = request_decoder(key, version)
+
+    def read(buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, Any]:
+        header, position = decode_request_header(buffer, start, end)
+        return header, decode(buffer, position, end)
+
+    return read
 
 
 class KafkaApis:
@@ -104,7 +117,8 @@ class KafkaApis:
         self._broker = broker
         self._quotas = broker.quotas
         self._loop = loop
-        self._routes: dict[tuple[int, int], Route] = {}
+        self._routes: dict[int, Route] = {}
+        """By what a frame begins with."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = broker.turns
         self.failures = 0
@@ -115,31 +129,28 @@ class KafkaApis:
 
         Raises ProtocolError for bytes that are no request this broker serves: Kafka's answer is a closed connection.
         """
-        header, position = decode_request_header(buffer, start, end)
-        route = self._routes.get(header[:2]) or self._route(header.api_key, header.api_version)
+        route = self._routes.get(_api_at(buffer, start)[0]) if end - start >= _API_SIZE else None
+        if route is None:
+            route = self._route(buffer, start, end)
         if route.in_turn:
-            frame = bytes(buffer[start:end])  # the buffer is the connection's and not to be kept
-            body = memoryview(frame)[position - start :]
-            self._turns.add(partial(self._handle_in_turn, connection, header, route, body, len(frame)))
+            frame = memoryview(bytes(buffer[start:end]))  # the buffer is the connection's and not to be kept
+            self._turns.add(partial(self._handle_in_turn, connection, route, frame))
         else:
-            self._handle(connection, header, route, buffer[position:end], end - start)
+            self._handle(connection, route, buffer, start, end)
 
-    def _handle_in_turn(
-        self, connection: Connection, header: RequestHeader, route: Route, body: memoryview, size: int
-    ) -> None:
+    def _handle_in_turn(self, connection: Connection, route: Route, frame: memoryview) -> None:
         try:
-            self._handle(connection, header, route, body, size)
+            self._handle(connection, route, frame, 0, len(frame))
         except ProtocolError as error:
             connection.refuse(error)
 
-    def _handle(self, connection: Connection, header: RequestHeader, route: Route, body: memoryview, size: int) -> None:
-        """Handle a request of `size` bytes, header included."""
+    def _handle(self, connection: Connection, route: Route, buffer: memoryview, start: int, end: int) -> None:
+        header, request = route.read(buffer, start, end)
         run, respond, charge = route.handle, route.respond, None
         if self._quotas.enforced:
-            charge = self._quotas.charge(header.client_id, size)
+            charge = self._quotas.charge(header.client_id, end - start)
             run, respond = charge.timing(run), charge.settling(respond)
         context = RequestContext(header, self._broker, connection, respond, charge)
-        request = route.decode(body, 0, len(body))
         try:
             answer = run(context, request)
         except KafkaError as error:
@@ -163,8 +174,10 @@ class KafkaApis:
         if self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _route(self, api_key: int, version: int) -> Route:
+    def _route(self, buffer: memoryview, start: int, end: int) -> Route:
         """Load handler and codecs at their first use. Raises ProtocolError for an API or version that is not served."""
+        header, _ = decode_request_header(buffer, start, end)
+        api_key, version = header.api_key, header.api_version
         try:
             key = ApiKey(api_key)
             module, lowest, highest = SERVED[key]
@@ -173,13 +186,13 @@ class KafkaApis:
         handle = importlib.import_module(f".handlers.{module}", __package__).handle
         handle = bind(handle, self._services)
         if lowest <= version <= highest:
-            route = Route(request_decoder(key, version), handle, self._responder(key, version), key in IN_TURN)
-            self._routes[api_key, version] = route
+            route = Route(_reader(key, version), handle, self._responder(key, version), key in IN_TURN)
+            self._routes[_api_at(buffer, start)[0]] = route
             return route
         if key is ApiKey.API_VERSIONS:
             # Not even the body's layout is known: the handler answers in version 0, with error 35. Not kept, since
             # there are many such versions.
-            return Route(lambda *_: None, handle, self._responder(key, 0))
+            return Route(lambda *_: (header, None), handle, self._responder(key, 0))
         raise ProtocolError(f"API key {api_key} has no version {version}")
 
     async def _finish(self, context: RequestContext, answer: Coroutine[Any, Any, Any]) -> None:

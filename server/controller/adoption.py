@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.topic_names import CLUSTER_METADATA_TOPIC, is_legal
 from ..metadata.znodes import TopicRegistration
+
+if TYPE_CHECKING:
+    from ...storage.found_logs import FoundFolder
+
+PARTITIONS_PER_FOLDER = 100
+"""A broker has at least one of so many partitions of a topic, or else it is no topic. A cluster of as many brokers may
+leave that much behind in one log directory; a date or a process id in a folder's name means more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +56,48 @@ class Adoption:
         return -1 if replica is None else replica.latest_leader_epoch
 
 
-def adoptions(
-    found: Mapping[TopicPartition, FoundReplica], topics: Mapping[str, TopicRegistration]
-) -> tuple[list[Adoption], list[TopicPartition]]:
-    """Sorts unknown partitions by topic; returns those to adopt, and strays to be left alone.
-
-    A stray carries the id of another topic of the same name: its topic was deleted while the folder was away.
-    KRaft's own log, `__cluster_metadata`, is no topic at all.
-    """
+def adoptions(found: Mapping[TopicPartition, FoundReplica], topics: Mapping[str, TopicRegistration]) -> list[Adoption]:
+    """Sorts partitions that the store does not know by topic."""
     by_topic: dict[str, Adoption] = {}
-    strays = []
     for partition, replica in sorted(found.items()):
         known = topics.get(partition.topic)
-        if partition.topic == CLUSTER_METADATA_TOPIC or not is_legal(partition.topic):
-            continue
-        if known is not None and replica.topic_id not in (None, known.topic_id):
-            strays.append(partition)
-        elif known is None or partition.partition not in known.assignment:
+        if known is None or partition.partition not in known.assignment:
             adoption = by_topic.setdefault(partition.topic, Adoption(partition.topic, known))
             adoption.found[partition.partition] = replica
-    return list(by_topic.values()), strays
+    return list(by_topic.values())
+
+
+def strays(folders: Mapping[str, FoundFolder], topics: Mapping[str, TopicRegistration]) -> dict[str, str]:
+    """Of folders by path: those that are no partitions of this cluster's topics, nor to be adopted, and why not.
+
+    Kafka names them `-stray`, and deletes what it finds after a kill and no topic knows; here they stay as they are:
+    somebody's copies (`orders-20240101`), logs of a topic that was deleted while the folder was away, KRaft's own log.
+    """
+    names = {topic.topic_id: name for name, topic in topics.items() if topic.topic_id.int}
+    found: dict[str, str] = {}
+    unknown: dict[str, dict[str, FoundFolder]] = {}
+    for path, folder in sorted(folders.items(), key=lambda item: item[1].topic_partition):
+        name, index = folder.topic_partition
+        known = topics.get(name)
+        if name == CLUSTER_METADATA_TOPIC or not is_legal(name):
+            found[path] = f"{name} is no topic's name"
+        elif folder.topic_id is not None and names.setdefault(folder.topic_id, name) != name:
+            found[path] = f"its topic id is that of {names[folder.topic_id]}"
+        elif known is not None and known.topic_id.int and folder.topic_id not in (None, known.topic_id):
+            found[path] = f"its topic id is not that of {name}"
+        elif known is None or index not in known.assignment:
+            unknown.setdefault(name, {})[path] = folder
+    for name, its_folders in unknown.items():
+        known = topics.get(name)
+        found |= _implausible(its_folders, 0 if known is None else len(known.assignment))
+    return found
+
+
+def _implausible(folders: Mapping[str, FoundFolder], known: int) -> dict[str, str]:
+    """Of one topic's unknown folders, in the order of their indexes: those too far from what is there."""
+    found: dict[str, str] = {}
+    for count, (path, folder) in reversed(list(enumerate(folders.items(), start=known + 1))):
+        if folder.topic_partition.partition < count * PARTITIONS_PER_FOLDER:
+            break
+        found[path] = f"{folder.topic_partition} would be one of very many partitions, of which {count} are here"
+    return found

@@ -124,9 +124,7 @@ class Controller:
                 self._context.restore_state(TopicPartition(topic.name, index), state)
 
     async def _adopt(self, found: Mapping[TopicPartition, FoundReplica]) -> None:
-        adopted, strays = adoptions(found, {topic.name: topic for topic in self._context.topics})
-        for partition in strays:
-            logger.warning("%s on disk belongs to a deleted topic of the same name; it is left alone", partition)
+        adopted = adoptions(found, {topic.name: topic for topic in self._context.topics})
         if adopted:
             logger.info("adopting %d topics found in the log directories", len(adopted))
         for adoption in adopted:

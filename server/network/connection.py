@@ -124,7 +124,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._reader.received(nbytes)
+        self._reader.pending += nbytes
         self.last_active = self._loop.time()
         self._process()
 
@@ -231,7 +231,7 @@ class Connection(asyncio.BufferedProtocol):
         handle = self._handle
         self._processing = True
         try:
-            while not self._busy and not self._writing_paused and self._transport is not None:
+            while reader.pending and not self._busy and not self._writing_paused and self._transport is not None:
                 bounds = reader.next_frame()
                 if bounds is None:
                     break
@@ -249,7 +249,8 @@ class Connection(asyncio.BufferedProtocol):
         reader.settle()
         if self._out:
             self._flush()
-        self._pace_reading()
+        if reader.pending or self._reading_paused or self.frame_started is not None:
+            self._pace_reading()
 
     def _flush(self) -> None:
         """Hand the collected answers to the transport."""
@@ -259,7 +260,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out = []
         self._out_bytes = 0
         if size <= JOIN_BYTES:
-            transport.write(b"".join(out))
+            transport.write(out[0] if len(out) == 1 else b"".join(out))
         else:
             transport.writelines(out)
             # In asyncio of Python 3.12 and 3.13 before 3.12.9 and 3.13.2 this pauses nobody by itself (CVE-2024-12254).

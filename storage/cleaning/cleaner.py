@@ -8,6 +8,7 @@ from ..file_records import FileRecords
 from ..filesystem import FileSystem
 from ..log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file_name
 from ..offset_index import OffsetIndex
+from ..partition_files import is_log_file
 from .batch_walk import BatchWalk
 from .clean_job import CleanerStats, CleanJob, Event, GroupCleaned, PassFinished, Progress, SourceSegment
 from .cleaned_segment import CLEANED_SUFFIX, CleanedSegment
@@ -101,7 +102,7 @@ class CleaningPass:
     def remove_leftovers(self) -> None:
         """Unlink what a pass that never ended has written."""
         for name in self._fs.list_dir(self._job.directory):
-            if name.endswith(CLEANED_SUFFIX):
+            if name.endswith(CLEANED_SUFFIX) and is_log_file(name):
                 self._fs.unlink(f"{self._job.directory}/{name}")
 
     def look_for_expired(self) -> Iterator[Progress]:

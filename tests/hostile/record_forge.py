@@ -74,7 +74,7 @@ def lying_batch(rng: random.Random) -> bytes:
         lambda: rewrite(batch, record_count=extreme, last_offset_delta=extreme - 1 if extreme > -(2**31) else 0),
         lambda: rewrite(batch, length=extreme),
         lambda: rewrite(batch, attributes=rng.getrandbits(15)),
-        lambda: rewrite(batch, magic=rng.choice((0, 1, 3, 127, 255))),
+        lambda: rewrite(batch, magic=rng.choice((0, 1, 3, 127, -1))),
         lambda: rewrite(batch, base_timestamp=rng.choice((-(2**63), 2**63 - 1, -1)), max_timestamp=-1),
         lambda: rewrite(batch, max_timestamp=rng.choice((-(2**63), 2**63 - 1))),
         lambda: rewrite(batch, base_offset=rng.choice((-1, 2**63 - 1, -(2**63)))),

@@ -83,7 +83,7 @@ def test_announcements_alone_get_few_large_buffers() -> None:
         announced = (100 << 20).to_bytes(4, "big") + bytes(5000)
         view = reader.buffer()
         view[: len(announced)] = announced
-        reader.received(len(announced))
+        reader.pending += len(announced)
         assert reader.next_frame() is None
         reader.settle()
         held += len(reader.data)

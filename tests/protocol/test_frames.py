@@ -28,7 +28,7 @@ def feed(frames: FrameReader, stream: bytes, cuts: list[int]) -> list[bytes]:
         turn += 1
         room[:count] = stream[position : position + count]
         position += count
-        frames.received(count)
+        frames.pending += count
         while (bounds := frames.next_frame()) is not None:
             found.append(bytes(frames.data[bounds[0] : bounds[1]]))
         frames.settle()

@@ -108,7 +108,7 @@ def test_builder_reader_and_construct_agree(
     }
     assert described.attributes.codec == batch.codec == codec
     plain = decompress(codec, described.records, max_size=1 << 24)
-    records = record_constructs.parse_records(plain, len(items))
+    records = list(record_constructs.parse_records(plain, len(items)))
     assert b"".join(map(record_constructs.RECORD.build, records)) == plain
     for record, seen in zip(expected, records, strict=True):
         assert (record.key, record.value) == (seen.key.data, seen.value.data)

@@ -59,8 +59,8 @@ def test_building_reading_and_construct_agree(
     assert read_all(data) == expected
     assert all(batch.is_valid for batch in iter_batches(data))
 
-    messages = record_constructs.parse_messages(data)
-    assert b"".join(map(record_constructs.MESSAGE.build, messages)) == data
+    messages = list(record_constructs.parse_messages(data))
+    assert b"".join(map(record_constructs.MESSAGES[magic].build, messages)) == data
     assert all(message.crc == zlib.crc32(data[16:]) for message in messages[:1] if len(messages) == 1)
     if codec != Compression.NONE:
         (wrapper,) = messages
@@ -68,11 +68,11 @@ def test_building_reading_and_construct_agree(
         assert wrapper.offset == expected[-1].offset
         assert magic == 0 or wrapper.timestamp == max(record.timestamp for record in expected)
         plain = decompress(codec, wrapper.value.data, max_size=1 << 20, magic=magic)
-        messages = record_constructs.parse_messages(plain)
+        messages = list(record_constructs.parse_messages(plain))
         first = 0 if magic else base_offset
         assert [message.offset for message in messages] == list(range(first, first + len(items)))
     assert [(message.key.data, message.value.data) for message in messages] == [item[:2] for item in items]
-    assert [message.timestamp for message in messages] == [record.timestamp if magic else None for record in expected]
+    assert magic == 0 or [message.timestamp for message in messages] == [record.timestamp for record in expected]
 
 
 @pytest.mark.parametrize("codec", OLD_CODECS[1:])

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from tests.sim.disk_names import DiskNames, os_error
 from tests.sim.disk_nodes import DirectoryNode, FileNode, NameChange, Resize, Write
 
-from barnabas.storage.filesystem import make_dirs, remove_tree, write_atomic
+from barnabas.storage.filesystem import make_dirs, write_atomic
 
 _ENDLESS = 1 << 62
 
@@ -198,6 +198,11 @@ class SimDisk:
         self._look("list_dir", path)
         return sorted(self._names.directory(path).entries)
 
+    def scan_dir(self, path: str) -> dict[str, bool]:
+        """The names in a directory, each with whether it is a file's."""
+        self._look("scan_dir", path)
+        return {name: isinstance(node, FileNode) for name, node in self._names.directory(path).entries.items()}
+
     def mkdir(self, path: str) -> None:
         """Creates one directory."""
         parent, name = self._names.place(path)
@@ -244,10 +249,6 @@ class SimDisk:
             raise os_error(errno.ENOTEMPTY, path)
         self._step("rmdir", path)
         self._change_names(NameChange(node, source=(parent, name)))
-
-    def remove_tree(self, path: str) -> None:
-        """Removes a directory with everything in it."""
-        remove_tree(self, path)
 
     def fsync_dir(self, path: str) -> None:
         """Makes the names in a directory durable, not what they stand for."""

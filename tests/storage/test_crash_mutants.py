@@ -198,7 +198,7 @@ def delete_without_rename(patch: Patch) -> None:
         log = manager.logs.pop(topic_partition)
         log_dir = manager._dir_of.pop(topic_partition)
         log.close_handles()
-        return LaneTask(log_dir.path, partial(log_dir.remove_tree, log.path))
+        return LaneTask(log_dir.path, partial(log_dir.remove_log, log.path))
 
     patch.setattr(LogManager, "delete_log", delete_in_place)
 

@@ -86,11 +86,14 @@ def test_damage_is_reported_where_it_is(disk: SimDisk) -> None:
     path = files(disk, ".log")[0]
     size = len(disk.tree()[path])
     disk.cut(path, size - 1)
-    assert any(line.endswith("invalid bytes at the end of the file") for line in lines(disk, ".log"))
+    torn = [line for line in lines(disk, ".log") if ", the end of the file: a batch of " in line]
+    assert len(torn) == 1 and "the header there says baseOffset: " in torn[0]
     disk.overwrite(path, 160, b"\xff\xff")
     assert any(line.endswith("isvalid: false") for line in lines(disk, ".log"))
     disk.overwrite(path, 8, b"\xff\xff\xff\xff")
-    assert lines(disk, ".log")[0].startswith("No batch can begin at position 0")
+    first, second = lines(disk, ".log")[:2]
+    assert first.startswith("Found 180 invalid bytes at position 0, behind which batches go on: no entry has length -1")
+    assert second.startswith("baseOffset: 4 ")
 
 
 def test_an_index_that_lies_is_found(disk: SimDisk) -> None:

@@ -12,10 +12,11 @@ from tests.storage.test_log_manager import ID_A, A, batch, started
 
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.storage.found_logs import DuplicateLogError
-from barnabas.storage.future_logs import REPLACING_FILE, FutureLog
+from barnabas.storage.future_logs import FutureLog
 from barnabas.storage.log import Log
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.partition_files import REPLACING_FILE
 
 ONE, TWO = "/one", "/two"
 WRITTEN = [f"value {number}".encode() * 20 for number in range(40)]

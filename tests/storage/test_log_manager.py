@@ -2,12 +2,14 @@
 
 import errno
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL, make_manager
+from tests.storage.lanes import load
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
@@ -37,11 +39,13 @@ def values(log: Log) -> list[bytes | None]:
     return [record.value for entry in iter_batches(bytes(data.records)) for record in entry.records()]
 
 
-def started(disk: SimDisk | OsFileSystem, *roots: str, config: LogConfig = SMALL) -> LogManager:
+def started(
+    disk: SimDisk | OsFileSystem, *roots: str, config: LogConfig = SMALL, strays: Mapping[str, str] | None = None
+) -> LogManager:
     manager = make_manager(disk, roots or ("/data",), config=config)
     manager.open_dirs()
     manager.write_identity(1, "cluster")
-    manager.load()
+    load(manager, strays)
     return manager
 
 
@@ -71,7 +75,13 @@ def test_folder_names_are_understood(name: str, topic: str, partition: int, suff
     assert (found.topic_partition, found.suffix) == (TopicPartition(topic, partition), suffix)
 
 
-@pytest.mark.parametrize("name", ["__cluster_metadata-0", "remote-log-index-cache", "t", "t-", "-0", "t-x", "t-1x", ""])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("__cluster_metadata-0", "remote-log-index-cache", "t", "t-", "-0", "t-x", "t-1x", ""),
+        *("t-01", "t-2147483648", "t-99999999999999999999", "t-٣", "t-1.2024-delete", "t-1.00-future"),
+    ],
+)
 def test_other_folder_names_are_no_partitions(name: str) -> None:
     assert parse_partition_dir(name) is None
 
@@ -184,7 +194,13 @@ def test_what_kafka_keeps_beside_partitions_is_left_alone(disk: SimDisk) -> None
     manager = started(disk)
     manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
     manager.shutdown()
-    for name in ("__cluster_metadata-0", "lost+found", "remote-log-index-cache", "t-0.00-future", "t-1.00-stray"):
+    for name in (
+        "__cluster_metadata-0",
+        "lost+found",
+        "remote-log-index-cache",
+        "t-0.00-future",
+        f"t-1.{7:032x}-stray",
+    ):
         disk.mkdir(f"/data/{name}")
         disk.open(f"/data/{name}/file", create=True).close()
     disk.open("/data/bootstrap.checkpoint", create=True).close()
@@ -221,7 +237,7 @@ def test_a_folder_that_contradicts_itself_goes_offline_alone(disk: SimDisk) -> N
     manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
     manager.get_or_create_log(B, topic_id=ID_B, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
     manager.shutdown()
-    disk.write_atomic("/data/a-0/partition.metadata", b"version: 0\ntopic_id: nonsense\n")
+    disk.write_atomic("/data/a-0/partition.metadata", b"version: 9\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     again = started(disk)
     assert set(again.logs) == {B}
     with pytest.raises(KafkaError) as raised:
@@ -433,7 +449,7 @@ def test_a_directory_that_cannot_be_read_at_the_start_is_offline(disk: SimDisk) 
     manager.get_or_create_log(A, is_new=True)
     manager.get_or_create_log(B, is_new=True)
     manager.shutdown()
-    disk.fail("list_dir", errno.EIO, "/one", times=None)
+    disk.fail("scan_dir", errno.EIO, "/one", times=None)
     again = started(disk, "/one", "/two")
     assert [log_dir.path for log_dir in again.online_dirs] == ["/two"]
     assert len(again.logs) == 1
@@ -484,7 +500,7 @@ def test_a_disk_that_fails_while_loading_takes_all_its_partitions_offline(disk: 
         manager.get_or_create_log(topic_partition, is_new=True)
     lost = {topic_partition for topic_partition in partitions if manager.log_dir_of(topic_partition) == "/one"}
     manager.shutdown()
-    disk.fail("list_dir", errno.EIO, "/one/", skip=3, times=None)
+    disk.fail("scan_dir", errno.EIO, "/one/", skip=3, times=None)
     again = started(disk, "/one", "/two")
     assert set(again.offline) == lost
     assert set(again.logs) == set(partitions) - lost

@@ -274,7 +274,6 @@ async def test_found_partitions_are_adopted_with_their_ids_and_epochs() -> None:
         TopicPartition("t", 2): FoundReplica(FOUND_ID, 6),
         TopicPartition("old", 0): FoundReplica(None, -1),
         TopicPartition("__consumer_offsets", 1): FoundReplica(None, 3),
-        TopicPartition("__cluster_metadata", 0): FoundReplica(None, 9),
     }
     plane = await ControlPlane().start(found)
     assert set(plane.metadata.topic_names) == {"t", "old", "__consumer_offsets"}
@@ -296,17 +295,13 @@ async def test_found_partitions_are_adopted_with_their_ids_and_epochs() -> None:
     assert [p.leader_epoch for p in image.partitions.values()] == [6, 1, 8]
 
 
-async def test_found_partition_of_a_known_topic_extends_it_only_if_it_is_the_same_topic() -> None:
+async def test_found_partition_of_a_known_topic_extends_it() -> None:
     plane = await ControlPlane().start()
-    created, _ = await create(plane, TopicCreation("t", 1, 1), TopicCreation("u", 1, 1))
-    plane = await plane.restarted(
-        {TopicPartition("t", 2): FoundReplica(created.topic_id), TopicPartition("u", 1): FoundReplica(FOUND_ID)}
-    )
-    t, u = plane.metadata.topic("t"), plane.metadata.topic("u")
-    assert t is not None
-    assert u is not None
-    assert list(t.partitions) == [0, 1, 2]
-    assert list(u.partitions) == [0]
+    (created,) = await create(plane, TopicCreation("t", 1, 1))
+    plane = await plane.restarted({TopicPartition("t", 2): FoundReplica(created.topic_id)})
+    image = plane.metadata.topic("t")
+    assert image is not None
+    assert list(image.partitions) == [0, 1, 2]
 
 
 async def test_elections() -> None:
