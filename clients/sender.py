@@ -160,7 +160,7 @@ class Sender:
                 assert batch.encoded is not None
                 batches.append(batch)
                 size += len(batch.encoded)
-            self._send(leader, connection, batches)
+            self._send(connection, batches)
             serial = self._settings.max_in_flight == 1
             now = asyncio.get_running_loop().time()
             queues = [
@@ -183,7 +183,7 @@ class Sender:
 
     # One request
 
-    def _send(self, leader: int, connection: Connection, batches: list[ProducerBatch]) -> None:
+    def _send(self, connection: Connection, batches: list[ProducerBatch]) -> None:
         settings = self._settings
         try:
             topic_ids = {b.partition.topic: self._client.cluster.topic_id(b.partition.topic) for b in batches}

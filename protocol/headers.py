@@ -21,7 +21,6 @@ from .schema import Buffer
 
 _PREFIX = struct.Struct(">hhi")
 _PREFIX_AND_LENGTH = struct.Struct(">hhih")
-_SIZE_AND_PREFIX = struct.Struct(">ihhi")
 _LENGTH = struct.Struct(">h")
 _CORRELATION_ID = struct.Struct(">i")
 
@@ -121,15 +120,15 @@ def _readable_header_version(key: int, version: int) -> int:
 
 def encode_request_header(header: RequestHeader) -> bytes:
     """The bytes of a request header, in the version its key and API version ask for."""
-    return _PREFIX.pack(*header[:3]) + _after_prefix(header.api_key, header.api_version, header.client_id)
+    key, version, correlation_id, client_id = header
+    return _PREFIX.pack(key, version, correlation_id) + _after_prefix(key, version, client_id)
 
 
 def frame_request(header: RequestHeader, body: Sequence[Buffer]) -> list[Buffer]:
     """A request as it is sent: its size, its header, and the body's buffers as they are."""
-    key, version, correlation_id, client_id = header
-    rest = _after_prefix(key, version, client_id)
-    size = _PREFIX.size + len(rest) + sum(map(len, body))
-    return [_SIZE_AND_PREFIX.pack(size, key, version, correlation_id) + rest, *body]
+    encoded = encode_request_header(header)
+    size = len(encoded) + sum(map(len, body))
+    return [size.to_bytes(4, "big") + encoded, *body]
 
 
 @lru_cache(maxsize=1024)

@@ -74,7 +74,6 @@ class SourceOptions:
     ending: OffsetBound
     strict_timestamps: bool
     fail_on_data_loss: bool
-    include_headers: bool
     task_sizes: TaskSizes
     limits: RateLimits
     poll_timeout_ms: int
@@ -165,7 +164,6 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
         ending=_bound(read, "ending", Bound.LATEST),
         strict_timestamps=read.choice("startingOffsetsByTimestampStrategy", "error", "latest") == "error",
         fail_on_data_loss=read.flag("failOnDataLoss", default=True),
-        include_headers=read.flag("includeHeaders", default=False),
         task_sizes=TaskSizes(read.positive("minPartitions"), read.positive("maxRecordsPerPartition")),
         limits=limits,
         poll_timeout_ms=read.positive("kafkaConsumer.pollTimeoutMs") or 120_000,

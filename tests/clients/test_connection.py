@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.clients.scripted_broker import SERVED, SILENCE, ScriptedCluster, play
+from tests.protocol.bare_broker import NEWEST, PASSWORD, BareBroker
 
 from barnabas.clients.connection import Connection, ConnectionOptions
 from barnabas.clients.errors import (
@@ -15,7 +19,9 @@ from barnabas.clients.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
+from barnabas.clients.security import Security
 from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.messages.metadata import MetadataRequest
 
 OPTIONS = ConnectionOptions(client_id="me", request_timeout_ms=1000)
@@ -112,5 +118,98 @@ def test_an_address_where_nobody_listens() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         with pytest.raises(BrokerUnreachableError, match="cannot reach broker at broker1:1"):
             await connect(port=1)
+
+    play(story)
+
+
+class Wire(asyncio.Protocol):
+    """A broker on the simulated network."""
+
+    def __init__(self, broker: BareBroker) -> None:
+        self._broker = broker
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._broker.receive(data)
+        answer, self._broker.out = bytes(self._broker.out), bytearray()
+        self._transport.write(answer)
+        if self._broker.hung_up:
+            self._transport.close()
+
+
+def play_with(broker: BareBroker, security: Security, told: Callable[[Connection], Awaitable[None]]) -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        await cluster.loop.create_server(lambda: Wire(broker), "secured", 9092)
+        await told(await Connection.open("secured", 9092, replace(OPTIONS, security=security)))
+
+    play(story)
+
+
+@pytest.mark.parametrize("handshake", [0, 1])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_a_password_is_proved_before_anything_is_sent(mechanism: str, handshake: int) -> None:
+    async def told(connection: Connection) -> None:
+        assert connection.is_open
+        await asyncio.gather(*(connection.send(MetadataRequest(topics=[])) for _ in range(3)))
+
+    broker = BareBroker(NEWEST | {ApiKey.SASL_HANDSHAKE: handshake}, has_sasl=True)
+    play_with(broker, Security(None, mechanism, "ann", PASSWORD), told)
+
+
+def test_a_wrong_password_is_said() -> None:
+    async def never(connection: Connection) -> None:
+        raise AssertionError("admitted")
+
+    wrong = Security(None, "PLAIN", "ann", "wrong")
+    with pytest.raises(KafkaError, match="SASL_AUTHENTICATION_FAILED: who are you"):
+        play_with(BareBroker(has_sasl=True), wrong, never)
+    old = BareBroker(NEWEST | {ApiKey.SASL_HANDSHAKE: 0}, has_sasl=True)
+    with pytest.raises(ConnectionLostError, match="closed the connection during authentication"):
+        play_with(old, wrong, never)
+
+
+@pytest.mark.parametrize("answers", [0, 1])
+def test_a_broker_that_falls_silent_at_the_start_is_left(answers: int) -> None:
+    """The versions and the password have one deadline together."""
+
+    class Silent(BareBroker):
+        def receive(self, data: bytes) -> None:
+            if len(self.asked) < answers:
+                super().receive(data)
+
+    async def story(cluster: ScriptedCluster) -> None:
+        await cluster.loop.create_server(lambda: Wire(Silent(has_sasl=True)), "silent", 9092)
+        started = cluster.loop.time()
+        with pytest.raises(RequestTimeoutError):
+            await Connection.open("silent", 9092, replace(OPTIONS, security=Security(None, "PLAIN", "ann", PASSWORD)))
+        assert cluster.loop.time() - started == pytest.approx(1.0, abs=0.01)
+
+    play(story)
+
+
+def test_who_stops_waiting_for_a_connection_leaves_none_behind() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        for moment in range(30):
+            opening = asyncio.create_task(connect())
+            await asyncio.sleep(moment * 0.0002)
+            opening.cancel()
+            with suppress(asyncio.CancelledError):
+                (await opening).close()
+        await asyncio.sleep(1)
+        assert not cluster.network.connections
+
+    play(story)
+
+
+def test_a_bound_on_what_is_in_flight_is_told() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        connection = await Connection.open("broker1", 9092, replace(OPTIONS, max_in_flight=2))
+        assert connection.has_room
+        futures = [connection.send(MetadataRequest(topics=[])) for _ in range(2)]
+        assert not connection.has_room
+        await asyncio.gather(*futures)
+        assert connection.has_room
 
     play(story)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
-from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.protocol.bare_broker import NEWEST, PASSWORD, BareBroker
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.client_connection import (
@@ -21,7 +18,7 @@ from barnabas.protocol.client_connection import (
     ClientState,
     Introduction,
 )
-from barnabas.protocol.codec import decode_request, encode_request, encode_response
+from barnabas.protocol.codec import encode_request, encode_response
 from barnabas.protocol.errors import (
     ConnectionLostError,
     ErrorCode,
@@ -29,12 +26,9 @@ from barnabas.protocol.errors import (
     RequestTimeoutError,
     UnsupportedVersionError,
 )
-from barnabas.protocol.frames import BufferPool, FrameReader
-from barnabas.protocol.headers import RequestHeader, decode_request_header, encode_response_header
+from barnabas.protocol.headers import RequestHeader
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
+from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.sasl import sasl_exchange
 from barnabas.protocol.server_connection import (
     AUTHENTICATING,
@@ -47,132 +41,6 @@ from barnabas.protocol.server_connection import (
     ServerEvent,
     ServerState,
 )
-
-NEWEST = {ApiKey.API_VERSIONS: 4, ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 2, ApiKey.METADATA: 13}
-PASSWORD, SALT, ROUNDS = "s3cret", b"salt", 4096
-
-
-def scram_server(algorithm: str) -> Generator[bytes, bytes, None]:
-    """By the book (RFC 5802): messages of the client in, answers out; ends with the last answer."""
-    first = (yield b"").decode()[3:]
-    nonce = first.rpartition("r=")[2] + "server"
-    challenge = f"r={nonce},s={base64.b64encode(SALT).decode()},i={ROUNDS}"
-    final = (yield challenge.encode()).decode()
-    without_proof, _, proof = final.rpartition(",p=")
-    salted = hashlib.pbkdf2_hmac(algorithm, PASSWORD.encode(), SALT, ROUNDS)
-    signed = f"{first},{challenge},{without_proof}".encode()
-    client_key = hmac.digest(salted, b"Client Key", algorithm)
-    signature = hmac.digest(hashlib.new(algorithm, client_key).digest(), signed, algorithm)
-    if bytes(a ^ b for a, b in zip(client_key, signature, strict=True)) != base64.b64decode(proof):
-        raise PermissionError
-    verifier = hmac.digest(hmac.digest(salted, b"Server Key", algorithm), signed, algorithm)
-    yield b"v=" + base64.b64encode(verifier)
-
-
-def plain_server() -> Generator[bytes, bytes, None]:
-    if (yield b"") != f"\0ann\0{PASSWORD}".encode():
-        raise PermissionError
-    yield b""
-
-
-@dataclass
-class Broker:
-    """A scripted server around `ServerConnection`."""
-
-    newest: dict[ApiKey, int] = field(default_factory=lambda: dict(NEWEST))
-    has_sasl: bool = False
-    tells_its_range: bool = True
-    """Whether a refusal of ApiVersions says which versions there are, as brokers since 2.4 do."""
-    hung_up: bool = False
-
-    def __post_init__(self) -> None:
-        frames = FrameReader(BufferPool(1 << 16, 1), max_size=1 << 20, max_other_size=1 << 20)
-        begin = AuthenticationState.UNKNOWN if self.has_sasl else AuthenticationState.ADMITTED
-        self.connection = ServerConnection(frames, begin)
-        self.out = bytearray()
-        self.asked: list[tuple[ApiKey, int]] = []
-        self._sasl = plain_server()
-
-    def receive(self, data: bytes) -> None:
-        frames = self.connection.frames
-        while data and not self.hung_up:
-            view = frames.buffer()
-            piece = data[: len(view)]
-            view[: len(piece)] = piece
-            frames.pending += len(piece)
-            data = data[len(piece) :]
-            while (bounds := self.connection.next_request()) is not None:
-                self._handle(bytes(frames.data[bounds[0] : bounds[1]]))
-            frames.settle()
-
-    def _handle(self, frame: bytes) -> None:
-        if self.connection.authentication is AuthenticationState.BARE:
-            self._authenticate(frame, lambda answer: self._frame(answer))
-            return
-        header, position = decode_request_header(frame, 0, len(frame))
-        key = ApiKey(header.api_key)
-        self.asked.append((key, header.api_version))
-        self.connection.check(key)
-        if header.api_version > self.newest[key]:
-            told = ApiVersion(api_key=key, max_version=self.newest[key])
-            refusal = ApiVersionsResponse(
-                error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[told] if self.tells_its_range else []
-            )
-            self._answer(header._replace(api_version=0), refusal)
-            return
-        request = decode_request(key, header.api_version, frame, position, len(frame))
-        getattr(self, f"_on_{key.name.lower()}")(header, request)
-
-    def _on_api_versions(self, header: RequestHeader, request: Any) -> None:
-        keys = [ApiVersion(api_key=key, max_version=newest) for key, newest in self.newest.items()]
-        if self.has_sasl:
-            self.connection.on_authentication(AuthenticationEvent.VERSIONS)
-        self._answer(header, ApiVersionsResponse(api_keys=keys))
-
-    def _on_metadata(self, header: RequestHeader, request: Any) -> None:
-        self._answer(header, MetadataResponse(controller_id=header.correlation_id))
-
-    def _on_sasl_handshake(self, header: RequestHeader, request: Any) -> None:
-        if request.mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-            self.connection.on_authentication(AuthenticationEvent.FAILURE)
-            answer = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=["PLAIN"])
-            self._answer(header, answer)
-            return
-        is_plain = request.mechanism == "PLAIN"
-        self._sasl = plain_server() if is_plain else scram_server("sha" + request.mechanism[-3:])
-        next(self._sasl)
-        bare = header.api_version == 0
-        self.connection.on_authentication(AuthenticationEvent.MECHANISM_BARE if bare else AuthenticationEvent.MECHANISM)
-        self._answer(header, SaslHandshakeResponse())
-
-    def _on_sasl_authenticate(self, header: RequestHeader, request: Any) -> None:
-        self._authenticate(
-            request.auth_bytes, lambda answer: self._answer(header, SaslAuthenticateResponse(auth_bytes=answer))
-        )
-        if self.hung_up:
-            error = SaslAuthenticateResponse(
-                error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message="who are you"
-            )
-            self._answer(header, error)
-
-    def _authenticate(self, message: bytes, say: Any) -> None:
-        try:
-            answer = self._sasl.send(message)
-        except PermissionError:
-            self.connection.on_authentication(AuthenticationEvent.FAILURE)
-            self.hung_up = True
-            return
-        is_last = answer == b"" or answer.startswith(b"v=")
-        self.connection.on_authentication(AuthenticationEvent.SUCCESS if is_last else AuthenticationEvent.CHALLENGE)
-        say(answer)
-
-    def _answer(self, header: RequestHeader, response: Any) -> None:
-        head = encode_response_header(header.api_key, header.api_version, header.correlation_id)
-        self._frame(head + b"".join(map(bytes, encode_response(response, header.api_version))))
-
-    def _frame(self, body: bytes) -> None:
-        self.out += len(body).to_bytes(4, "big") + body
-        self.connection.on(ServerEvent.ANSWER)
 
 
 def client(mechanism: str | None = None, password: str = PASSWORD) -> ClientConnection[int]:
@@ -190,7 +58,7 @@ def feed(near: ClientConnection[int], data: bytes, most: int = 1 << 20) -> Itera
         yield from near.received(len(piece))
 
 
-def greet(near: ClientConnection[int], broker: Broker, most: int = 1 << 20) -> None:
+def greet(near: ClientConnection[int], broker: BareBroker, most: int = 1 << 20) -> None:
     """Let both say what they have to until nobody has more."""
     near.connected(deadline=10.0)
     while data := b"".join(map(bytes, near.data_to_send())):
@@ -214,7 +82,7 @@ def ask(near: ClientConnection[int], token: int, version: int = 9, **options: An
 @pytest.mark.parametrize("tells", [True, False])
 @pytest.mark.parametrize("newest", [0, 1, 2, 3, 4])
 def test_versions_are_agreed_with_brokers_of_any_age(newest: int, tells: bool) -> None:
-    near, broker = client(), Broker(NEWEST | {ApiKey.API_VERSIONS: newest}, tells_its_range=tells)
+    near, broker = client(), BareBroker(NEWEST | {ApiKey.API_VERSIONS: newest}, tells_its_range=tells)
     greet(near, broker)
     assert near.is_ready and near.state is ClientState.READY
     again = [] if newest == 4 else [(ApiKey.API_VERSIONS, newest if tells else 0)]
@@ -245,7 +113,7 @@ def test_brokers_before_0_10_hang_up_and_that_is_said() -> None:
     near = client()
     near.connected(deadline=10.0)
     assert "as Kafka before 0.10 does" in str(near.lost())
-    greet(other := client(), Broker())
+    greet(other := client(), BareBroker())
     assert str(other.lost("reset")) == "NETWORK_EXCEPTION: broker b:1 closed the connection: reset"
 
 
@@ -257,7 +125,7 @@ def test_brokers_before_0_10_hang_up_and_that_is_said() -> None:
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_passwords(mechanism: str, handshake: int, most: int) -> None:
     newest = NEWEST | {ApiKey.SASL_HANDSHAKE: handshake}
-    near, broker = client(mechanism), Broker(newest, has_sasl=True)
+    near, broker = client(mechanism), BareBroker(newest, has_sasl=True)
     greet(near, broker, most)
     assert near.is_ready
     assert broker.connection.authentication is AuthenticationState.ADMITTED
@@ -273,18 +141,18 @@ def test_passwords(mechanism: str, handshake: int, most: int) -> None:
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
 def test_a_wrong_password_is_said(mechanism: str) -> None:
-    near, broker = client(mechanism, "wrong"), Broker(has_sasl=True)
+    near, broker = client(mechanism, "wrong"), BareBroker(has_sasl=True)
     with pytest.raises(KafkaError, match="who are you") as failed:
         greet(near, broker)
     assert failed.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
-    near, broker = client(mechanism, "wrong"), Broker(NEWEST | {ApiKey.SASL_HANDSHAKE: 0}, has_sasl=True)
+    near, broker = client(mechanism, "wrong"), BareBroker(NEWEST | {ApiKey.SASL_HANDSHAKE: 0}, has_sasl=True)
     greet(near, broker)
     assert broker.connection.authentication is AuthenticationState.REFUSED
     assert "as old brokers do if the password is wrong" in str(near.lost())
 
 
 def test_a_mechanism_that_the_broker_does_not_have() -> None:
-    near, broker = client("PLAIN"), Broker(has_sasl=True)
+    near, broker = client("PLAIN"), BareBroker(has_sasl=True)
     near._sasl = type(near._sasl)("GSSAPI", near._sasl.messages)  # type: ignore[union-attr,misc]
     with pytest.raises(KafkaError, match="offers SASL mechanisms PLAIN") as failed:
         greet(near, broker)
@@ -292,7 +160,7 @@ def test_a_mechanism_that_the_broker_does_not_have() -> None:
 
 
 def test_nothing_is_served_before_the_client_is_admitted() -> None:
-    broker = Broker(has_sasl=True)
+    broker = BareBroker(has_sasl=True)
     header = RequestHeader(ApiKey.METADATA, 9, 1, "me")
     with pytest.raises(KafkaError) as failed:
         broker.connection.check(ApiKey(header.api_key))
@@ -312,7 +180,7 @@ def test_nothing_is_served_before_the_client_is_admitted() -> None:
 @given(st.lists(st.integers(0, 13), max_size=40), st.integers(1, 500), st.integers(1, 500))
 @settings(deadline=None)
 def test_requests_are_pipelined_and_answered_in_order(versions: list[int], cut: int, cut_back: int) -> None:
-    near, broker = client(), Broker()
+    near, broker = client(), BareBroker()
     greet(near, broker)
     data = b"".join(ask(near, token, version) for token, version in enumerate(versions))
     assert near.in_flight_count == len(versions)
@@ -323,7 +191,7 @@ def test_requests_are_pipelined_and_answered_in_order(versions: list[int], cut: 
 
 
 def test_a_frame_may_be_wanted_as_it_came_and_acks_0_wants_none() -> None:
-    near, broker = client(), Broker()
+    near, broker = client(), BareBroker()
     greet(near, broker)
     near.request_without_response(ApiKey.PRODUCE, 9, [b"body"])
     assert near.in_flight_count == 0
@@ -343,7 +211,7 @@ def test_a_frame_may_be_wanted_as_it_came_and_acks_0_wants_none() -> None:
     ],
 )
 def test_an_illegal_response_ends_the_connection_and_all_that_wait_are_told(answer: bytes) -> None:
-    near, broker = client(), Broker()
+    near, broker = client(), BareBroker()
     greet(near, broker)
     broker.receive(ask(near, 1))
     ask(near, 2)
@@ -360,13 +228,13 @@ def test_an_illegal_response_ends_the_connection_and_all_that_wait_are_told(answ
 
 def test_a_response_that_nobody_asked_for() -> None:
     near = client()
-    greet(near, Broker())
+    greet(near, BareBroker())
     with pytest.raises(ConnectionLostError, match="nobody asked for"):
         list(feed(near, b"\0\0\0\x04\0\0\0\x01"))
 
 
 def test_correlation_ids_start_over() -> None:
-    near, broker = client(), Broker()
+    near, broker = client(), BareBroker()
     greet(near, broker)
     near._correlation_id = 0x7FFFFFFE
     broker.receive(b"".join(ask(near, token) for token in range(3)))
@@ -379,7 +247,7 @@ def test_deadlines() -> None:
     near.connected(deadline=10.0)
     assert near.earliest_deadline == 10.0
     assert isinstance(near.expired(10.0), RequestTimeoutError)
-    greet(near := client(), Broker())
+    greet(near := client(), BareBroker())
     assert near.expired(1e9) is None
     ask(near, 1, deadline=60.0)
     ask(near, 2, deadline=30.0)
@@ -408,7 +276,7 @@ def test_every_state_can_be_reached_and_left() -> None:
 @given(st.lists(st.sampled_from(ServerEvent)))
 def test_one_request_at_a_time_whatever_happens(events: list[ServerEvent]) -> None:
     """Held against plain variables."""
-    connection = ServerConnection(Broker().connection.frames, AuthenticationState.ADMITTED)
+    connection = ServerConnection(BareBroker().connection.frames, AuthenticationState.ADMITTED)
     busy = muted = frozen = closing = lost = False
     for event in events:
         if event not in SERVING[connection.state]:
@@ -428,6 +296,6 @@ def test_one_request_at_a_time_whatever_happens(events: list[ServerEvent]) -> No
 
 
 def test_an_answer_to_no_request_is_a_mistake() -> None:
-    connection = ServerConnection(Broker().connection.frames, AuthenticationState.ADMITTED)
+    connection = ServerConnection(BareBroker().connection.frames, AuthenticationState.ADMITTED)
     with pytest.raises(KeyError):
         connection.on(ServerEvent.ANSWER)

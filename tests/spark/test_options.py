@@ -18,7 +18,7 @@ def test_defaults_are_the_connectors() -> None:
     batch, stream = parse(), parse(streaming=True)
     assert (batch.starting.kind, batch.ending.kind) == (Bound.EARLIEST, Bound.LATEST)
     assert stream.starting.kind is Bound.LATEST
-    assert batch.fail_on_data_loss and not batch.include_headers and batch.strict_timestamps
+    assert batch.fail_on_data_loss and batch.strict_timestamps
     assert stream.limits.max_delay_ms == 15 * 60_000
     assert batch.poll_timeout_ms == 120_000
 
