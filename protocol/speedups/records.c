@@ -61,6 +61,53 @@ pass_record(const uint8_t *at, const uint8_t *end, uint64_t index, uint64_t *sta
     return at == end ? end : NULL;
 }
 
+/* A number of one or two bytes, both of which may be read; false for a longer one. */
+static inline int read_short(const uint8_t **at, uint32_t *value)
+{
+    uint32_t first = (*at)[0], second = (*at)[1];
+    if (first < 0x80) {
+        *value = first, *at += 1;
+        return 1;
+    }
+    *value = (first & 0x7F) | second << 7, *at += 2;
+    return second < 0x80;
+}
+
+/* Whether a number below 2^21 stands here in as many bytes as it needs; three may be read. */
+static inline int pass_number(const uint8_t **at, uint32_t number)
+{
+    const uint8_t *here = *at;
+    if (number < 1 << 7) {
+        *at += 1;
+        return here[0] == number;
+    }
+    if (number < 1 << 14) {
+        *at += 2;
+        return here[0] == (uint8_t)(number | 0x80) && here[1] == number >> 7;
+    }
+    *at += 3;
+    return here[0] == (uint8_t)(number | 0x80) && here[1] == (uint8_t)(number >> 7 | 0x80) && here[2] == number >> 14;
+}
+
+/* As `pass_record`, in three quarters of the time, for short numbers and no headers; NULL for other records. */
+static inline const uint8_t *
+pass_usual(const uint8_t *at, const uint8_t *end, uint64_t index, uint64_t *stamp, uint64_t *key_size)
+{
+    enum { FRONT = 16, INDEXES = 1 << 20 };
+    uint32_t size, time, key, value;
+    if (end - at < FRONT || index >= INDEXES || !read_short(&at, &size) || size & 1 || size >> 1 > end - at)
+        return NULL;
+    end = at + (size >> 1), at += 1;
+    if (!read_short(&at, &time) || !pass_number(&at, 2 * (uint32_t)index) || !read_short(&at, &key))
+        return NULL;
+    at += key & 1 ? 0 : key >> 1;
+    if (end - at < 2 || !read_short(&at, &value))
+        return NULL;
+    at += value & 1 ? 0 : value >> 1;
+    *stamp = time, *key_size = key;
+    return end - at == 1 && *at == 0 ? end : NULL;
+}
+
 /* Add (index, timestamp delta or None for a lack of a key); false, perhaps with an exception, to end the walk. */
 static int note_fault(const record_walk *walk, int64_t index, int is_keyless, int64_t delta)
 {
@@ -93,8 +140,10 @@ static int walk_on(record_walk *walk)
     int timely = 1, needs_keys = walk->rules->needs_keys;
     walk->max_timestamp = NO_TIMESTAMP;
     for (int64_t index = 0, count = walk->count; index < count; index++) {
-        if ((at = pass_record(at, end, (uint64_t)index, &stamp, &key_size)) == NULL)
+        const uint8_t *next = pass_usual(at, end, (uint64_t)index, &stamp, &key_size);
+        if (next == NULL && (next = pass_record(at, end, (uint64_t)index, &stamp, &key_size)) == NULL)
             return 0;
+        at = next;
         if (stamp != last_stamp || index == 0)
             timely = is_timely(walk, from_zigzag(last_stamp = stamp));
         int is_keyless = needs_keys && key_size & 1;
