@@ -151,10 +151,7 @@ def _decode_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]
         position += max(size, 0)
         if position > end:
             raise ProtocolError(f"header value of {size} bytes")
-        try:
-            headers.append((name.decode(), value))
-        except UnicodeDecodeError:
-            raise ProtocolError("header key is not UTF-8") from None
+        headers.append((name.decode(errors="replace"), value))
     return headers, position
 
 

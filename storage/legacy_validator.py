@@ -117,7 +117,7 @@ def _rebuild_as_v2(records: Iterator[Record], codec: int, request: AppendRequest
     built = builder.build()
     if len(built) > request.config.max_message_bytes:
         raise _too_large(len(built), request)
-    return _result(memoryview(bytearray(built)), len(builder), builder.max_timestamp, codec, request)
+    return _result(memoryview(bytearray(built)), len(builder), builder.max_timestamp, request)
 
 
 def _rebuild_as_messages(records: Iterator[Record], codec: int, request: AppendRequest) -> ValidationResult:
@@ -143,7 +143,7 @@ def _rebuild_as_messages(records: Iterator[Record], codec: int, request: AppendR
         raise _too_large(len(built), request)
     if request.target_magic == 0:
         max_timestamp = NO_TIMESTAMP
-    return _result(memoryview(bytearray(built)), len(renumbered), max_timestamp, codec, request)
+    return _result(memoryview(bytearray(built)), len(renumbered), max_timestamp, request)
 
 
 def _too_large(size: int, request: AppendRequest) -> KafkaError:
@@ -172,7 +172,7 @@ def _assign_in_place(records: memoryview, codec: int, request: AppendRequest) ->
         offset, end = offset + 1, batch.position + batch.size
     if append_time is not None and request.target_magic == 1:
         max_timestamp = append_time
-    return _result(records[:end], count, max_timestamp, codec, request)
+    return _result(records[:end], count, max_timestamp, request)
 
 
 def _stamp(batch: LegacyBatch, timestamp: int, append_time: int | None) -> None:
@@ -184,28 +184,15 @@ def _stamp(batch: LegacyBatch, timestamp: int, append_time: int | None) -> None:
         write_message_crc(batch.view)
 
 
-def _result(
-    records: memoryview, count: int, max_timestamp: int, source_codec: int, request: AppendRequest
-) -> ValidationResult:
+def _result(records: memoryview, count: int, max_timestamp: int, request: AppendRequest) -> ValidationResult:
     if count == 0:
         return nothing_appended()
-    last_offset = request.base_offset + count - 1
     append_time = _append_time(request)
     return ValidationResult(
         records,
         request.base_offset,
-        last_offset,
+        request.base_offset + count - 1,
         count,
         max_timestamp,
-        offset_of_max_timestamp=_offset_of_max(records, max_timestamp, last_offset),
-        log_append_time_ms=NO_TIMESTAMP if append_time is None else append_time,
-        source_codec=source_codec,
-        target_codec=request.target_codec(source_codec),
+        NO_TIMESTAMP if append_time is None else append_time,
     )
-
-
-def _offset_of_max(records: memoryview, max_timestamp: int, last_offset: int) -> int:
-    """Last offset of the first batch that reaches the largest timestamp, as the time index wants it."""
-    if max_timestamp == NO_TIMESTAMP:
-        return last_offset
-    return next(batch.last_offset for batch in iter_batches(records) if batch.max_timestamp == max_timestamp)

@@ -67,8 +67,7 @@ def validate_and_assign(
         taken = take_plain_batch(records, base_offset, leader_epoch, config.max_message_bytes, rules)
         if taken is not None:
             count, max_timestamp, producer_id = taken
-            last = base_offset + count - 1
-            result = ValidationResult(records, base_offset, last, count, max_timestamp, offset_of_max_timestamp=last)
+            result = ValidationResult(records, base_offset, base_offset + count - 1, count, max_timestamp)
             if producer_id >= 0:
                 result.producer_batches = (RecordBatch(records),)
             return result
@@ -148,7 +147,7 @@ def _validate_records(batch: RecordBatch, plain: bytes | memoryview, request: Ap
     if target_codec != header.codec and not header.is_control:
         batch = _recompressed(batch, plain, target_codec, request)
         _check_size(batch.size, request.config)
-    return _assign(batch, scan, request, source_codec=header.codec)
+    return _assign(batch, scan, request)
 
 
 def _check_size(size: int, config: LogConfig) -> None:
@@ -206,7 +205,7 @@ def _recompressed(batch: RecordBatch, plain: bytes | memoryview, codec: int, req
     return RecordBatch(view)
 
 
-def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest, *, source_codec: int) -> ValidationResult:
+def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest) -> ValidationResult:
     """Patch offsets, leader epoch and, if they are not right already, the timestamp fields into the batch."""
     header, view = batch.header, batch.view
     append_time = NO_TIMESTAMP
@@ -218,17 +217,13 @@ def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest, *, sou
         BATCH_HEADER.patch(view, attributes=attributes, max_timestamp=max_timestamp)
         write_crc(view)
     BATCH_HEADER.patch(view, base_offset=request.base_offset, partition_leader_epoch=request.leader_epoch)
-    last_offset = request.base_offset + header.last_offset_delta
     return ValidationResult(
         view,
         request.base_offset,
-        last_offset,
+        request.base_offset + header.last_offset_delta,
         header.record_count,
         max_timestamp,
-        offset_of_max_timestamp=last_offset,
-        log_append_time_ms=append_time,
-        source_codec=source_codec,
-        target_codec=header.codec,
+        append_time,
         producer_batches=(RecordBatch(view),) if header.has_producer_id else (),
     )
 
@@ -236,10 +231,9 @@ def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest, *, sou
 def _validate_replicated(records: memoryview, request: AppendRequest) -> ValidationResult:
     """What came from the leader was checked there: here only that it arrived whole and continues this log."""
     expected, count, end = request.base_offset, 0, 0
-    first_offset, max_timestamp, offset_of_max = -1, NO_TIMESTAMP, -1
+    first_offset, max_timestamp = -1, NO_TIMESTAMP
     producer_batches: list[RecordBatch] = []
     epoch_starts: list[tuple[int, int]] = []
-    codec = 0
     for batch in iter_batches(records):
         if not batch.is_valid:
             raise _crc_error()
@@ -249,12 +243,10 @@ def _validate_replicated(records: memoryview, request: AppendRequest) -> Validat
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, message)
         if first_offset < 0:
             first_offset = base_offset
-        if batch.max_timestamp > max_timestamp:
-            max_timestamp, offset_of_max = batch.max_timestamp, batch.last_offset
+        max_timestamp = max(max_timestamp, batch.max_timestamp)
         _note_v2(batch, producer_batches, epoch_starts)
         expected, end = batch.last_offset + 1, batch.position + batch.size
         count += batch.last_offset - base_offset + 1
-        codec = batch.codec
     if first_offset < 0:
         return nothing_appended()
     return ValidationResult(
@@ -263,9 +255,6 @@ def _validate_replicated(records: memoryview, request: AppendRequest) -> Validat
         expected - 1,
         count,
         max_timestamp,
-        offset_of_max_timestamp=offset_of_max,
-        source_codec=codec,
-        target_codec=codec,
         producer_batches=producer_batches,
         epoch_starts=epoch_starts,
     )

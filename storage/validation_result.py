@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..protocol.compression import CODEC_BY_CONFIG_NAME
@@ -71,60 +72,26 @@ class AppendRequest(NamedTuple):
 CODEC_NAMES = {int(codec): name for name, codec in CODEC_BY_CONFIG_NAME.items()}
 
 
+@dataclass(slots=True)
 class ValidationResult:
-    """Records ready to be written, and what the log wants to know about them.
+    """Records ready to be written, and what the log wants to know about them. Without records the offsets are -1."""
 
-    `records` is the caller's buffer, patched, wherever that is possible. `producer_batches` holds the batches that
-    carry a producer id, with their final offsets. `epoch_starts` lists (leader epoch, first offset) of replicated
-    batches wherever the epoch changes; the leader knows its own epoch and gets an empty one. With no record at all the
-    offsets are -1.
-    """
-
-    __slots__ = (
-        "epoch_starts",
-        "first_offset",
-        "last_offset",
-        "log_append_time_ms",
-        "max_timestamp",
-        "offset_of_max_timestamp",
-        "producer_batches",
-        "record_count",
-        "records",
-        "source_codec",
-        "target_codec",
-    )
-
-    def __init__(
-        self,
-        records: bytes | bytearray | memoryview,
-        first_offset: int,
-        last_offset: int,
-        record_count: int,
-        max_timestamp: int,
-        *,
-        offset_of_max_timestamp: int,
-        log_append_time_ms: int = NO_TIMESTAMP,
-        source_codec: int = 0,
-        target_codec: int = 0,
-        producer_batches: Sequence[RecordBatch] = (),
-        epoch_starts: Sequence[tuple[int, int]] = (),
-    ) -> None:
-        self.records = records
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.record_count = record_count
-        self.max_timestamp = max_timestamp
-        self.offset_of_max_timestamp = offset_of_max_timestamp
-        self.log_append_time_ms = log_append_time_ms
-        self.source_codec = source_codec
-        self.target_codec = target_codec
-        self.producer_batches = producer_batches
-        self.epoch_starts = epoch_starts
+    records: bytes | bytearray | memoryview
+    """The caller's buffer, patched, wherever that is possible."""
+    first_offset: int
+    last_offset: int
+    record_count: int
+    max_timestamp: int
+    log_append_time_ms: int = NO_TIMESTAMP
+    producer_batches: Sequence[RecordBatch] = ()
+    """The batches that carry a producer id, with their final offsets."""
+    epoch_starts: Sequence[tuple[int, int]] = ()
+    """(leader epoch, first offset) of replicated batches wherever the epoch changes; a leader knows its own."""
 
 
 def nothing_appended() -> ValidationResult:
     """The result for records without a record in them."""
-    return ValidationResult(b"", NO_OFFSET, NO_OFFSET, 0, NO_TIMESTAMP, offset_of_max_timestamp=NO_OFFSET)
+    return ValidationResult(b"", NO_OFFSET, NO_OFFSET, 0, NO_TIMESTAMP)
 
 
 class RecordValidationError(KafkaError):

@@ -125,6 +125,15 @@ def test_an_offset_delta_left_out_is_found_wherever_it_is(wrong: int) -> None:
         scan_records(data, len(deltas), 0, ANY, 9)
 
 
+@compiled
+def test_offset_deltas_are_counted_beyond_what_three_bytes_hold() -> None:
+    assert native is not None
+    count = (1 << 20) + 2
+    data = bytearray().join(encode_record(index, 0, None, None) for index in range(count))
+    assert native.scan_records(data, count, NOW, ANY, 9) == (NOW, [])
+    assert native.scan_records(data[:-4] + b"\x00" + data[-3:], count, NOW, ANY, 9) is None
+
+
 @pytest.mark.parametrize("name", DAMAGES)
 def test_both_walks_know_each_damage(name: str) -> None:
     wrong = DAMAGES[name]
