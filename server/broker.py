@@ -45,6 +45,7 @@ from .runtime.turns import Turns
 if TYPE_CHECKING:
     from ..protocol.topic_partition import TopicPartition
     from ..storage.lane_task import LaneTask
+    from .apis.rights import Authorizer
     from .config.broker_config import BrokerConfig
     from .config.listeners import ListenerConfig
     from .metadata.metadata_store import MetadataStore
@@ -74,12 +75,15 @@ class BrokerServer:
         loop: asyncio.AbstractEventLoop,
         *,
         open_store: Callable[[], MetadataStore] | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
+        """`open_store` gives what holds the cluster's metadata, `authorizer` decides who may do what."""
         self.config = config
         self.failed = asyncio.Event()
         self._ports = ports
         self._loop = loop
         self._open_store = open_store or self._embedded_store
+        self._authorizer = authorizer
         self._scheduler = Scheduler(loop)
         self._telling: set[asyncio.Task[None]] = set()
         self._stops: list[Callable[[], Awaitable[object]]] = []
@@ -261,7 +265,7 @@ class BrokerServer:
 
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
-        apis = KafkaApis(services(state), state, self._loop)
+        apis = KafkaApis(services(state), self._loop, self._authorizer)
         sockets = self._sockets = SocketServer(
             self.config,
             apis.handle,
@@ -457,4 +461,6 @@ def services(state: BrokerState) -> Services:
         replica_manager=state.replica_manager,
         store=state.store,
         topic_store=state.topic_store,
+        turns=state.turns,
+        ports=state.ports,
     )

@@ -128,13 +128,13 @@ def test_every_module_says_what_it_is_for(path: Path) -> None:
 
 def test_every_handler_is_served_and_every_served_api_has_a_handler() -> None:
     from barnabas.protocol.apis import API_MESSAGES
-    from barnabas.server.apis.kafka_apis import SERVED
+    from barnabas.server.apis.table import SERVED
 
     files = {path.stem for path in (ROOT / "server" / "apis" / "handlers").glob("*.py")} - {"__init__"}
-    assert files == {module for module, _, _ in SERVED.values()}
-    for api_key, (_, lowest, highest) in SERVED.items():
+    assert files == {api.handler for api in SERVED.values()}
+    for api_key, api in SERVED.items():
         spec = API_MESSAGES[api_key]
-        assert spec.versions[0] <= lowest <= highest <= spec.versions[1], api_key
+        assert spec.versions[0] <= api.lowest <= api.highest <= spec.versions[1], api_key
 
 
 def test_the_core_is_synchronous() -> None:

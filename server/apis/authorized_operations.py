@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from ...protocol.acls import AclOperation
 
 NOT_REQUESTED = -(2**31)
 """What responses say unless the client asked."""
-
-
-class AclOperation(IntEnum):
-    """Kafka's operations; the number is the bit's place in the set."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
 
 
 def bit_set(*operations: AclOperation) -> int:

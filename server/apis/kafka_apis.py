@@ -1,7 +1,4 @@
-"""KafkaApis: one table from API key to handler and versions, and the one place where exceptions become answers.
-
-An API is added by a message file, a handler file and a line in `SERVED`. ApiVersions answers from the same table.
-"""
+"""KafkaApis: dispatches requests to handlers, has rights checked, makes answers of exceptions; each in one place."""
 
 from __future__ import annotations
 
@@ -15,71 +12,21 @@ from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.apis import API_MESSAGES, ApiKey
+from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import decode_request_header, response_header_version
+from .error_answers import error_answer
 from .request_context import RequestContext
+from .rights import Authorizer, Rights
 from .services import Services, bind
+from .table import SERVED
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
-    from ..broker_state import BrokerState
     from ..network.connection import Connection
 
 logger = logging.getLogger("barnabas.apis")
-
-SERVED: dict[ApiKey, tuple[str, int, int]] = {
-    ApiKey.PRODUCE: ("produce", 0, 13),
-    ApiKey.FETCH: ("fetch", 0, 18),
-    ApiKey.LIST_OFFSETS: ("list_offsets", 0, 11),
-    ApiKey.METADATA: ("metadata", 0, 13),
-    ApiKey.OFFSET_COMMIT: ("offset_commit", 0, 10),
-    ApiKey.OFFSET_FETCH: ("offset_fetch", 0, 10),
-    ApiKey.FIND_COORDINATOR: ("find_coordinator", 0, 6),
-    ApiKey.JOIN_GROUP: ("join_group", 0, 9),
-    ApiKey.HEARTBEAT: ("heartbeat", 0, 4),
-    ApiKey.LEAVE_GROUP: ("leave_group", 0, 5),
-    ApiKey.SYNC_GROUP: ("sync_group", 0, 5),
-    ApiKey.DESCRIBE_GROUPS: ("describe_groups", 0, 6),
-    ApiKey.LIST_GROUPS: ("list_groups", 0, 5),
-    ApiKey.API_VERSIONS: ("api_versions", 0, 4),
-    ApiKey.CREATE_TOPICS: ("create_topics", 0, 7),
-    ApiKey.DELETE_TOPICS: ("delete_topics", 0, 6),
-    ApiKey.DELETE_RECORDS: ("delete_records", 0, 2),
-    ApiKey.INIT_PRODUCER_ID: ("init_producer_id", 0, 5),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: ("offset_for_leader_epoch", 0, 4),
-    ApiKey.DESCRIBE_ACLS: ("describe_acls", 0, 3),
-    ApiKey.CREATE_ACLS: ("create_acls", 0, 3),
-    ApiKey.DELETE_ACLS: ("delete_acls", 0, 3),
-    ApiKey.DESCRIBE_CONFIGS: ("describe_configs", 0, 4),
-    ApiKey.ALTER_CONFIGS: ("alter_configs", 0, 2),
-    ApiKey.ALTER_REPLICA_LOG_DIRS: ("alter_replica_log_dirs", 0, 2),
-    ApiKey.DESCRIBE_LOG_DIRS: ("describe_log_dirs", 0, 5),
-    ApiKey.CREATE_PARTITIONS: ("create_partitions", 0, 3),
-    ApiKey.DELETE_GROUPS: ("delete_groups", 0, 2),
-    ApiKey.ELECT_LEADERS: ("elect_leaders", 0, 2),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: ("incremental_alter_configs", 0, 1),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("alter_partition_reassignments", 0, 1),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: ("list_partition_reassignments", 0, 0),
-    ApiKey.OFFSET_DELETE: ("offset_delete", 0, 0),
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: ("describe_client_quotas", 0, 1),
-    ApiKey.ALTER_CLIENT_QUOTAS: ("alter_client_quotas", 0, 1),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: ("describe_user_scram_credentials", 0, 0),
-    ApiKey.DESCRIBE_CLUSTER: ("describe_cluster", 0, 2),
-    ApiKey.DESCRIBE_PRODUCERS: ("describe_producers", 0, 0),
-    ApiKey.DESCRIBE_TRANSACTIONS: ("describe_transactions", 0, 0),
-    ApiKey.LIST_TRANSACTIONS: ("list_transactions", 0, 2),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: ("consumer_group_heartbeat", 0, 1),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: ("consumer_group_describe", 0, 1),
-    ApiKey.LIST_CONFIG_RESOURCES: ("list_config_resources", 0, 1),
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("describe_topic_partitions", 0, 0),
-}
-"""API key -> module in `handlers`, lowest and highest version served. Every version in between works in full."""
-
-IN_TURN = frozenset({ApiKey.HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP})
-"""What thousands of clients ask for at the same moment, each with up to a tenth of a millisecond's work: one of these
-in each turn of the loop, decoding included, and everybody else is served in between."""
 
 _api_at = Struct(">i").unpack_from  # key and version as one number
 _head = Struct(">ii").pack
@@ -112,15 +59,21 @@ def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int, int], tuple
 class KafkaApis:
     """Dispatches frames to handlers. Loop-thread only."""
 
-    def __init__(self, services: Services, broker: BrokerState, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        services: Services,
+        loop: asyncio.AbstractEventLoop,
+        authorizer: Authorizer | None = None,
+    ) -> None:
+        """Without an authorizer everybody may do everything, as in Kafka."""
         self._services = services
-        self._broker = broker
-        self._quotas = broker.quotas
+        self._quotas = services.quotas
         self._loop = loop
         self._routes: dict[int, Route] = {}
         """By what a frame begins with."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._turns = broker.turns
+        self._turns = services.turns
+        self._rights = Rights(authorizer, services.metadata) if authorizer is not None else None
         self.failures = 0
         """Requests that failed inside the broker."""
 
@@ -148,20 +101,22 @@ class KafkaApis:
         header, request = route.read(buffer, start, end)
         run, respond, charge = route.handle, route.respond, None
         if self._quotas.enforced:
-            charge = self._quotas.charge(header.client_id, end - start)
+            charge = self._quotas.charge(connection.session.principal.name, header.client_id, end - start)
             run, respond = charge.timing(run), charge.settling(respond)
-        context = RequestContext(header, self._broker, connection, respond, charge)
+        if self._rights is not None and request is not None:
+            run, respond = self._rights.guarding(run), self._rights.completing(respond)
+        context = RequestContext(header, self._services, connection, respond, charge)
         try:
             answer = run(context, request)
         except KafkaError as error:
-            self._fail(context, error)
+            self._fail(context, request, error)
         except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
-            self._fail(context, None)
+            self._fail(context, request, None)
         else:
             if answer is None:
                 return
             if isinstance(answer, CoroutineType):
-                task = self._loop.create_task(self._finish(context, answer))
+                task = self._loop.create_task(self._finish(context, request, answer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
@@ -180,13 +135,13 @@ class KafkaApis:
         api_key, version = header.api_key, header.api_version
         try:
             key = ApiKey(api_key)
-            module, lowest, highest = SERVED[key]
+            api = SERVED[key]
         except (ValueError, KeyError):
             raise ProtocolError(f"API key {api_key} is not served") from None
-        handle = importlib.import_module(f".handlers.{module}", __package__).handle
+        handle = importlib.import_module(f".handlers.{api.handler}", __package__).handle
         handle = bind(handle, self._services)
-        if lowest <= version <= highest:
-            route = Route(_reader(key, version), handle, self._responder(key, version), key in IN_TURN)
+        if api.lowest <= version <= api.highest:
+            route = Route(_reader(key, version), handle, self._responder(key, version), api.in_turn)
             self._routes[_api_at(buffer, start)[0]] = route
             return route
         if key is ApiKey.API_VERSIONS:
@@ -195,13 +150,13 @@ class KafkaApis:
             return Route(lambda *_: (header, None), handle, self._responder(key, 0))
         raise ProtocolError(f"API key {api_key} has no version {version}")
 
-    async def _finish(self, context: RequestContext, answer: Coroutine[Any, Any, Any]) -> None:
+    async def _finish(self, context: RequestContext, request: Any, answer: Coroutine[Any, Any, Any]) -> None:
         try:
             response = await answer
         except KafkaError as error:
-            self._fail(context, error)
+            self._fail(context, request, error)
         except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
-            self._fail(context, None)
+            self._fail(context, request, None)
         else:
             if response is not None:
                 context.respond(response)
@@ -230,17 +185,15 @@ class KafkaApis:
 
         return respond
 
-    def _fail(self, context: RequestContext, error: KafkaError | None) -> None:
-        """Answer a request that failed as a whole: with an error code where its response has one for all."""
+    def _fail(self, context: RequestContext, request: Any, error: KafkaError | None) -> None:
+        """Answer a request that failed as a whole; where there is no answer, the connection is closed."""
         if error is None:
             self.failures += 1
             logger.exception("API key %d version %d failed", context.api_key, context.api_version)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request")
-        response = API_MESSAGES[ApiKey(context.api_key)].response()
-        if hasattr(response, "error_code"):
-            response.error_code = error.code
-            if hasattr(response, "error_message"):
-                response.error_message = error.message
-            context.respond(response)
-        else:
+        context.refusals = ()  # the error is for all of it
+        response = error_answer(ApiKey(context.api_key), context.api_version, request, error)
+        if response is None:
             context.close()
+        else:
+            context.respond(response)

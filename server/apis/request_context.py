@@ -8,16 +8,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ...protocol.headers import RequestHeader
-    from ..broker_state import BrokerState
     from ..config.listeners import ListenerConfig
+    from ..network.session import Session
     from ..quotas.charge import Charge
+    from .rights import Refusal
+    from .services import Services
 
 
 class Channel(Protocol):
     """The connection as a handler sees it."""
 
-    client_host: str
-    listener: ListenerConfig
+    session: Session
     on_close: Callable[[], None] | None
     """Called when the client goes away while its request waits."""
 
@@ -31,12 +32,22 @@ class Channel(Protocol):
 class RequestContext:
     """One request on one connection, answered exactly once: by the handler's return value or by `respond` later."""
 
-    __slots__ = ("_respond", "api_key", "api_version", "broker", "channel", "charge", "client_id", "correlation_id")
+    __slots__ = (
+        "_respond",
+        "api_key",
+        "api_version",
+        "broker",
+        "channel",
+        "charge",
+        "client_id",
+        "correlation_id",
+        "refusals",
+    )
 
     def __init__(
         self,
         header: RequestHeader,
-        broker: BrokerState,
+        broker: Services,
         channel: Channel,
         respond: Callable[[RequestContext, Any], None],
         charge: Charge | None = None,
@@ -49,16 +60,23 @@ class RequestContext:
         self.channel = channel
         self.charge = charge
         """What it owes to the client's quotas; None as long as nobody has any."""
+        self.refusals: tuple[Refusal, ...] = ()
+        """What of the request its client may not do; no handler sees it."""
         self._respond = respond
 
     @property
+    def session(self) -> Session:
+        """Who asks, and by which listener they came."""
+        return self.channel.session
+
+    @property
     def client_host(self) -> str:
-        return self.channel.client_host
+        return self.channel.session.client_host
 
     @property
     def listener(self) -> ListenerConfig:
         """The listener that the request came in on; its advertised address is the one to tell this client."""
-        return self.channel.listener
+        return self.channel.session.listener
 
     def respond(self, response: Any) -> None:
         """Encode and send the response, and let the connection go on with its next request."""

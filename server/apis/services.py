@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from ..replication.fetch_session import FetchSessions
     from ..replication.log_dir_mover import LogDirMover
     from ..replication.replica_manager import ReplicaManager
+    from ..runtime.ports import Ports
+    from ..runtime.turns import Turns
 
 
 class ActiveController(Protocol):
@@ -89,6 +91,8 @@ class Services:
     replica_manager: ReplicaManager
     store: MetadataStore
     topic_store: TopicStore
+    turns: Turns
+    ports: Ports
 
 
 def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...protocol.errors import ProtocolError
 from ...protocol.frames import FrameReader
 from .file_sender import FileSender, has_file_slices, read_into_memory
+from .session import Session
 
 if TYPE_CHECKING:
     from ..config.listeners import ListenerConfig
@@ -55,11 +56,10 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_unsent",
         "_writing_paused",
-        "client_host",
         "frame_started",
         "last_active",
-        "listener",
         "on_close",
+        "session",
         "write_stalled",
     )
 
@@ -86,9 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         self._processing = False
         self._reading_paused = False
         self._writing_paused = False
-        self.listener = listener
+        self.session = Session("", listener)
         self.on_close: Callable[[], None] | None = None
-        self.client_host = ""
         self.last_active = self._loop.time()
         """Loop time of the last received byte."""
         self.frame_started: float | None = None
@@ -104,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         # (TLS, were it served, would count as paused for ever with this: it takes 0 unsent bytes for too many.)
         stream.set_write_buffer_limits(high=0)
         peer = stream.get_extra_info("peername")
-        self.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        self.session.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
         if not self._server.admit(self):
             stream.abort()
 
@@ -300,7 +299,9 @@ class Connection(asyncio.BufferedProtocol):
             self.skip()
         else:
             if not isinstance(error, ConnectionError) and error.errno != errno.ENOTCONN:
-                logger.warning("closed the connection from %s in the middle of an answer: %s", self.client_host, error)
+                logger.warning(
+                    "closed the connection from %s in the middle of an answer: %s", self.session.client_host, error
+                )
             self.abort()
 
     def _unmute(self) -> None:

@@ -141,14 +141,14 @@ class SocketServer:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, or refuse it by the limits of the configuration or the quota of its address."""
-        host = connection.client_host
+        host = connection.session.client_host
         config = self._config
         if self._closing or len(self._connections) >= config.max_connections:
             self._refusals.write(
                 logging.WARNING, "refused a connection from %s: max.connections=%d", host, config.max_connections
             )
             return False
-        name = connection.listener.name
+        name = connection.session.listener.name
         listener_limit = config.listener_connections_allowed(name)
         if self._by_listener[name] >= listener_limit:
             self._refusals.write(
@@ -182,15 +182,15 @@ class SocketServer:
         if self._connections.pop(connection, self) is None:
             if self._all_gone is not None and not self._connections and not self._all_gone.done():
                 self._all_gone.set_result(None)
-            self._by_listener[connection.listener.name] -= 1
-            self._by_host[connection.client_host] -= 1
-            if not self._by_host[connection.client_host]:
-                del self._by_host[connection.client_host]
+            self._by_listener[connection.session.listener.name] -= 1
+            self._by_host[connection.session.client_host] -= 1
+            if not self._by_host[connection.session.client_host]:
+                del self._by_host[connection.session.client_host]
 
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """A client sent bytes that are no legal request; its connection is being closed."""
         self.protocol_errors += 1
-        self._errors.write(logging.INFO, "closed the connection from %s: %s", connection.client_host, error)
+        self._errors.write(logging.INFO, "closed the connection from %s: %s", connection.session.client_host, error)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -220,11 +220,13 @@ class SocketServer:
         """Close what has been idle too long, sends a frame too slowly, or does not take its answers."""
         now = self.loop.time()
         if connection.last_active < now - self._config.connections_max_idle_ms / 1000:
-            logger.debug("closed an idle connection from %s", connection.client_host)
+            logger.debug("closed an idle connection from %s", connection.session.client_host)
         elif connection.frame_started is not None and connection.frame_started < now - FRAME_SECONDS:
-            logger.info("closed the connection from %s: a request takes too long to arrive", connection.client_host)
+            logger.info(
+                "closed the connection from %s: a request takes too long to arrive", connection.session.client_host
+            )
         elif connection.stalled_for(now) > STALL_SECONDS:
-            logger.info("closed the connection from %s: it does not take its answers", connection.client_host)
+            logger.info("closed the connection from %s: it does not take its answers", connection.session.client_host)
         else:
             return
         connection.abort()

@@ -24,9 +24,6 @@ from .rates import QuotaWindow
 
 logger = logging.getLogger("barnabas.quotas")
 
-ANONYMOUS = "ANONYMOUS"
-"""The user of a connection on which nobody said who they are."""
-
 
 class ClientQuotas:
     """Kafka's QuotaFactory. Loop-thread only.
@@ -58,9 +55,9 @@ class ClientQuotas:
             CONTROLLER_MUTATION_RATE: self.mutation.limits,
         }
 
-    def charge(self, client_id: str | None, size: int) -> Charge:
+    def charge(self, user: str, client_id: str | None, size: int) -> Charge:
         """What a request of `size` bytes that is about to be handled will be charged with."""
-        return Charge(self, ANONYMOUS, client_id or "", size)
+        return Charge(self, user, client_id or "", size)
 
     async def check_host(self, entity: Entity) -> None:
         """Raise KafkaError INVALID_REQUEST for an entity that is meant to be a host and is none."""

@@ -26,7 +26,7 @@ from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import RequestHeader, decode_request_header, encode_request_header
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.schema import Primitive, fields_of, record_bytes, string, uuid
-from barnabas.server.apis.kafka_apis import SERVED
+from barnabas.server.apis.table import SERVED
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 TOPIC_FIELDS = frozenset({"topic", "name", "topic_name", "resource_name"})
@@ -74,7 +74,7 @@ def expect(body: bytes) -> Frame | None:
     key, version, correlation_id, _ = header
     if key not in SERVED:
         return Frame(body, Outcome.CLOSE, key, version)
-    _, lowest, highest = SERVED[ApiKey(key)]
+    _, lowest, highest, *_ = SERVED[ApiKey(key)]
     if not lowest <= version <= highest:
         outcome = Outcome.ANSWER if key == ApiKey.API_VERSIONS else Outcome.CLOSE
         return Frame(body, outcome, key, version, correlation_id)
@@ -116,7 +116,7 @@ class FrameForge:
         self._correlation_id = 0
         self._corpus = [
             body
-            for key, (_, lowest, highest) in SERVED.items()
+            for key, (_, lowest, highest, *_) in SERVED.items()
             for version in range(lowest, highest + 1)
             for _ in range(variants * (4 if key in (ApiKey.PRODUCE, ApiKey.FETCH) else 1))
             if (body := self._sample(key, version)) is not None

@@ -20,6 +20,7 @@ from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer, services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.network.session import Session
 from barnabas.server.runtime.host import host_ports
 
 ANSWER_SECONDS = 30.0
@@ -41,8 +42,7 @@ class HostileConnection:
     """Stands in for a connection and notes what the broker did with one frame."""
 
     def __init__(self, listener: Any) -> None:
-        self.client_host = "127.0.0.1"
-        self.listener = listener
+        self.session = Session("127.0.0.1", listener)
         self.on_close: Callable[[], None] | None = None
         self.answer: bytes | None = None
         self.is_closed = False
@@ -92,7 +92,7 @@ class InProcessFuzz:
                 await server.create_topic(name, 2, {})
             topics = [(topic.name, topic.topic_id) for topic in server.state.metadata.topics]
             forge = FrameForge(self.seed, topics)
-            apis = KafkaApis(services(server.state), server.state, loop)
+            apis = KafkaApis(services(server.state), loop)
             began = time.perf_counter()
             for number in range(frames):
                 self._handle(apis, forge.next(), server.listeners[0])

@@ -113,7 +113,7 @@ async def with_broker(folder: Path, talk: Callable[[Call, KafkaApis], Awaitable[
     await server.start()
     try:
         await server.create_topic("t", 1, {})
-        apis = KafkaApis(services(server.state), server.state, loop)
+        apis = KafkaApis(services(server.state), loop)
 
         async def call(key: ApiKey, version: int, request: object) -> Any:
             connection = HostileConnection(server.listeners[0])

@@ -19,8 +19,8 @@ from ....protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from ..features import EPOCH, FEATURES
-from ..kafka_apis import SERVED
 from ..request_context import RequestContext
+from ..table import SERVED
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 CLIENT_SOFTWARE_VERSION = 3
@@ -52,5 +52,5 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest | None) -> ApiVersio
 
 
 def _version(key: ApiKey) -> ApiVersion:
-    _, lowest, highest = SERVED[key]
-    return ApiVersion(api_key=key, min_version=lowest, max_version=highest)
+    api = SERVED[key]
+    return ApiVersion(api_key=key, min_version=api.lowest, max_version=api.highest)

@@ -14,8 +14,11 @@ from barnabas.protocol.codec import encode_request
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
-from barnabas.server.apis.kafka_apis import IN_TURN, SERVED, KafkaApis
+from barnabas.server.apis.kafka_apis import KafkaApis
+from barnabas.server.apis.table import SERVED
 from barnabas.server.broker import services
+from barnabas.server.config.listeners import ListenerConfig
+from barnabas.server.network.session import Session
 
 
 def header(key: int, version: int, correlation_id: int) -> bytes:
@@ -55,7 +58,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(version: in
 def test_api_versions_tells_what_is_served() -> None:
     async def talk(plane: DataPlane) -> None:
         connection = await plane.connect()
-        assert connection.api_versions == {key: (lowest, highest) for key, (_, lowest, highest) in SERVED.items()}
+        assert connection.api_versions == {key: (api.lowest, api.highest) for key, api in SERVED.items()}
 
     play(talk)
 
@@ -109,7 +112,7 @@ def test_correlation_ids_come_back_as_they_were() -> None:
 class Client:
     """Stands for a connection, and counts the answers."""
 
-    client_host = "127.0.0.1"
+    session = Session("127.0.0.1", ListenerConfig("PLAINTEXT", "127.0.0.1", 9092))
 
     def __init__(self) -> None:
         self.answers = 0
@@ -119,11 +122,11 @@ class Client:
         self.answers += 1
 
 
-@pytest.mark.parametrize("key", sorted(IN_TURN))
+@pytest.mark.parametrize("key", sorted(key for key, api in SERVED.items() if api.in_turn))
 def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(key: ApiKey) -> None:
     async def talk(plane: DataPlane) -> None:
         client: Any = Client()
-        apis = KafkaApis(services(plane.state), plane.state, plane.loop)
+        apis = KafkaApis(services(plane.state), plane.loop)
         buffer = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(group_id="strangers"), 0))
         for _ in range(5):
             apis.handle(client, memoryview(buffer), 0, len(buffer))

@@ -55,7 +55,7 @@ from barnabas.server.apis.handlers import (
     list_partition_reassignments,
     metadata,
 )
-from barnabas.server.apis.kafka_apis import SERVED
+from barnabas.server.apis.table import SERVED
 from barnabas.server.controller.topic_rules import TopicCreation
 
 OTHER_ID = UUID(int=77)
@@ -377,7 +377,7 @@ async def test_api_versions_lists_the_table_that_dispatches(version: int) -> Non
     request = ApiVersionsRequest(client_software_name="apache-kafka-java", client_software_version="4.1.1")
     response = await ask(plane, api_versions, ApiKey.API_VERSIONS, version, request)
     listed = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
-    assert listed == {int(key): (lowest, highest) for key, (_, lowest, highest) in SERVED.items()}
+    assert listed == {int(key): (api.lowest, api.highest) for key, api in SERVED.items()}
     assert list(listed) == sorted(listed)
     finalized = {one.name: (one.min_version_level, one.max_version_level) for one in response.finalized_features}
     supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}

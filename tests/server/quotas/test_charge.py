@@ -43,7 +43,7 @@ class Desk:
         self.clock += seconds
 
     def charge(self, size: int = 77) -> Charge:
-        return self.quotas.charge(None, size)
+        return self.quotas.charge("ANONYMOUS", None, size)
 
     def settle(self, charge: Charge, response: Any, api_key: int = ApiKey.METADATA) -> None:
         charge.settling(lambda _, answer: self.answers.append(answer))(self.context(api_key), response)

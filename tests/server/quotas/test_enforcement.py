@@ -241,7 +241,7 @@ def test_changes_of_topics_are_refused_or_slowed_down() -> None:
 def test_connections_over_the_rate_are_closed_after_a_while() -> None:
     async def talk(plane: DataPlane) -> None:
         before = plane.server.sockets.connection_count
-        host = next(iter(plane.server.sockets._connections)).client_host if before else None
+        host = next(iter(plane.server.sockets._connections)).session.client_host if before else None
         await set_quota(plane, "connection_creation_rate", 1.0, ip=host)
         clients = [await plane.raw() for _ in range(12)]
         for client in clients:

@@ -1,0 +1,164 @@
+"""The answer to a request that failed as a whole, item by item where its response has no error code for all.
+
+Kafka's `AbstractRequest.getErrorResponse`, as data: which list of the response answers which list of the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from ...protocol.apis import API_MESSAGES, ApiKey
+from ...protocol.errors import KafkaError
+from ...protocol.schema import Message, fields_of
+
+
+class Items(NamedTuple):
+    """`asked` is a path of lists in the request, `answered` that of their answers in the response."""
+
+    asked: tuple[str, ...]
+    answered: tuple[str, ...]
+
+
+def _items(asked: str, answered: str) -> Items:
+    return Items(tuple(asked.split(".")), tuple(answered.split(".")))
+
+
+ITEMS: dict[ApiKey, tuple[Items, ...]] = {
+    ApiKey.PRODUCE: (_items("topic_data.partition_data", "responses.partition_responses"),),
+    ApiKey.FETCH: (_items("topics.partitions", "responses.partitions"),),
+    ApiKey.LIST_OFFSETS: (_items("topics.partitions", "topics.partitions"),),
+    ApiKey.METADATA: (_items("topics", "topics"),),
+    ApiKey.OFFSET_COMMIT: (_items("topics.partitions", "topics.partitions"),),
+    ApiKey.OFFSET_FETCH: (_items("topics.partition_indexes", "topics.partitions"), _items("groups", "groups")),
+    ApiKey.FIND_COORDINATOR: (_items("coordinator_keys", "coordinators"),),
+    ApiKey.DESCRIBE_GROUPS: (_items("groups", "groups"),),
+    ApiKey.CREATE_TOPICS: (_items("topics", "topics"),),
+    ApiKey.DELETE_TOPICS: (_items("topic_names", "responses"), _items("topics", "responses")),
+    ApiKey.DELETE_RECORDS: (_items("topics.partitions", "topics.partitions"),),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (_items("topics.partitions", "topics.partitions"),),
+    ApiKey.CREATE_ACLS: (_items("creations", "results"),),
+    ApiKey.DELETE_ACLS: (_items("filters", "filter_results"),),
+    ApiKey.DESCRIBE_CONFIGS: (_items("resources", "results"),),
+    ApiKey.ALTER_CONFIGS: (_items("resources", "responses"),),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (_items("dirs.topics.partitions", "results.partitions"),),
+    ApiKey.CREATE_PARTITIONS: (_items("topics", "results"),),
+    ApiKey.DELETE_GROUPS: (_items("groups_names", "results"),),
+    ApiKey.ELECT_LEADERS: (_items("topic_partitions.partitions", "replica_election_results.partition_result"),),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (_items("resources", "responses"),),
+    ApiKey.OFFSET_DELETE: (_items("topics.partitions", "topics.partitions"),),
+    ApiKey.ALTER_CLIENT_QUOTAS: (_items("entries", "entries"),),
+    ApiKey.DESCRIBE_PRODUCERS: (_items("topics.partition_indexes", "topics.partitions"),),
+    ApiKey.DESCRIBE_TRANSACTIONS: (_items("transactional_ids", "transaction_states"),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (_items("group_ids", "groups"),),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (_items("topics", "topics"),),
+}
+
+NAMES: dict[str, str] = {
+    "name": "topic",
+    "topic": "name",
+    "topic_name": "name",
+    "topic_id": "topic_id",
+    "group_id": "group_id",
+    "index": "partition",
+    "partition": "partition_index",
+    "partition_index": "partition",
+    "partition_id": "partition",
+    "resource_type": "resource_type",
+    "resource_name": "resource_name",
+    "key": "key",
+    "transactional_id": "transactional_id",
+    "entity": "entity",
+}
+"""Fields of an answer that say what it answers, and what the request calls them if not the same."""
+
+NOTHING = (
+    "base_offset",
+    "log_append_time_ms",
+    "log_start_offset",
+    "high_watermark",
+    "last_stable_offset",
+    "low_watermark",
+    "committed_offset",
+    "offset",
+    "end_offset",
+    "timestamp",
+    "leader_epoch",
+    "node_id",
+    "port",
+)
+"""Numbers that are -1 where there is nothing to tell."""
+
+
+def error_answer(key: ApiKey, version: int, request: Any, error: KafkaError) -> Any | None:
+    """The response of a version that gives the error to the request, or else to each of its items.
+
+    None if nobody would hear of it: the version has a place for neither, or no answer is wanted.
+    """
+    if key is ApiKey.PRODUCE and request.acks == 0:
+        return None
+    response = API_MESSAGES[key].response()
+    if _fail(response, version, error):
+        return response
+    rows = ITEMS.get(key, ())
+    for row in rows:
+        fill(response, row, request, version, error)
+    return response if rows else None
+
+
+def fill(response: Any, row: Items, request: Any, version: int, error: KafkaError) -> None:
+    """Add the answers of all items of the request in that row."""
+    # What the response does not group by, it leaves out.
+    outer = len(row.asked) - len(row.answered)
+    for holder in listed(request, row.asked[:outer]):
+        _answer(response, holder, row.asked[outer:], row.answered, version)
+    for answer in listed(response, row.answered):
+        _fail(answer, version, error)
+
+
+def listed(message: Any, path: Sequence[str]) -> list[Any]:
+    """All that a path of lists leads to."""
+    found = [message]
+    for name in path:
+        found = [item for one in found for item in getattr(one, name) or ()]
+    return found
+
+
+def _answer(response: Any, request: Any, asked: Sequence[str], answered: Sequence[str], version: int) -> None:
+    """Add an item to the response for each of the request, and what is below them."""
+    field = next(field for field in fields_of(type(response)) if field.name == answered[0])
+    for item in getattr(request, asked[0]) or ():
+        answer: Any = cast(type, field.element)()
+        _name(answer, item, version)
+        if answered[1:]:
+            _answer(answer, item, asked[1:], answered[1:], version)
+        getattr(response, answered[0]).append(answer)
+
+
+def _name(answer: Any, item: Any, version: int) -> None:
+    """Say in the answer which item it is about."""
+    for field in fields_of(type(answer)):
+        if field.name not in NAMES:
+            continue
+        if not isinstance(item, Message):
+            setattr(answer, field.name, item)
+            return
+        for name in (field.name, NAMES[field.name]):
+            value = getattr(item, name, None)
+            if value is not None or (hasattr(item, name) and version in field.nullable):
+                setattr(answer, field.name, value)
+                break
+
+
+def _fail(answer: Any, version: int, error: KafkaError) -> bool:
+    """Write the error into an answer; whether that version of it has a place for one."""
+    fields = {field.name: field for field in fields_of(type(answer)) if version in field.versions}
+    if "error_code" not in fields:
+        return False
+    answer.error_code = error.code
+    if "error_message" in fields:
+        answer.error_message = error.message
+    for name in NOTHING:
+        if name in fields:
+            setattr(answer, name, -1)
+    return True

@@ -1,0 +1,184 @@
+"""The one place where it is checked whether a client may do what it asks for, before a handler sees the request.
+
+What is not allowed is taken out of the request, and the handler answers the rest; the refusals are added to its answer.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from ...protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from ...protocol.apis import API_MESSAGES, ApiKey
+from ...protocol.config_resources import ConfigResourceType
+from ...protocol.errors import ErrorCode, KafkaError
+from .error_answers import ITEMS, fill
+from .table import SERVED, Right
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from ..network.session import Session
+    from .request_context import RequestContext
+
+Handle = Callable[["RequestContext", Any], Any]
+Respond = Callable[["RequestContext", Any], None]
+Resource = tuple[AclResourceType, str]
+
+REFUSALS = {
+    AclResourceType.TOPIC: KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
+    AclResourceType.GROUP: KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
+    AclResourceType.CLUSTER: KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed."),
+    AclResourceType.TRANSACTIONAL_ID: KafkaError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."
+    ),
+}
+COORDINATED = {0: AclResourceType.GROUP, 1: AclResourceType.TRANSACTIONAL_ID}
+"""What FindCoordinator's types of keys are."""
+CONFIGURED = {
+    ConfigResourceType.TOPIC: AclResourceType.TOPIC,
+    ConfigResourceType.GROUP: AclResourceType.GROUP,
+    ConfigResourceType.BROKER: AclResourceType.CLUSTER,
+    ConfigResourceType.BROKER_LOGGER: AclResourceType.CLUSTER,
+    ConfigResourceType.CLIENT_METRICS: AclResourceType.CLUSTER,
+}
+"""Whose right it takes to see or change a configuration."""
+NAMING = ("name", "topic", "group_id", "resource_name")
+"""Fields by which items say what they are about."""
+
+
+class Authorizer(Protocol):
+    """Who may do what (Kafka's Authorizer). Loop-thread only; asked for every resource of a request."""
+
+    def authorize(self, session: Session, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+        """Whether the client of the session may do that to the resource."""
+
+
+class TopicIds(Protocol):
+    """What is known of topics that are named by id."""
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The name; None for an id that no topic has."""
+
+
+class Refusal(NamedTuple):
+    """What was taken out of a request, as a request of its own, and why."""
+
+    field: str
+    request: Any
+    error: KafkaError
+
+
+class Rights:
+    """Checks requests against the rights that the table of APIs names."""
+
+    def __init__(self, authorizer: Authorizer, topics: TopicIds) -> None:
+        self._authorizer = authorizer
+        self._topics = topics
+
+    def guarding(self, handle: Handle) -> Handle:
+        """The handler, which then gets to see only what its client may touch."""
+
+        def guarded(context: RequestContext, request: Any) -> Any:
+            key = ApiKey(context.api_key)
+            allowed = self._allowed(context, key, request)
+            if allowed is None:
+                # To ask for nothing might mean to ask for everything.
+                return API_MESSAGES[key].response()
+            return handle(context, allowed)
+
+        return guarded
+
+    def completing(self, respond: Respond) -> Respond:
+        """What answers the request, the refusals included."""
+
+        def completed(context: RequestContext, response: Any) -> None:
+            if context.refusals and response is None:
+                context.close()
+                return
+            key = ApiKey(context.api_key)
+            for refusal in context.refusals:
+                for row in ITEMS[key]:
+                    if row.asked[0] == refusal.field:
+                        fill(response, row, refusal.request, context.api_version, refusal.error)
+            respond(context, response)
+
+        return completed
+
+    def _allowed(self, context: RequestContext, key: ApiKey, request: Any) -> Any | None:
+        """The request without what the client may not touch; None if nothing of it is left.
+
+        Raises KafkaError if it may not be done at all.
+        """
+        refusals: list[Refusal] = []
+        allowed = request
+        for right in SERVED[key].rights:
+            wanted = getattr(allowed, right.field) if right.field else CLUSTER_NAME
+            if isinstance(wanted, str):
+                resource = _resource_type(right, request, wanted)
+                if wanted and resource is not None and not self._may(context.session, right, resource, wanted):
+                    raise REFUSALS[resource].as_result()
+            elif wanted:
+                kept, refused = self._divided(context.session, right, request, wanted)
+                for error, items in refused.items():
+                    refusals.append(Refusal(right.field, _with(request, right.field, items), error))
+                if refused:
+                    allowed = _with(allowed, right.field, kept)
+        context.refusals = tuple(refusals)
+        if refusals and not any(getattr(allowed, refusal.field) for refusal in refusals):
+            return None
+        return allowed
+
+    def _divided(
+        self, session: Session, right: Right, request: Any, items: Iterable[Any]
+    ) -> tuple[list[Any], dict[KafkaError, list[Any]]]:
+        """What is allowed, and what is refused and why. A resource that is named often is asked for once."""
+        kept: list[Any] = []
+        refused: dict[KafkaError, list[Any]] = {}
+        known: dict[Resource, bool] = {}
+        for item in items:
+            kind, name = _resource_type(right, request, item), self._name(item)
+            if kind is AclResourceType.CLUSTER:
+                name = CLUSTER_NAME
+            if kind is None or name is None:
+                # There is no such thing; the handler knows what to say to that.
+                kept.append(item)
+                continue
+            may = known.get((kind, name))
+            if may is None:
+                may = known[kind, name] = self._may(session, right, kind, name)
+            (kept if may else refused.setdefault(REFUSALS[kind], [])).append(item)
+        return kept, refused
+
+    def _may(self, session: Session, right: Right, kind: AclResourceType, name: str) -> bool:
+        ask = self._authorizer.authorize
+        if ask(session, right.operation, kind, name):
+            return True
+        return right.or_cluster and ask(session, right.operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+
+    def _name(self, item: Any) -> str | None:
+        if isinstance(item, str):
+            return item
+        for field in NAMING:
+            name: str | None = getattr(item, field, None)
+            if name:
+                return name
+        topic_id = getattr(item, "topic_id", None)
+        return self._topics.topic_name(topic_id) if topic_id is not None else ""
+
+
+def _with(request: Any, field: str, items: list[Any]) -> Any:
+    """The request with these items in place of all."""
+    changed = copy.copy(request)
+    setattr(changed, field, items)
+    return changed
+
+
+def _resource_type(right: Right, request: Any, item: Any) -> AclResourceType | None:
+    """Of what type the resource is that the item names; None for a number that means nothing."""
+    if right.resource_type is not None:
+        return right.resource_type
+    if isinstance(item, str):
+        return COORDINATED.get(request.key_type)
+    return CONFIGURED.get(item.resource_type)

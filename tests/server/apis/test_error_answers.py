@@ -1,0 +1,61 @@
+"""Every served version of every API has an answer for a request that failed, and it names what was asked for."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from tests.protocol.random_messages import random_message
+
+from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.codec import decode_response, encode_response
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.schema import fields_of
+from barnabas.server.apis.error_answers import ITEMS, error_answer, listed
+from barnabas.server.apis.table import SERVED
+
+FAILURE = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it broke")
+SAYS_NOTHING = {(ApiKey.DESCRIBE_LOG_DIRS, 0), (ApiKey.DESCRIBE_LOG_DIRS, 1), (ApiKey.DESCRIBE_LOG_DIRS, 2)}
+"""Versions whose answer is about directories, which are not asked for, and has no error of its own."""
+
+
+def served() -> list[Any]:
+    return [
+        pytest.param(key, version, id=f"{key.name}-{version}")
+        for key, api in SERVED.items()
+        for version in range(api.lowest, api.highest + 1)
+    ]
+
+
+@pytest.mark.parametrize(("key", "version"), served())
+def test_a_failed_request_is_answered(key: ApiKey, version: int) -> None:
+    rng = random.Random(f"{key}{version}")
+    for _ in range(20):
+        request = random_message(API_MESSAGES[key].request, version, rng)
+        if key is ApiKey.PRODUCE:
+            request.acks = 1
+        answer = error_answer(key, version, request, FAILURE)
+        if (key, version) in SAYS_NOTHING:
+            assert answer is None
+            continue
+        data = b"".join(bytes(part) for part in encode_response(answer, version))
+        read: Any = decode_response(key, version, memoryview(data), 0, len(data))
+        top = {field.name for field in fields_of(type(read)) if version in field.versions}
+        if "error_code" in top:
+            assert read.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            continue
+        asked = sum(len(listed(request, row.asked)) for row in ITEMS[key])
+        answered = [item for path in {row.answered for row in ITEMS[key]} for item in listed(read, path)]
+        assert len(answered) == asked
+        assert {item.error_code for item in answered} <= {ErrorCode.UNKNOWN_SERVER_ERROR}
+
+
+def test_an_answer_names_what_it_is_about() -> None:
+    request = FetchRequest(topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=4)])])
+    answer = error_answer(ApiKey.FETCH, 4, request, FAILURE)
+    assert answer is not None
+    assert answer.responses[0].topic == "t"
+    (partition,) = answer.responses[0].partitions
+    assert (partition.partition_index, partition.error_code, partition.high_watermark) == (4, -1, -1)
