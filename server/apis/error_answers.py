@@ -95,7 +95,7 @@ def error_answer(key: ApiKey, version: int, request: Any, error: KafkaError) -> 
 
     None if nobody would hear of it: the version has a place for neither, or no answer is wanted.
     """
-    if key is ApiKey.PRODUCE and request.acks == 0:
+    if not wants_answer(key, request):
         return None
     response = API_MESSAGES[key].response()
     if _fail(response, version, error):
@@ -106,14 +106,22 @@ def error_answer(key: ApiKey, version: int, request: Any, error: KafkaError) -> 
     return response if rows else None
 
 
+def wants_answer(key: ApiKey, request: Any) -> bool:
+    """Whether the client waits for an answer at all."""
+    return key is not ApiKey.PRODUCE or request.acks != 0
+
+
 def fill(response: Any, row: Items, request: Any, version: int, error: KafkaError) -> None:
     """Add the answers of all items of the request in that row."""
     # What the response does not group by, it leaves out.
     outer = len(row.asked) - len(row.answered)
+    answers = getattr(response, row.answered[0])
+    present = len(answers)
     for holder in listed(request, row.asked[:outer]):
         _answer(response, holder, row.asked[outer:], row.answered, version)
-    for answer in listed(response, row.answered):
-        _fail(answer, version, error)
+    for added in answers[present:]:
+        for answer in listed(added, row.answered[1:]):
+            _fail(answer, version, error)
 
 
 def listed(message: Any, path: Sequence[str]) -> list[Any]:

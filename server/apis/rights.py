@@ -13,7 +13,7 @@ from ...protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ...protocol.apis import API_MESSAGES, ApiKey
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
-from .error_answers import ITEMS, fill
+from .error_answers import ITEMS, fill, wants_answer
 from .table import SERVED, Right
 
 if TYPE_CHECKING:
@@ -85,7 +85,10 @@ class Rights:
             allowed = self._allowed(context, key, request)
             if allowed is None:
                 # To ask for nothing might mean to ask for everything.
-                return API_MESSAGES[key].response()
+                if wants_answer(key, request):
+                    return API_MESSAGES[key].response()
+                context.close()
+                return None
             return handle(context, allowed)
 
         return guarded

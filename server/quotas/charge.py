@@ -145,7 +145,7 @@ class Charge:
         def settled(context: R, response: Any) -> None:
             self._settle(context.api_key, response)
             if self.wait_ms:
-                context.mute(self.wait_ms / 1000)
+                context.mute(self._wait)
                 if hasattr(response, "throttle_time_ms"):
                     response.throttle_time_ms = self.wait_ms
             respond(context, response)

@@ -32,6 +32,7 @@ from barnabas.protocol.messages.produce import (
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.server.apis.rights import Authorizer
 from barnabas.server.broker import BrokerServer
 from barnabas.server.broker_state import BrokerState
 from barnabas.server.replication.partition import Partition
@@ -134,6 +135,7 @@ def play(
     settings: Mapping[str, str] | None = None,
     delays: WorkDelays | None = None,
     seed: int = 11,
+    authorizer: Authorizer | None = None,
 ) -> None:
     """Start a broker, make the topic `t`, talk to it, and stop it."""
 
@@ -145,6 +147,7 @@ def play(
             network_faults=NetworkFaults(split_chance=0.5),
             delays=delays or WorkDelays(),
         )
+        world.broker.authorizer = authorizer
         await world.broker.start()
         plane = DataPlane(world)
         await plane.create_topic("t", 2)

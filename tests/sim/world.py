@@ -14,6 +14,7 @@ from tests.sim.loop import SimLoop
 from tests.sim.network import NetworkFaults, SimNetwork
 from tests.sim.node import Node
 
+from barnabas.server.apis.rights import Authorizer
 from barnabas.server.broker import BrokerServer
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.metadata.embedded_store import EmbeddedStore
@@ -120,6 +121,8 @@ class SimBroker:
         self.node = Node("broker" if host == HOST else f"broker at {host}")
         self.disk = SimDisk(now_ms=world.now_ms, keep_log=False)
         self.server: BrokerServer | None = None
+        self.authorizer: Authorizer | None = None
+        """Who may do what, in each of its lives."""
         self.lives = 0
         self.touched: dict[str, int] = {}
         """Up to where the cleaner has looked in each folder, in all lives."""
@@ -175,7 +178,13 @@ class SimBroker:
             machine_name="broker",
             fault=fault,
         )
-        server = BrokerServer(BrokerConfig.from_properties(properties), ports, world.loop, open_store=self._open_store)
+        server = BrokerServer(
+            BrokerConfig.from_properties(properties),
+            ports,
+            world.loop,
+            open_store=self._open_store,
+            authorizer=self.authorizer,
+        )
         await server.start()
         self.server = server
 

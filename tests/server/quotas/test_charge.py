@@ -123,8 +123,8 @@ async def test_an_answer_tells_how_long_its_connection_is_muted() -> None:
     desk.wait = 0.7504
     response = SimpleNamespace(throttle_time_ms=0)
     desk.settle(desk.charge(), response)
-    assert (response.throttle_time_ms, desk.muted, desk.answers) == (750, [0.75], [response])
+    assert (response.throttle_time_ms, desk.muted, desk.answers) == (750, [0.7504], [response])
     desk.wait = 0.0004
     other = SimpleNamespace(throttle_time_ms=0)
     desk.settle(desk.charge(), other)
-    assert (other.throttle_time_ms, desk.muted) == (0, [0.75]), "less than a millisecond is nothing"
+    assert (other.throttle_time_ms, desk.muted) == (0, [0.7504]), "less than a millisecond is nothing"
