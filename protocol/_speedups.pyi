@@ -5,7 +5,7 @@ key's id, whether keys are compared).
 """
 
 from array import array
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 _Buffer: TypeAlias = bytes | bytearray | memoryview
 _Rows: TypeAlias = tuple[bytearray, int, int, int]
@@ -68,6 +68,18 @@ def filter_batches(
     /,
 ) -> tuple[int, int, int]:
     """`BatchFilter.filter`: the fields of `Kept`. The output has the room that the twin makes."""
+
+def decode_records(
+    data: _Buffer,
+    position: int,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+    record_type: type[tuple[object, ...]],
+    /,
+) -> tuple[list[Any], int] | None:
+    """`record_codec.decode_records_here`; None where that raises, or for numbers beyond 64 bits."""
 
 def index_batches(
     data: _Buffer, since: int, interval: int, highest: tuple[int, int], last_offset: int, /

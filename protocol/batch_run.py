@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from enum import IntEnum
 from struct import Struct
-from struct import error as struct_error
 
 from .batch_header import (
     CONTROL_MASK,
@@ -19,9 +18,8 @@ from .batch_header import (
 from .errors import ProtocolError
 from .native import native
 from .record import CODEC_MASK, ENTRY_FRONT, LOG_OVERHEAD, MAGIC_POSITION, TIMESTAMP_TYPE_MASK
-from .record_codec import MIN_RECORD_SIZE
+from .record_codec import MIN_RECORD_SIZE, locate_record
 from .record_columns import RecordColumns
-from .varint import decode_varint, decode_varlong
 
 SPECIAL = CODEC_MASK | CONTROL_MASK | TRANSACTIONAL_MASK
 """Attributes of batches that a caller wants to look at itself."""
@@ -149,7 +147,7 @@ class BatchRun:
             self._make_room(2 * self.count)
         try:
             self._add_records(position + HEADER_SIZE, position + header.size_in_bytes, header)
-        except (ProtocolError, IndexError, struct_error):
+        except ProtocolError:
             records.count = first_row
             return False
         self._rows[_ROW * self.count : _ROW * (self.count + 1)] = _ints(position, header.size_in_bytes, first_row)
@@ -157,51 +155,33 @@ class BatchRun:
         return True
 
     def _add_records(self, position: int, end: int, header: BatchHeader) -> None:
-        """Raises ProtocolError and others for records that do not fill the batch in rising order."""
+        """Raises ProtocolError for records that do not fill the batch in rising order."""
         append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
         least_delta = 0
+        records = self.records
         for _ in range(header.record_count):
-            record_end, delta, stamp = self._add_record(position, end)
-            if not least_delta <= delta <= header.last_offset_delta:
-                raise ProtocolError(f"offset delta {delta}, expected at least {least_delta}")
-            row = self.records.count
-            self.records.offsets[row] = _as_long(header.base_offset + delta)
-            self.records.timestamps[row] = (
-                _as_long(header.base_timestamp + stamp) if append_time is None else append_time
+            found = locate_record(self.buffer, position, end)
+            if not least_delta <= found.offset_delta <= header.last_offset_delta:
+                raise ProtocolError(f"offset delta {found.offset_delta}, expected at least {least_delta}")
+            row = records.count
+            records.offsets[row] = as_long(header.base_offset + found.offset_delta)
+            records.timestamps[row] = (
+                as_long(header.base_timestamp + found.timestamp_delta) if append_time is None else append_time
             )
-            self.records.count = row + 1
-            least_delta, position = delta + 1, record_end
+            records.starts[row], records.ends[row] = position, found.end
+            records.key_starts[row], records.key_sizes[row] = found.key_start, found.key_size
+            records.value_starts[row], records.value_sizes[row] = found.value_start, found.value_size
+            records.header_starts[row] = found.headers_start
+            records.count = row + 1
+            least_delta, position = found.offset_delta + 1, found.end
         if position != end:
             raise ProtocolError("records do not end where the batch ends")
-
-    def _add_record(self, start: int, batch_end: int) -> tuple[int, int, int]:
-        """Fill the next row's positions; returns where the record ends, its offset delta and its timestamp delta."""
-        data, records = self.buffer, self.records
-        row = records.count
-        size, at = decode_varint(data, start)
-        end = at + size
-        if size < MIN_RECORD_SIZE - 1 or end > batch_end:
-            raise ProtocolError(f"record of {size} bytes")
-        stamp, at = decode_varlong(data, at + 1)
-        delta, at = decode_varint(data, at)
-        key_size, key_start = decode_varint(data, at)
-        if key_start + key_size > end:
-            raise ProtocolError(f"key of {key_size} bytes")
-        value_size, value_start = decode_varint(data, key_start + max(key_size, 0))
-        headers = value_start + max(value_size, 0)
-        if headers >= end:
-            raise ProtocolError(f"value of {value_size} bytes")
-        records.starts[row], records.ends[row] = start, end
-        records.key_starts[row], records.key_sizes[row] = key_start, max(key_size, -1)
-        records.value_starts[row], records.value_sizes[row] = value_start, max(value_size, -1)
-        records.header_starts[row] = headers
-        return end, delta, stamp
 
 
 def _ints(*values: int) -> memoryview:
     return memoryview(Struct("=3i").pack(*values)).cast("i")
 
 
-def _as_long(value: int) -> int:
+def as_long(value: int) -> int:
     """The value in 64 bits, as adding wraps around in other languages."""
     return (value + (1 << 63) & (1 << 64) - 1) - (1 << 63)

@@ -171,43 +171,25 @@ class RecordBatch:
 
         Raises ProtocolError for malformed records or a wrong count, KafkaError as `plain_records`.
         """
-        data, left, position = self._start_decoding(max_size)
+        header, position = self.header, 0
+        data, left = self.plain_records(max_size=max_size), header.record_count
+        if not 0 <= left <= len(data) // MIN_RECORD_SIZE:
+            raise ProtocolError(f"record batch with {left} records in {len(data)} bytes")
+        append_time = header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None
         while left:
             step = min(left, _DECODE_STEP)
-            records, position = self._decode(data, position, step)
+            records, position = decode_records(
+                data,
+                position,
+                step,
+                base_offset=header.base_offset,
+                base_timestamp=header.base_timestamp,
+                append_time=append_time,
+            )
             left -= step
             yield from records
-        _check_end(data, position)
-
-    def decode_all(self, *, max_size: int = DEFAULT_MAX_DECOMPRESSED_SIZE) -> list[Record]:
-        """All records at once: the fastest way to read a batch. Errors as `records`."""
-        data, count, position = self._start_decoding(max_size)
-        records, position = self._decode(data, position, count)
-        _check_end(data, position)
-        return records
-
-    def _start_decoding(self, max_size: int) -> tuple[bytes, int, int]:
-        data = self.plain_records(max_size=max_size)
-        count = self.header.record_count
-        if not 0 <= count <= len(data) // MIN_RECORD_SIZE:
-            raise ProtocolError(f"record batch with {count} records in {len(data)} bytes")
-        return data, count, 0
-
-    def _decode(self, data: bytes, position: int, count: int) -> tuple[list[Record], int]:
-        header = self.header
-        return decode_records(
-            data,
-            position,
-            count,
-            base_offset=header.base_offset,
-            base_timestamp=header.base_timestamp,
-            append_time=header.max_timestamp if header.attributes & TIMESTAMP_TYPE_MASK else None,
-        )
-
-
-def _check_end(data: bytes, position: int) -> None:
-    if position != len(data):
-        raise ProtocolError(f"{len(data) - position} bytes behind the last record of a batch")
+        if position != len(data):
+            raise ProtocolError(f"{len(data) - position} bytes behind the last record of a batch")
 
 
 Batch: TypeAlias = RecordBatch | LegacyBatch

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from .errors import ProtocolError
 from .native import native
 from .record import NO_TIMESTAMP
-from .varint import decode_varint, decode_varlong
+from .record_codec import locate_headers, locate_record
 
 RecordRules: TypeAlias = tuple[int, int, bool]
 """What a topic asks of records: the earliest and the latest timestamp, and whether each needs a key."""
@@ -46,11 +46,12 @@ def walk_records(
     position, max_timestamp = 0, NO_TIMESTAMP
     faults: list[Fault] = []
     for index in range(count):
-        size, position = decode_varint(data, position)
-        if not 0 < size <= len(data) - position:
-            raise ProtocolError(f"record {index} has a length of {size}, but {len(data) - position} bytes are left")
-        delta, has_key = _look_into(data[position : position + size], index)
-        position += size
+        record = locate_record(data, position, len(data))
+        if record.offset_delta != index:
+            raise ProtocolError(f"record {index} has an offset delta of {record.offset_delta}")
+        for _ in locate_headers(data, record):
+            continue
+        delta, has_key, position = record.timestamp_delta, record.key_size >= 0, record.end
         timestamp = base_timestamp + delta
         is_timely = max(earliest, LOWEST) <= timestamp <= min(latest, HIGHEST) or timestamp == NO_TIMESTAMP
         if is_timely:
@@ -60,32 +61,3 @@ def walk_records(
     if position != len(data) or count <= 0:
         raise ProtocolError(f"{len(data) - position} bytes are left behind {count} records")
     return RecordScan(max_timestamp, faults)
-
-
-def _look_into(record: bytes | memoryview, index: int) -> tuple[int, bool]:
-    """The timestamp delta of a record (all of it behind its length), and whether it has a key."""
-    timestamp_delta, at = decode_varlong(record, 1)
-    offset_delta, at = decode_varint(record, at)
-    if offset_delta != index:
-        raise ProtocolError(f"record {index} has an offset delta of {offset_delta}")
-    key_size, at = _pass_bytes(record, at)
-    _, at = _pass_bytes(record, at)
-    header_count, at = decode_varint(record, at)
-    if header_count < 0:
-        raise ProtocolError(f"record {index} has {header_count} headers")
-    for _ in range(header_count):
-        name_size, at = _pass_bytes(record, at)
-        if name_size < 0:
-            raise ProtocolError(f"record {index} has a header without a key")
-        _, at = _pass_bytes(record, at)
-    if at != len(record):
-        raise ProtocolError(f"record {index} has {len(record)} bytes, but its fields have {at}")
-    return timestamp_delta, key_size >= 0
-
-
-def _pass_bytes(record: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The size of a field at `position`, negative for null, and the position behind it."""
-    size, position = decode_varint(record, position)
-    if size > len(record) - position:
-        raise ProtocolError(f"a field of {size} bytes in a record of {len(record)}")
-    return size, position + max(size, 0)

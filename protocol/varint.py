@@ -27,7 +27,7 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 def decode_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varint (32 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
-    value, end = decode_unsigned(data, position)
+    value, end = _decode_unsigned(data, position)
     if value >> 32 or end - position > _MAX_VARINT_BYTES:
         raise ProtocolError("varint of more than 32 bits")
     return (value >> 1) ^ -(value & 1), end
@@ -35,11 +35,11 @@ def decode_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
 
 def decode_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varlong (64 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
-    value, position = decode_unsigned(data, position)
+    value, position = _decode_unsigned(data, position)
     return (value >> 1) ^ -(value & 1), position
 
 
-def decode_unsigned(data: bytes | memoryview, position: int) -> tuple[int, int]:
+def _decode_unsigned(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varlong at `position` as it stands, still zigzag, and the position behind it. Errors as `decode_varlong`."""
     value = 0
     try:

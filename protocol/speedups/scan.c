@@ -135,12 +135,13 @@ typedef struct {
 /* False if no whole batch of any format begins at `at`. */
 static int read_front(const uint8_t *at, Py_ssize_t left, batch_front *front)
 {
-    enum { SMALLEST = 26, V1_TIMESTAMP_AT = 18 };
-    if (left < SMALLEST)
+    enum { V1_TIMESTAMP_AT = 18 };
+    static const int least_sizes[] = {26, 34, HEADER_SIZE}; /* by magic */
+    if (left < least_sizes[0])
         return 0;
     int magic = at[MAGIC_AT];
     front->size = (int64_t)read_i32(at + SIZE_AT) + LOG_OVERHEAD;
-    if (magic > 2 || front->size < SMALLEST || front->size > left || (magic == 2 && left < HEADER_SIZE))
+    if (magic > 2 || front->size < least_sizes[magic] || front->size > left)
         return 0;
     front->base_offset = front->last_offset = read_i64(at);
     if (magic == 2) {

@@ -131,6 +131,7 @@ int check_plain_batch(const uint8_t *batch, int64_t size, const record_rules *ru
 PyObject *scan_batches(PyObject *module, PyObject *args);
 PyObject *scan_records(PyObject *module, PyObject *args);
 PyObject *take_plain_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *decode_records(PyObject *module, PyObject *args);
 PyObject *index_batches(PyObject *module, PyObject *args);
 PyObject *zeroed(PyObject *module, PyObject *args);
 PyObject *put_many(PyObject *module, PyObject *args);

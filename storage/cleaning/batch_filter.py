@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ...protocol.batch_run import BatchRun
+from ...protocol.batch_run import BatchRun, as_long
 from ...protocol.native import native
 from ...protocol.record_batch import (
     BATCH_HEADER,
@@ -20,7 +20,7 @@ from ...protocol.record_batch import (
     BatchHeader,
     write_crc,
 )
-from ...protocol.varint import decode_unsigned, encode_varint
+from ...protocol.varint import decode_varint, decode_varlong, encode_varint
 
 NO_TIMESTAMP = -1
 _MAX_GROWTH = 12
@@ -140,11 +140,9 @@ def batch_of(run: BatchRun, batch: memoryview, kept: list[int], new_horizon: int
 
 def _shifted(record: bytes, shift: int) -> bytes:
     """A record whose timestamp delta is larger by `shift`, in 64 bits."""
-    _, at = decode_unsigned(record, 0)
-    stamp, rest = decode_unsigned(record, at + 1)
-    delta = (stamp >> 1 ^ -(stamp & 1)) + shift
-    delta = (delta + (1 << 63) & (1 << 64) - 1) - (1 << 63)
-    body = record[at : at + 1] + encode_varint(delta) + record[rest:]
+    _, at = decode_varint(record, 0)
+    delta, rest = decode_varlong(record, at + 1)
+    body = record[at : at + 1] + encode_varint(as_long(delta + shift)) + record[rest:]
     return encode_varint(len(body)) + body
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -12,10 +14,12 @@ from tests.tools import missing
 
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.batch_run import BatchRun, Stop
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.legacy_records import encode_message
 from barnabas.protocol.native import native
+from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import HEADER_SIZE, RecordBatch, RecordBatchBuilder
-from barnabas.protocol.record_codec import encode_headers
+from barnabas.protocol.record_codec import decode_records_here, encode_headers, encode_record
 from barnabas.protocol.varint import decode_varint
 
 ROADS = [False, True] if native is not None else [False]
@@ -116,6 +120,60 @@ def test_where_a_scan_stops(use_native: bool) -> None:
     for size in (-1, 0, 4, 48):
         assert stop(good + struct.pack(">qi", 0, size) + b"\0\0\0\0\2" + bytes(60)) == (at, Stop.CORRUPT)
     assert (run.count, run.records.count) == (1, 1)
+
+
+def decoded(data: bytes, count: int, append_time: int | None) -> tuple[list[Record], int] | None:
+    try:
+        return decode_records_here(data, 0, count, base_offset=7, base_timestamp=-3, append_time=append_time)
+    except ProtocolError:
+        return None
+
+
+@compiled
+@settings(max_examples=400, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    count=st.integers(0, 60),
+    damages=st.integers(0, 3),
+    append_time=st.none() | st.integers(-(2**63), 2**63 - 1),
+)
+def test_both_decoders_make_the_same_records(seed: int, count: int, damages: int, append_time: int | None) -> None:
+    rng = random.Random(seed)
+    data = bytearray()
+    for index in range(count):
+        headers = [
+            (rng.choice(("", "k", "ключ")), rng.choice((None, b"", b"value"))) for _ in range(rng.choice((0, 0, 3)))
+        ]
+        key, value = (rng.choice((None, b"", b"some", bytes(200))) for _ in range(2))
+        stamp = rng.choice((0, 1, -1, 64, 8192, 2**40, 2**63 - 1, -(2**63)))
+        data += encode_record(rng.choice((index, 2**31 - 1)), stamp, key, value, headers)
+    for _ in range(damages if data else 0):
+        at = rng.randrange(len(data))
+        data[at] = rng.choice((0, 1, 0x7F, 0x80, 0xFF, data[at] ^ 1 << rng.randrange(8)))
+    del data[len(data) - rng.choice((0, 0, 0, 1)) :]
+    expected = decoded(bytes(data), count, append_time)
+    assert native is not None
+    found = native.decode_records(bytes(data), 0, count, 7, -3, append_time, Record)
+    if found is None and expected is not None:
+        assert any(abs(record.timestamp) >= 2**63 for record in expected[0]), "beyond 64 bits the plain one is asked"
+    else:
+        assert found == expected
+        assert found is None or all(type(record) is Record for record in found[0])
+
+
+@compiled
+def test_records_made_by_compiled_code_are_freed() -> None:
+    data = b"".join(encode_record(index, 0, b"key", bytes(1000), [("h", b"v")]) for index in range(100))
+    assert native is not None
+    for cut in (0, 1):
+        for _ in range(20):
+            native.decode_records(data[: len(data) - cut], 0, 100, 0, 0, None, Record)
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(200):
+            native.decode_records(data[: len(data) - cut], 0, 100, 0, 0, None, Record)
+        gc.collect()
+        assert sys.getallocatedblocks() - before < 100
 
 
 @compiled
