@@ -172,7 +172,7 @@ class LegacyBatch:
         plain = self._inner_set(max_size)
         shift = self._inner_offset_shift(plain)
         append_time = self._timestamp if self.timestamp_type == TimestampType.LOG_APPEND_TIME else None
-        for message in _inner_messages(plain):
+        for message in _inner_messages(plain, self.magic):
             key, value = message.key_and_value()
             timestamp = message._timestamp if append_time is None else append_time
             yield Record(message.last_offset + shift, timestamp, key, value)
@@ -196,10 +196,12 @@ class LegacyBatch:
         return memoryview(decompress(self.codec, value, max_size=max_size, magic=self.magic))
 
 
-def _inner_messages(plain: memoryview) -> Iterator[LegacyBatch]:
+def _inner_messages(plain: memoryview, magic: int) -> Iterator[LegacyBatch]:
     """The messages of a wrapper as they stand, each checked."""
     for start, end in message_bounds(plain):
         message = LegacyBatch(plain[start:end])
+        if message.magic != magic:
+            raise ProtocolError(f"message of magic {message.magic} inside a wrapper of magic {magic}")
         if message.codec != Compression.NONE:
             raise ProtocolError("compressed message inside a compressed message")
         if not message.is_valid:

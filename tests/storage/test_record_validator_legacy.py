@@ -35,6 +35,12 @@ def validate(data: bytes | bytearray, config: LogConfig = PLAIN, **options: Any)
     return validate_and_assign(memoryview(data), config=config, **arguments)
 
 
+def batch_of_v2() -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(b"k", b"v", (), NOW)
+    return builder.build()
+
+
 def refusal(data: bytes | bytearray, config: LogConfig = PLAIN, **options: Any) -> ErrorCode:
     with pytest.raises(KafkaError) as caught:
         validate(data, config, **options)
@@ -162,6 +168,15 @@ def test_messages_that_do_not_go_together() -> None:
     assert refusal(message_set(1, 1) + message_set(1, 1)) is ErrorCode.INVALID_RECORD
     empty = encode_message(0, 0, None, compress(1, b""), magic=1, attributes=1)
     assert refusal(empty) is ErrorCode.INVALID_RECORD
+
+
+@pytest.mark.parametrize("target_magic", [0, 1, 2])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_what_is_inside_a_wrapper_has_its_format(magic: int, target_magic: int) -> None:
+    others = [encode_message(0, NOW, b"k", b"v", magic=1 - magic), bytes(batch_of_v2())]
+    for inner in others:
+        wrapper = encode_message(0, NOW, None, compress(1, inner, magic=magic), magic=magic, attributes=1)
+        assert refusal(wrapper, target_magic=target_magic) is ErrorCode.INVALID_RECORD
 
 
 def test_codecs_that_old_messages_do_not_have() -> None:
