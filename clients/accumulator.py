@@ -22,6 +22,7 @@ from ..protocol.batch_header import stamp_producer
 from ..protocol.compression import Compression
 from ..protocol.errors import KafkaError
 from ..protocol.legacy_records import build_message_set
+from ..protocol.producer_identity import ProducerIdentity
 from ..protocol.record import NO_SEQUENCE, Headers
 from ..protocol.record_batch import Record, RecordBatchBuilder, iter_batches
 from ..protocol.topic_partition import TopicPartition
@@ -40,13 +41,6 @@ class RecordMetadata(NamedTuple):
     offset: int
     timestamp: int
     log_start_offset: int
-
-
-class ProducerIdentity(NamedTuple):
-    """Producer id and epoch, as InitProducerId gave them or as bumped since."""
-
-    producer_id: int
-    epoch: int
 
 
 class PendingRecord(NamedTuple):

@@ -22,9 +22,10 @@ from ..protocol.messages.produce import (
     TopicProduceData,
 )
 from ..protocol.negotiation import last_version
+from ..protocol.producer_identity import ProducerIdentity
 from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
-from .accumulator import PartitionQueue, ProducerBatch, ProducerIdentity, RecordAccumulator
+from .accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
 from .alarm import Alarm
 from .client import Client
 from .cluster import BrokerNode

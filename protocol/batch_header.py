@@ -86,7 +86,6 @@ HEADER = BATCH_HEADER.struct
 HEADER_SIZE = BATCH_HEADER.size
 CRC_POSITION = BATCH_HEADER.at("crc")
 ATTRIBUTES_POSITION = BATCH_HEADER.at("attributes")
-MAX_TIMESTAMP_POSITION = BATCH_HEADER.at("max_timestamp")
 _PRODUCER_POSITION = BATCH_HEADER.at("producer_id")
 _crc = BATCH_HEADER.span("crc", "crc")
 _producer_fields = BATCH_HEADER.span("producer_id", "base_sequence")

@@ -6,7 +6,7 @@
         partition_data: list[PartitionProduceData] = wire([PartitionProduceData], "0+")
 
 `message` turns such a class into a slotted one with a keyword-only `__init__`. Nothing here encodes: `compiler`
-derives codecs from `fields_of(cls)`, and `constructs` a second, independent set.
+derives codecs from `fields_of(cls)`, and tests a second, independent set.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class EpochEntry(NamedTuple):
     start_offset: int
 
 
-class EpochEndOffset(NamedTuple):
+class EpochEnd(NamedTuple):
     """A leader epoch and the offset after the last record of it."""
 
     epoch: int
@@ -88,18 +88,18 @@ class LeaderEpochCache:
             entries.pop()
         entries.append(entry)
 
-    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEndOffset:
+    def end_offset_for(self, requested_epoch: int, log_end_offset: int) -> EpochEnd:
         """(largest epoch at or below the requested one, its end offset), or (-1, -1) if that cannot be said."""
         entries = self._entries
         if requested_epoch == UNDEFINED_EPOCH or not entries or requested_epoch > entries[-1].epoch:
-            return EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
+            return EpochEnd(UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET)
         if requested_epoch == entries[-1].epoch:
-            return EpochEndOffset(requested_epoch, log_end_offset)
+            return EpochEnd(requested_epoch, log_end_offset)
         slot = bisect_right(entries, requested_epoch, key=lambda entry: entry.epoch)
         if slot == 0:
             # Older than all that is known: everything before the first known epoch is that epoch's.
-            return EpochEndOffset(requested_epoch, entries[0].start_offset)
-        return EpochEndOffset(entries[slot - 1].epoch, entries[slot].start_offset)
+            return EpochEnd(requested_epoch, entries[0].start_offset)
+        return EpochEnd(entries[slot - 1].epoch, entries[slot].start_offset)
 
     def epoch_for_offset(self, offset: int) -> int:
         """The epoch whose leader appended `offset`; -1 below the first known one."""

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from .log_values import LogOffsetMetadata
-from .transaction_index import AbortedTransaction
+from .transaction_index import AbortedTxn
 
 if TYPE_CHECKING:
     from .log_queries import LogQueries
@@ -25,7 +25,7 @@ def offsets_before(log: "LogQueries", timestamp: int, max_offsets: int, now_ms: 
     return sorted(offsets, reverse=True)
 
 
-def aborted_transactions(log: "LogQueries", start: LogOffsetMetadata, length: int) -> list[AbortedTransaction]:
+def aborted_transactions(log: "LogQueries", start: LogOffsetMetadata, length: int) -> list[AbortedTxn]:
     """The aborted transactions that overlap the batches in `length` bytes from `start` on."""
     segments = log.segments_from(start.segment_base_offset)
     beyond = segments[0].offset_index.upper_bound(start.position, length)
@@ -33,7 +33,7 @@ def aborted_transactions(log: "LogQueries", start: LogOffsetMetadata, length: in
         upper_bound = beyond.offset
     else:
         upper_bound = segments[1].base_offset if len(segments) > 1 else log.log_end_offset
-    found: list[AbortedTransaction] = []
+    found: list[AbortedTxn] = []
     for segment in segments:
         overlapping, is_complete = segment.transaction_index.collect_aborted(start.offset, upper_bound)
         found += overlapping

@@ -6,7 +6,7 @@ from typing import NoReturn
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from .errors import failing_read
-from .leader_epochs import EpochEndOffset, LeaderEpochCache
+from .leader_epochs import EpochEnd, LeaderEpochCache
 from .log_offsets import offsets_before
 from .log_reader import LogReader
 from .log_segment import LogSegment
@@ -86,6 +86,6 @@ class LogQueries:
         with failing_read(self.directory):
             return offsets_before(self, timestamp, max_offsets, self._now_ms())
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEndOffset:
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
         """(largest known epoch at or below `epoch`, its end offset); (-1, -1) if that cannot be said."""
         return self.leader_epochs.end_offset_for(epoch, self.log_end_offset)

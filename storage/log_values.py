@@ -5,7 +5,7 @@ from typing import NamedTuple
 from ..protocol.topic_partition import TopicPartition
 from .filesystem import FileSlice, Sendable
 from .partition_dir import FUTURE_SUFFIX
-from .transaction_index import AbortedTransaction
+from .transaction_index import AbortedTxn
 
 UNKNOWN_POSITION = -1
 
@@ -42,7 +42,7 @@ class FetchData(NamedTuple):
     """From the batch that contains the offset asked for; may end inside a batch. In memory unless it was to be lent."""
     first: LogOffsetMetadata
     """The offset asked for, and where `records` starts."""
-    aborted_transactions: list[AbortedTransaction] | None = None
+    aborted_transactions: list[AbortedTxn] | None = None
     """For read-committed readers: those that overlap `records`. None for others."""
 
     @property

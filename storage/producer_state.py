@@ -8,7 +8,7 @@ from ..protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snaps
 from ..protocol.record_batch import BatchHeader, ControlType, RecordBatch, parse_control_key, parse_end_marker
 from .filesystem import File, FileSystem, write_all
 from .producer_snapshot import SNAPSHOT_SUFFIX, snapshot_file_name, snapshot_offset
-from .transaction_index import AbortedTransaction
+from .transaction_index import AbortedTxn
 
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
@@ -224,7 +224,7 @@ class ProducerStateManager:
             return None
         return CompletedTransaction(producer_id, first_offset, offset, marker.is_abort)
 
-    def take_in(self, batch: RecordBatch) -> AbortedTransaction | None:
+    def take_in(self, batch: RecordBatch) -> AbortedTxn | None:
         """Take in a batch that is in the log; what is due for the transaction index, if it aborts a transaction."""
         header = batch.header
         if header.producer_id < 0:
@@ -238,15 +238,13 @@ class ProducerStateManager:
         completed = self.append_marker(header, header.base_offset, marker)
         return None if completed is None else self._complete(completed)
 
-    def _complete(self, completed: CompletedTransaction) -> AbortedTransaction | None:
+    def _complete(self, completed: CompletedTransaction) -> AbortedTxn | None:
         last_stable_offset = self._next_stable_offset(completed)
         self.ongoing_transactions.pop(completed.first_offset, None)
         self._unreplicated[completed.first_offset] = completed.last_offset
         if not completed.is_aborted:
             return None
-        return AbortedTransaction(
-            completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
-        )
+        return AbortedTxn(completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset)
 
     def _next_stable_offset(self, completed: CompletedTransaction) -> int:
         """What the last stable offset is going to be once `completed` is."""

@@ -9,7 +9,7 @@ from .filesystem import File, FileSystem, write_all
 _ENTRY = TRANSACTION_INDEX_ENTRY.struct
 
 
-class AbortedTransaction(NamedTuple):
+class AbortedTxn(NamedTuple):
     """An aborted transaction; `last_offset` is that of its marker."""
 
     producer_id: int
@@ -34,25 +34,25 @@ class TransactionIndex:
         self.base_offset = base_offset
         self._fs = fs
         self._file: File | None = None
-        self._entries: list[AbortedTransaction] | None = None
+        self._entries: list[AbortedTxn] | None = None
         self._written = 0
         self._may_be_longer = False
 
     @property
-    def entries(self) -> list[AbortedTransaction]:
+    def entries(self) -> list[AbortedTxn]:
         """All aborted transactions, ascending by last offset. Raises `CorruptIndexError`."""
         if self._entries is None:
             self._entries = self._load()
         return self._entries
 
-    def append(self, aborted: AbortedTransaction) -> None:
+    def append(self, aborted: AbortedTxn) -> None:
         """Add an entry; its last offset must be above the last one's. Raises `CorruptIndexError` if it is not."""
         entries = self.entries
         if entries and entries[-1].last_offset >= aborted.last_offset:
             raise CorruptIndexError(f"{self.path}: {aborted} after {entries[-1]}")
         entries.append(aborted)
 
-    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
+    def collect_aborted(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
         """The aborted transactions that overlap [fetch_offset, upper_bound), and whether no later one can."""
         found = []
         for aborted in self.entries:
@@ -120,13 +120,13 @@ class TransactionIndex:
             self._file = self._fs.open(self.path, create=True)
         return self._file
 
-    def _load(self) -> list[AbortedTransaction]:
+    def _load(self) -> list[AbortedTxn]:
         data = self._fs.read_bytes(self.path) if self._fs.exists(self.path) else b""
         if len(data) % _ENTRY.size:
             raise CorruptIndexError(f"{self.path}: {len(data)} bytes are no multiple of {_ENTRY.size}")
-        entries: list[AbortedTransaction] = []
+        entries: list[AbortedTxn] = []
         for version, *values in _ENTRY.iter_unpack(data):
-            aborted = AbortedTransaction(*values)
+            aborted = AbortedTxn(*values)
             if version != TRANSACTION_INDEX_VERSION or (entries and entries[-1].last_offset >= aborted.last_offset):
                 raise CorruptIndexError(f"{self.path}: {aborted}, version {version}, is out of order or unknown")
             entries.append(aborted)

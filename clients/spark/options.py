@@ -46,7 +46,7 @@ class OffsetBound:
 
 
 @dataclass(frozen=True)
-class Subscription:
+class ReadSelection:
     """Which partitions are read: exactly one of the three is set."""
 
     topics: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class SourceOptions:
     """All that a read was told."""
 
     client: ClientSettings
-    subscription: Subscription
+    subscription: ReadSelection
     starting: OffsetBound
     ending: OffsetBound
     strict_timestamps: bool
@@ -174,7 +174,7 @@ def parse_source_options(options: Mapping[str, str], *, streaming: bool) -> Sour
     return parsed
 
 
-def _subscription(read: OptionReader) -> Subscription:
+def _subscription(read: OptionReader) -> ReadSelection:
     given = [name for name in _STRATEGIES if read.text(name)]
     if len(given) != 1:
         raise ValueError("exactly one of subscribe, subscribePattern and assign must be set")
@@ -183,10 +183,10 @@ def _subscription(read: OptionReader) -> Subscription:
         topics = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
         if not topics:
             raise ValueError("subscribe: no topics")
-        return Subscription(topics=topics)
+        return ReadSelection(topics=topics)
     if given[0] == "subscribepattern":
-        return Subscription(pattern=text.strip())
-    return Subscription(partitions=parse_assignment(text))
+        return ReadSelection(pattern=text.strip())
+    return ReadSelection(partitions=parse_assignment(text))
 
 
 def _bound(read: OptionReader, end: str, default: Bound) -> OffsetBound:

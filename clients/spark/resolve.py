@@ -10,10 +10,10 @@ from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from .client import BlockingClient
 from .offsets import Offsets
-from .options import Bound, OffsetBound, Subscription
+from .options import Bound, OffsetBound, ReadSelection
 
 
-def discover(client: BlockingClient, subscription: Subscription, *, missing_ok: bool = False) -> list[TopicPartition]:
+def discover(client: BlockingClient, subscription: ReadSelection, *, missing_ok: bool = False) -> list[TopicPartition]:
     """The partitions that are there now, in order; the client's view of their topics is fresh afterwards.
 
     Raises ValueError for a topic or partition that was named and is not there, unless `missing_ok`.

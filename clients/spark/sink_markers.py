@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ...protocol.producer_identity import ProducerIdentity
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from ..errors import code_of
@@ -23,7 +24,7 @@ from .arrow_columns import binary_array
 from .client import BlockingClient
 from .offset_ranges import OffsetRange
 from .range_reader import RangeReader
-from .task_producer import ProducerIdentity, TaskProducer, new_identity
+from .task_producer import TaskProducer, new_identity
 
 DEFAULT_TOPIC = "__barnabas_spark_sink"
 _PARTITIONS = 8

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from struct import error as struct_error
 
 from ...protocol.apis import ApiKey
@@ -13,6 +12,7 @@ from ...protocol.messages.describe_producers import DescribeProducersRequest, To
 from ...protocol.messages.init_producer_id import InitProducerIdRequest
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
+from ...protocol.producer_identity import ProducerIdentity
 from ...protocol.record import Headers
 from ...protocol.record_batch import RecordBatchBuilder
 from ...protocol.topic_partition import TopicPartition
@@ -22,14 +22,6 @@ from .client import BlockingClient
 _ALL_REPLICAS = -1
 _BATCH_BYTES, _BUFFER_BYTES = 256 << 10, 16 << 20
 _NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class ProducerIdentity:
-    """What the leaders know a producer by: sequence numbers count per id, epoch and partition."""
-
-    producer_id: int
-    epoch: int
 
 
 def new_identity(client: BlockingClient) -> ProducerIdentity:

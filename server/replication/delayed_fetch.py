@@ -13,8 +13,8 @@ from .partition import FetchIsolation
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition
     from ...storage.filesystem import Sendable
-    from ...storage.leader_epochs import EpochEndOffset
-    from ...storage.transaction_index import AbortedTransaction
+    from ...storage.leader_epochs import EpochEnd
+    from ...storage.transaction_index import AbortedTxn
     from .partition import Partition
 
 
@@ -42,9 +42,9 @@ class FetchedPartition(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    aborted_transactions: list[AbortedTransaction] | None = None
+    aborted_transactions: list[AbortedTxn] | None = None
     """For read-committed readers: those that overlap `records`. None for others."""
-    diverging_epoch: EpochEndOffset | None = None
+    diverging_epoch: EpochEnd | None = None
     """The reader's log parted from ours before the offset it asks for (KIP-595)."""
 
 

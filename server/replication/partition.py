@@ -21,7 +21,7 @@ from ...storage.log_config import NEVER
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ...storage.leader_epochs import EpochEndOffset
+    from ...storage.leader_epochs import EpochEnd
     from ...storage.log import FetchData, Log, LogAppendInfo
     from ...storage.record_validator import Origin
 
@@ -241,7 +241,7 @@ class Partition:
             lend=lend,
         )
 
-    def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEndOffset | None:
+    def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
         """Where the log of a reader parted from this one, if that was before its fetch offset (KIP-595).
 
         Raises KafkaError OFFSET_OUT_OF_RANGE.

@@ -30,7 +30,7 @@ from .partition import FetchIsolation, FoundOffset, Partition
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition
     from ...storage.lane_task import LaneTask
-    from ...storage.leader_epochs import EpochEndOffset
+    from ...storage.leader_epochs import EpochEnd
     from ...storage.log_config import LogConfig
     from ...storage.log_manager import LogManager
     from ...storage.producer_state import ProducerStateEntry
@@ -343,7 +343,7 @@ class ReplicaManager:
 
     def last_offset_for_leader_epoch(
         self, topic: str, index: int, leader_epoch: int, *, current_leader_epoch: int
-    ) -> EpochEndOffset:
+    ) -> EpochEnd:
         """Where a leader epoch ends in a partition that this broker leads: `Log.end_offset_for_epoch`.
 
         Raises KafkaError.

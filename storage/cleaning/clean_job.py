@@ -7,7 +7,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from ..transaction_index import AbortedTransaction
+from ..transaction_index import AbortedTxn
 
 NO_DATA_OFFSET = -1
 
@@ -50,7 +50,7 @@ class CleanJob:
     segment_index_bytes: int = 10_485_760
     index_interval_bytes: int = 4096
     active_producers: tuple[ActiveProducer, ...] = ()
-    aborted_transactions: tuple[AbortedTransaction, ...] = ()
+    aborted_transactions: tuple[AbortedTxn, ...] = ()
     """Every aborted transaction with data below `first_uncleanable_offset`, also if its marker lies above."""
     hash_name: str = "MD5"
     """What the offset map knows keys by: a name of `offset_map.HASHES`, or `exact`."""
@@ -73,7 +73,7 @@ class CleanJob:
             | {
                 "segments": tuple(SourceSegment(*item) for item in fields["segments"]),
                 "active_producers": tuple(ActiveProducer(*item) for item in fields["active_producers"]),
-                "aborted_transactions": tuple(AbortedTransaction(*item) for item in fields["aborted_transactions"]),
+                "aborted_transactions": tuple(AbortedTxn(*item) for item in fields["aborted_transactions"]),
             }
         )
 

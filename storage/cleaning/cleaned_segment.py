@@ -16,7 +16,7 @@ from ..log_segment import (
 )
 from ..offset_index import OffsetIndex
 from ..time_index import TimeIndex
-from ..transaction_index import AbortedTransaction, TransactionIndex
+from ..transaction_index import AbortedTxn, TransactionIndex
 from .batch_index import index_batches, nothing_indexed
 from .clean_job import CleanJob
 from .errors import SegmentOffsetOverflowError
@@ -87,7 +87,7 @@ class CleanedSegment:
             self.records.file.start_writeback(self._writeback_end, waiting)
             self._writeback_end += waiting
 
-    def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
+    def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
         """Note aborted transactions whose markers the segment has."""
         for transaction in transactions:
             self._transaction_index.append(transaction)

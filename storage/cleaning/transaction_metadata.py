@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterable
 
 from ...protocol.record_batch import ControlType, RecordBatch, parse_control_key
-from ..transaction_index import AbortedTransaction
+from ..transaction_index import AbortedTxn
 
 
 class CleanedTransactionMetadata:
@@ -13,15 +13,15 @@ class CleanedTransactionMetadata:
     Beyond Kafka's, a transaction that ended below a batch is over, whether its marker was seen or not.
     """
 
-    def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         """`aborted`: every aborted transaction that has data in the part of the log to be walked."""
         self._to_come = [(transaction.first_offset, transaction) for transaction in aborted]
         heapq.heapify(self._to_come)
         self._committed: set[int] = set()
         """Producers of which data was seen that is not of an aborted transaction, and no marker since."""
-        self._aborted: dict[int, AbortedTransaction] = {}
-        self._with_data: set[AbortedTransaction] = set()
-        self.kept_aborted: list[AbortedTransaction] = []
+        self._aborted: dict[int, AbortedTxn] = {}
+        self._with_data: set[AbortedTxn] = set()
+        self.kept_aborted: list[AbortedTxn] = []
         """What belongs into the transaction index of the cleaned segment, until somebody takes it away."""
 
     def on_data(self, batch_end: int, producer_id: int) -> bool:

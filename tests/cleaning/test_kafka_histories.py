@@ -18,7 +18,7 @@ from tests.cleaning.walk import random_settings, random_step, stamp_files
 from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST
 
 from barnabas.storage.filesystem import OsFileSystem
-from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.storage.transaction_index import AbortedTxn
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -106,7 +106,7 @@ class SideBySide:
         return [row for row in rows if row.records or row.last_offset != done.first_uncleanable_offset - 1]
 
 
-def aborted_of(history: History) -> dict[int, list[AbortedTransaction]]:
+def aborted_of(history: History) -> dict[int, list[AbortedTxn]]:
     """What the transaction indexes say, by base offset of their segments."""
     return {segment.base_offset: list(segment.transaction_index.entries) for segment in history.log.segments}
 

@@ -4,12 +4,12 @@ import random
 from uuid import UUID, uuid4
 
 import pytest
+from tests.protocol.message_constructs import construct_for, to_plain
 from tests.protocol.random_messages import every_version, random_message
 
 from barnabas.protocol import codec
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.compiler import decoder, encoder
-from barnabas.protocol.constructs import construct_for, to_plain
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from barnabas.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.java import compile_java, jars, run_java
 from tests.protocol.kafka_definitions import assert_same_values
+from tests.protocol.message_constructs import construct_for, to_plain
 from tests.protocol.random_messages import random_message
 
 from barnabas.protocol import consumer_protocol, coordinator_records
 from barnabas.protocol.codec import decode_versioned, encode_versioned, peek_version
-from barnabas.protocol.constructs import construct_for, to_plain
 from barnabas.protocol.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,

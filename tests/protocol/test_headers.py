@@ -1,8 +1,8 @@
 """Request and response headers in all their versions, and version negotiation."""
 
 import pytest
+from tests.protocol import message_constructs
 
-from barnabas.protocol import constructs
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.protocol.headers import (
@@ -26,7 +26,7 @@ def test_request_headers_agree_with_construct(client_id: str | None) -> None:
     for key, version in EVERY_VERSION:
         header = RequestHeader(key, version, 77, client_id)
         header_version = request_header_version(key, version)
-        described = constructs.request_header(header_version)
+        described = message_constructs.request_header(header_version)
         data = encode_request_header(header)
         assert data == described.build(header._asdict())
         buffer = bytearray(b"??" + data + b"body")
@@ -38,7 +38,9 @@ def test_request_headers_agree_with_construct(client_id: str | None) -> None:
 def test_response_headers_agree_with_construct() -> None:
     for key, version in EVERY_VERSION:
         data = encode_response_header(key, version, -5)
-        assert data == constructs.response_header(response_header_version(key, version)).build({"correlation_id": -5})
+        assert data == message_constructs.response_header(response_header_version(key, version)).build(
+            {"correlation_id": -5}
+        )
         assert decode_response_header(key, version, b"?" + data + b"body", 1, 1 + len(data)) == (-5, 1 + len(data))
 
 

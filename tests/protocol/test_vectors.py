@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.protocol.message_constructs import construct_for, to_plain
 
 from barnabas.protocol import codec
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
-from barnabas.protocol.constructs import construct_for, to_plain
 from barnabas.protocol.headers import (
     decode_request_header,
     decode_response_header,

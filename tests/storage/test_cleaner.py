@@ -27,7 +27,7 @@ from barnabas.storage.cleaning.offset_map import SkimpyOffsetMap
 from barnabas.storage.errors import CorruptSegmentError
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_segment import LogSegment
-from barnabas.storage.transaction_index import AbortedTransaction, TransactionIndex
+from barnabas.storage.transaction_index import AbortedTxn, TransactionIndex
 
 ROADS = [False, True] if native is not None else [False]
 
@@ -118,7 +118,7 @@ def transactional(records: list[Any], producer_id: int, **fields: Any) -> bytes:
 
 
 def test_aborted_data_goes_and_shadows_nothing(folder: DirtyFolder, road: dict[str, bool]) -> None:
-    aborted = AbortedTransaction(1, 1, 4, 1)
+    aborted = AbortedTxn(1, 1, 4, 1)
     folder.add(
         batch_of([(0, b"a", b"keep")]),
         transactional([(1, b"a", b"aborted")], 1),
@@ -149,7 +149,7 @@ def test_aborted_data_goes_and_shadows_nothing(folder: DirtyFolder, road: dict[s
 
 def test_a_transaction_aborted_above_the_cleanable_part_is_aborted(folder: DirtyFolder, road: dict[str, bool]) -> None:
     folder.add(batch_of([(0, b"a", b"keep")]), transactional([(1, b"a", b"aborted")], 1), batch_of([(2, b"z", b"")]))
-    folder.clean(3, aborted_transactions=(AbortedTransaction(1, 1, 50, 1),), **road)
+    folder.clean(3, aborted_transactions=(AbortedTxn(1, 1, 50, 1),), **road)
     assert folder.offsets() == [0, 2]
 
 
@@ -179,7 +179,7 @@ def test_a_producer_is_remembered_by_an_empty_batch(folder: DirtyFolder, road: d
             ActiveProducer(2, 3, 3),
             ActiveProducer(4, 6, 0),
         ),
-        "aborted_transactions": (AbortedTransaction(4, 6, 7, 6),),
+        "aborted_transactions": (AbortedTxn(4, 6, 7, 6),),
     }
     for _ in range(2):
         folder.clean(10, **job, **road)
@@ -430,9 +430,7 @@ def test_the_memory_of_a_pass_goes_with_it(folder: DirtyFolder, road: dict[str, 
 
 def test_jobs_and_events_go_through_a_pipe(folder: DirtyFolder) -> None:
     folder.add(batch_of([(0, b"a", b"v"), (1, b"a", b"v")]))
-    job = folder.job(
-        2, active_producers=(ActiveProducer(1, 2, 3),), aborted_transactions=(AbortedTransaction(1, 2, 3, 4),)
-    )
+    job = folder.job(2, active_producers=(ActiveProducer(1, 2, 3),), aborted_transactions=(AbortedTxn(1, 2, 3, 4),))
     assert CleanJob.from_json(job.to_json()) == job
     events = list(clean(job, folder.disk, lambda _: None))
     assert [event_from_json(event_to_json(event)) for event in events] == events

@@ -18,7 +18,7 @@ from barnabas.protocol.record_batch import CRC_POSITION, Record
 from barnabas.storage.cleaning.batch_index import IndexScan, index_batches
 from barnabas.storage.cleaning.clean_job import ActiveProducer
 from barnabas.storage.errors import CorruptSegmentError
-from barnabas.storage.transaction_index import AbortedTransaction
+from barnabas.storage.transaction_index import AbortedTxn
 
 compiled = pytest.mark.usefixtures("speedups")
 
@@ -38,7 +38,7 @@ class History:
         self._damage = damage
         self.offset = self._rng.choice((0, 0, 7, 2**40))
         self.latest: dict[bytes, tuple[int, bytes | None]] = {}
-        self.aborted: list[AbortedTransaction] = []
+        self.aborted: list[AbortedTxn] = []
         self.producers: dict[int, int] = {}
         self.dirty_from = self.offset
         self.folder = DirtyFolder()
@@ -91,7 +91,7 @@ class History:
         if commit:
             self._took(items)
         else:
-            self.aborted.append(AbortedTransaction(producer, items[0][0], self.offset, items[0][0]))
+            self.aborted.append(AbortedTxn(producer, items[0][0], self.offset, items[0][0]))
         self.offset += 1
         return [batch_of(items, is_transactional=True, **fields), marker(self.offset - 1, producer, commit=commit)]
 

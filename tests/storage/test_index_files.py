@@ -13,7 +13,7 @@ from tests.sim.disk import SimDisk
 from barnabas.storage.errors import CorruptIndexError
 from barnabas.storage.offset_index import OffsetIndex, OffsetPosition
 from barnabas.storage.time_index import TimeIndex, TimestampOffset
-from barnabas.storage.transaction_index import AbortedTransaction, TransactionIndex
+from barnabas.storage.transaction_index import AbortedTxn, TransactionIndex
 
 BASE = 1000
 
@@ -137,9 +137,9 @@ def test_transaction_index_collects_what_overlaps() -> None:
     fs = disk()
     index = TransactionIndex("/d/x.txnindex", 0, fs)
     assert index.unsynced_file() is None
-    first = AbortedTransaction(1, 0, 10, 11)
-    second = AbortedTransaction(2, 5, 20, 13)
-    third = AbortedTransaction(3, 13, 30, 31)
+    first = AbortedTxn(1, 0, 10, 11)
+    second = AbortedTxn(2, 5, 20, 13)
+    third = AbortedTxn(3, 13, 30, 31)
     for aborted in (first, second, third):
         index.append(aborted)
     index.write()
@@ -150,4 +150,4 @@ def test_transaction_index_collects_what_overlaps() -> None:
     reopened.truncate_to(20)
     assert TransactionIndex("/d/x.txnindex", 0, fs).entries == [first]
     with pytest.raises(CorruptIndexError):
-        reopened.append(AbortedTransaction(4, 1, 10, 11))
+        reopened.append(AbortedTxn(4, 1, 10, 11))
