@@ -307,6 +307,10 @@ func main() {
 		runMember(os.Args[2:])
 		return
 	}
+	if os.Args[1] == "backlog" {
+		runBacklog(os.Args[2:])
+		return
+	}
 	s := &scenario{ctx: context.Background(), bootstrap: os.Args[1]}
 	s.admin = kadm.NewClient(s.client())
 	feature("create", s.create)

@@ -1,0 +1,116 @@
+"""Consumers with their own defaults before a backlog larger than one answer: many partitions, a large batch in each.
+
+A partition whose batch does not fit into what is left of an answer is empty in it (KIP-74). Java's consumer gives up on
+one that has a part of a batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaPythonPartition
+from tests.barnabas_server import BarnabasServer
+from tests.golang import built, run_go
+from tests.java import compile_java, jars, require_java, run_java
+from tests.node import installed, run_node
+
+HERE = Path(__file__).parent
+TOPIC = "backlog"
+PARTITIONS = 110
+BATCH_BYTES = 800_000
+EVERYTHING = f"{PARTITIONS} {PARTITIONS * BATCH_BYTES}"
+SECONDS = 60.0
+
+pytestmark = pytest.mark.timeout(240)
+
+
+@pytest.fixture(scope="module")
+def backlog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a broker that has it."""
+    target = os.environ.get("BARNABAS_COMPAT_TARGET")
+    if target:
+        fill(target)
+        yield target
+        return
+    with BarnabasServer(tmp_path_factory.mktemp("broker")) as server:
+        fill(server.bootstrap)
+        yield server.bootstrap
+
+
+def fill(bootstrap: str) -> None:
+    """One record of that size in each partition, each a batch of its own."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)])[TOPIC].result(30)
+    producer = Producer({"bootstrap.servers": bootstrap, "batch.num.messages": 1})
+    for partition in range(PARTITIONS):
+        producer.produce(TOPIC, b"v" * BATCH_BYTES, partition=partition)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("version", [pytest.param("3.9.1", marks=pytest.mark.verify), "4.1.1"])
+def test_java(backlog: str, version: str) -> None:
+    require_java()
+    classpath = jars(f"org.apache.kafka:kafka-clients:{version}")
+    classpath = [compile_java(HERE / "java" / "backlog", classpath), *classpath]
+    result = run_java("Backlog", classpath, [backlog, TOPIC], timeout=120)
+    assert result.stdout.strip() == EVERYTHING, result.stderr[-2000:]
+
+
+@pytest.mark.node
+def test_kafkajs(backlog: str) -> None:
+    result = run_node(installed(HERE / "kafkajs"), "backlog.js", [backlog, TOPIC, str(PARTITIONS)])
+    assert result.stdout.strip() == EVERYTHING, result.stderr[-2000:]
+
+
+@pytest.mark.golang
+def test_franz_go(backlog: str) -> None:
+    result = run_go(built(HERE / "franzgo"), ["backlog", backlog, TOPIC, str(PARTITIONS)])
+    assert result.stdout.strip() == EVERYTHING, result.stderr[-2000:]
+
+
+def test_confluent_kafka(backlog: str) -> None:
+    consumer = Consumer({"bootstrap.servers": backlog, "group.id": "confluent"})
+    consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in range(PARTITIONS)])
+    read = []
+    deadline = time.monotonic() + SECONDS
+    while len(read) < PARTITIONS and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None:
+            assert message.error() is None, message.error()
+            read.append(len(message.value()))
+    consumer.close()
+    assert f"{len(read)} {sum(read)}" == EVERYTHING
+
+
+def test_aiokafka(backlog: str) -> None:
+    async def read() -> list[int]:
+        async with (
+            asyncio.timeout(SECONDS),
+            AIOKafkaConsumer(TOPIC, bootstrap_servers=backlog, auto_offset_reset="earliest") as consumer,
+        ):
+            return [len((await consumer.getone()).value) for _ in range(PARTITIONS)]
+
+    sizes = asyncio.run(read())
+    assert f"{len(sizes)} {sum(sizes)}" == EVERYTHING
+
+
+def test_kafka_python(backlog: str) -> None:
+    consumer = KafkaConsumer(bootstrap_servers=backlog, auto_offset_reset="earliest")
+    consumer.assign([KafkaPythonPartition(TOPIC, partition) for partition in range(PARTITIONS)])
+    sizes: list[int] = []
+    deadline = time.monotonic() + SECONDS
+    while len(sizes) < PARTITIONS and time.monotonic() < deadline:
+        sizes += [len(record.value) for records in consumer.poll(500).values() for record in records]
+    consumer.close()
+    assert f"{len(sizes)} {sum(sizes)}" == EVERYTHING
