@@ -95,3 +95,21 @@ def take_plain_batch(
     records: memoryview, base_offset: int, leader_epoch: int, max_size: int, rules: tuple[int, int, bool], /
 ) -> tuple[int, int, int] | None:
     """`plain_batch.take_plain_batch_here`."""
+
+def read_produce(
+    buffer: memoryview, start: int, end: int, /
+) -> tuple[int, str | None, str | None, int, int, list[tuple[str | bytes, int]], list[memoryview]] | None:
+    """`produce_entries.read_generally`: correlation id, client id and the fields of `ProduceEntries`.
+
+    None for what is not usual, as tagged fields are not: the twin reads it, or says what is wrong with it.
+    """
+
+def write_produced(
+    version: int,
+    correlation_id: int,
+    places: list[tuple[str | bytes, int]],
+    results: list[tuple[int, ...]],
+    throttle_time_ms: int,
+    /,
+) -> bytes | None:
+    """`produce_entries.write_generally`; None where a place or a result is not of the kind that it takes."""

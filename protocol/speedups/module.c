@@ -13,6 +13,8 @@ static PyMethodDef functions[] = {
     {"put_many", put_many, METH_VARARGS, NULL},
     {"get_many", get_many, METH_VARARGS, NULL},
     {"filter_batches", filter_batches, METH_VARARGS, NULL},
+    {"read_produce", (PyCFunction)(void (*)(void))read_produce, METH_FASTCALL, NULL},
+    {"write_produced", (PyCFunction)(void (*)(void))write_produced, METH_FASTCALL, NULL},
     {NULL, NULL, 0, NULL},
 };
 

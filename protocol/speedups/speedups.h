@@ -137,5 +137,7 @@ PyObject *zeroed(PyObject *module, PyObject *args);
 PyObject *put_many(PyObject *module, PyObject *args);
 PyObject *get_many(PyObject *module, PyObject *args);
 PyObject *filter_batches(PyObject *module, PyObject *args);
+PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

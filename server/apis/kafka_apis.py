@@ -16,6 +16,7 @@ from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import decode_request_header, response_header_version
+from ...protocol.produce_entries import AllAppended, read_produce
 from .error_answers import error_answer
 from .request_context import RequestContext
 from .rights import Authorizer, Rights
@@ -47,6 +48,8 @@ class Route:
 
 def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int, int], tuple[RequestHeader, Any]]:
     """What reads the frames at `[start, end)` of one version of one API. It raises ProtocolError."""
+    if key is ApiKey.PRODUCE:
+        return partial(read_produce, version)
     decode = request_decoder(key, version)
 
     def read(buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, Any]:
@@ -172,6 +175,10 @@ class KafkaApis:
                 connection.skip()
                 return
             try:
+                if type(response) is AllAppended:
+                    frame = response.frame(version, context.correlation_id)
+                    connection.send([frame], len(frame))
+                    return
                 parts = encode_response(response, version)
             except ProtocolError:
                 # The broker's own fault, not the client's: its request was understood.

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ....protocol.compiled_support import as_uuid
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceResponse,
-    ProduceRequest,
     ProduceResponse,
-    TopicProduceResponse,
 )
+from ....protocol.produce_entries import AllAppended, Place, ProduceEntries, response_of
 from ....storage.record_validator import RecordValidationError
 from ...replication.delayed_produce import AppendResult
 from ...replication.replica_manager import AppendEntry
@@ -34,22 +34,20 @@ if TYPE_CHECKING:
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
 SINCE_LEADER_HINTS = 10
-SINCE_TOPIC_IDS = 13
-NO_RECORDS = memoryview(b"")
 
 
 def handle(
     ctx: RequestContext,
-    request: ProduceRequest,
+    request: ProduceEntries,
     *,
     fault: Callable[[str], bool],
     metadata: MetadataCache,
     replica_manager: ReplicaManager,
 ) -> None:
     """Append everything, each partition succeeding or failing on its own."""
-    produce = _Produce(ctx, request.acks, metadata, fault)
+    produce = _Produce(ctx, request.acks, request.places, metadata, fault)
     replica_manager.append_records(
-        produce.entries(request),
+        produce.entries(request.records),
         request.acks,
         request.timeout_ms,
         produce.respond,
@@ -59,83 +57,88 @@ def handle(
 
 
 class _Produce:
-    """One request while it is served. It does not keep the request itself, whose records are in a shared buffer."""
+    """One request while it is served. It does not keep the request's records, which are in a shared buffer."""
 
-    __slots__ = ("_acks", "_answers", "_ctx", "_failed", "_fault", "_metadata", "_topics")
+    __slots__ = ("_acks", "_ctx", "_fault", "_metadata", "_places", "_unknown")
 
-    def __init__(self, ctx: RequestContext, acks: int, metadata: MetadataCache, fault: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        ctx: RequestContext,
+        acks: int,
+        places: list[Place],
+        metadata: MetadataCache,
+        fault: Callable[[str], bool],
+    ) -> None:
         self._ctx = ctx
         self._acks = acks
+        self._places = places
         self._metadata = metadata
         self._fault = fault
-        self._topics: list[TopicProduceResponse] = []
-        self._answers: list[PartitionProduceResponse] = []
-        """Those that get a result, in the order of the entries."""
-        self._failed = False
+        self._unknown: list[int] = []
+        """Positions of the places whose topic id no topic has."""
 
-    def entries(self, request: ProduceRequest) -> list[AppendEntry]:
-        """What is to be appended where."""
+    def entries(self, records: list[memoryview]) -> list[AppendEntry]:
+        """What is to be appended where, by the names of topics."""
         entries: list[AppendEntry] = []
-        by_id = self._ctx.api_version >= SINCE_TOPIC_IDS
-        for topic in request.topic_data:
-            name = self._metadata.topic_name(topic.topic_id) if by_id else topic.name
-            partitions = []
-            for data in topic.partition_data:
-                answer = PartitionProduceResponse(index=data.index, base_offset=-1)
-                partitions.append(answer)
-                if name is None:
-                    self._refuse(answer, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id"))
-                else:
-                    records = data.records
-                    entries.append((name, data.index, records if isinstance(records, memoryview) else NO_RECORDS))
-                    self._answers.append(answer)
-            self._topics.append(
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=partitions)
-            )
+        for position, (topic, index) in enumerate(self._places):
+            name = topic if isinstance(topic, str) else self._name(topic)
+            if name is None:
+                self._unknown.append(position)
+            else:
+                entries.append((name, index, records[position]))
         return entries
 
     def respond(self, results: list[AppendResult]) -> None:
         """Answer with what became of the entries."""
-        for answer, result in zip(self._answers, results, strict=True):
+        for position in self._unknown:
+            results.insert(position, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id"))
+        failed = False
+        for result in results:
             if isinstance(result, KafkaError):
-                self._refuse(answer, result)
-            else:
-                answer.base_offset = result.first_offset
-                answer.log_append_time_ms = result.log_append_time_ms
-                answer.log_start_offset = result.log_start_offset
+                failed = True
         ctx = self._ctx
         if self._acks == 0:
-            if self._failed:
+            if failed:
                 ctx.close()
             else:
                 ctx.respond(None)
         elif self._fault("produce-answer-lost"):
             ctx.close()
         else:
-            response = ProduceResponse(responses=self._topics)
-            if self._failed and ctx.api_version >= SINCE_LEADER_HINTS:
-                self._name_leaders(response)
-            ctx.respond(response)
+            ctx.respond(self._response(results) if failed else AllAppended(self._places, results))
 
-    def _refuse(self, answer: PartitionProduceResponse, error: KafkaError) -> None:
-        """Make it one partition's error, with the records at fault where they are known (KIP-467)."""
-        self._failed = True
-        answer.error_code = error.code
-        answer.error_message = error.message or None
-        if isinstance(error, RecordValidationError):
-            answer.record_errors = [
+    def _response(self, results: list[AppendResult]) -> ProduceResponse:
+        """The answer if not all of it went well."""
+        answers = [self._answer(index, result) for (_, index), result in zip(self._places, results, strict=True)]
+        response = response_of(self._places, answers)
+        if self._ctx.api_version >= SINCE_LEADER_HINTS:
+            hints = LeaderHints(self._metadata, self._ctx.listener.name)
+            for (topic, index), answer in zip(self._places, answers, strict=True):
+                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and (name := self._name(topic)) is not None:
+                    answer.current_leader = hints.leader(name, index, LeaderIdAndEpoch)
+            response.node_endpoints = hints.endpoints(NodeEndpoint)
+        return response
+
+    def _answer(self, index: int, result: AppendResult) -> PartitionProduceResponse:
+        """One partition's answer; of an error with the records at fault where they are known (KIP-467)."""
+        if not isinstance(result, KafkaError):
+            return PartitionProduceResponse(
+                index=index,
+                base_offset=result.first_offset,
+                log_append_time_ms=result.log_append_time_ms,
+                log_start_offset=result.log_start_offset,
+            )
+        faults = result.record_errors if isinstance(result, RecordValidationError) else ()
+        return PartitionProduceResponse(
+            index=index,
+            error_code=result.code,
+            error_message=result.message or None,
+            base_offset=-1,
+            record_errors=[
                 BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
-                for batch_index, message in error.record_errors
-            ]
+                for batch_index, message in faults
+            ],
+        )
 
-    def _name_leaders(self, response: ProduceResponse) -> None:
-        """Name the present leader of every partition that this broker does not lead."""
-        hints = LeaderHints(self._metadata, self._ctx.listener.name)
-        by_id = self._ctx.api_version >= SINCE_TOPIC_IDS
-        for topic in response.responses:
-            for answer in topic.partition_responses:
-                if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                    name = self._metadata.topic_name(topic.topic_id) if by_id else topic.name
-                    if name is not None:
-                        answer.current_leader = hints.leader(name, answer.index, LeaderIdAndEpoch)
-        response.node_endpoints = hints.endpoints(NodeEndpoint)
+    def _name(self, topic: str | bytes) -> str | None:
+        return topic if isinstance(topic, str) else self._metadata.topic_name(as_uuid(topic))

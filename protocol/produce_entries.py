@@ -1,0 +1,144 @@
+"""A produce request as what is to be appended where, and the answer that all of that went well.
+
+Nearly all there is to a produce request is where its batches lie, and to its answer, where they were put. Both are read
+and written as one piece, headers included, by compiled code where there is any. What that does not know (tagged fields,
+errors) and all complaints belong to the general codecs, which are its twin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, TypeAlias
+
+from .apis import ApiKey
+from .codec import decode_request, encode_response
+from .compiled_support import as_uuid
+from .headers import RequestHeader, decode_request_header, encode_response_header
+from .messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from .native import native
+from .schema import ZERO_UUID
+
+SINCE_TOPIC_IDS = 13
+
+Place: TypeAlias = tuple[str | bytes, int]
+"""Topic name, or from version 13 on the 16 bytes of its id; partition."""
+
+_read = native.read_produce if native is not None else None
+_write = native.write_produced if native is not None else None
+_new_tuple = tuple.__new__
+
+
+class ProduceEntries:
+    """What a produce request asks for: `records[i]`, a view of the request, belongs to `places[i]`."""
+
+    __slots__ = ("acks", "places", "records", "timeout_ms", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str | None, acks: int, timeout_ms: int, places: list[Place], records: list[memoryview]
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.places = places
+        self.records = records
+
+    @property
+    def topic_data(self) -> list[TopicProduceData]:
+        """The same by topics, as in `ProduceRequest`, for who looks at requests of all kinds alike."""
+        topics = []
+        for topic, entries in groupby(zip(self.places, self.records, strict=True), lambda entry: entry[0][0]):
+            name, topic_id = _name_and_id(topic)
+            data = [PartitionProduceData(index=place[1], records=records) for place, records in entries]
+            topics.append(TopicProduceData(name=name, topic_id=topic_id, partition_data=data))
+        return topics
+
+    @topic_data.setter
+    def topic_data(self, topics: list[TopicProduceData]) -> None:
+        self.places, self.records = [], []
+        for topic in topics:
+            for data in topic.partition_data:
+                self.places.append((topic.name or topic.topic_id.bytes, data.index))
+                self.records.append(memoryview(data.records or b""))
+
+
+def read_produce(version: int, buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, ProduceEntries]:
+    """The produce request of that version in the frame at `[start, end)`. Raises ProtocolError."""
+    found = _read(buffer, start, end) if _read is not None else None
+    if found is None:
+        return read_generally(version, buffer, start, end)
+    correlation_id, client_id, transactional_id, acks, timeout_ms, places, records = found
+    header = _new_tuple(RequestHeader, (ApiKey.PRODUCE, version, correlation_id, client_id))
+    return header, ProduceEntries(transactional_id, acks, timeout_ms, places, records)
+
+
+def read_generally(version: int, buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, ProduceEntries]:
+    """`read_produce` by the general codecs."""
+    header, position = decode_request_header(buffer, start, end)
+    request: ProduceRequest = decode_request(ApiKey.PRODUCE, version, buffer, position, end)
+    by_id = version >= SINCE_TOPIC_IDS
+    places: list[Place] = []
+    records: list[memoryview] = []
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            places.append((topic.topic_id.bytes if by_id else topic.name, data.index))
+            records.append(memoryview(data.records or b""))
+    return header, ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, places, records)
+
+
+class AllAppended:
+    """The answer to a produce request that succeeded everywhere.
+
+    The results of the places are tuples as the log gives them: first offset, last offset, largest timestamp, log append
+    time, log start offset.
+    """
+
+    __slots__ = ("places", "results", "throttle_time_ms")
+
+    def __init__(self, places: list[Place], results: list[Any]) -> None:
+        self.places = places
+        self.results = results
+        self.throttle_time_ms = 0
+
+    def frame(self, version: int, correlation_id: int) -> bytes:
+        """The whole answer, its length in front. Raises ProtocolError."""
+        frame = None
+        if _write is not None:
+            frame = _write(version, correlation_id, self.places, self.results, self.throttle_time_ms)
+        return write_generally(self, version, correlation_id) if frame is None else frame
+
+
+def write_generally(answer: AllAppended, version: int, correlation_id: int) -> bytes:
+    """`AllAppended.frame` by the general codecs."""
+    answers = [
+        PartitionProduceResponse(
+            index=index, base_offset=result[0], log_append_time_ms=result[3], log_start_offset=result[4]
+        )
+        for (_, index), result in zip(answer.places, answer.results, strict=True)
+    ]
+    response = response_of(answer.places, answers)
+    response.throttle_time_ms = answer.throttle_time_ms
+    head = encode_response_header(ApiKey.PRODUCE, version, correlation_id)
+    body = b"".join((head, *encode_response(response, version)))
+    return len(body).to_bytes(4, "big") + body
+
+
+def response_of(places: Sequence[Place], answers: Sequence[PartitionProduceResponse]) -> ProduceResponse:
+    """The response that holds an answer for each place; neighbours of one topic are put together."""
+    topics = []
+    for topic, pairs in groupby(zip(places, answers, strict=True), lambda pair: pair[0][0]):
+        name, topic_id = _name_and_id(topic)
+        partitions = [answer for _, answer in pairs]
+        topics.append(TopicProduceResponse(name=name, topic_id=topic_id, partition_responses=partitions))
+    return ProduceResponse(responses=topics)
+
+
+def _name_and_id(topic: str | bytes) -> tuple[str, Any]:
+    return ("", as_uuid(topic)) if isinstance(topic, bytes) else (topic, ZERO_UUID)

@@ -1,0 +1,303 @@
+/* A produce request as one piece, from its header to where its batches lie, and the answer that all of it went well. */
+#include "speedups.h"
+
+enum { SINCE_TRANSACTIONS = 3, SINCE_LOG_START = 5, SINCE_RECORD_ERRORS = 8, SINCE_FLEXIBLE = 9, SINCE_TOPIC_IDS = 13 };
+enum { UUID_SIZE = 16, MOST_ENTRIES = 10000, ON_THE_STACK = 1024 };
+
+/* What is left of a frame. `at` is NULL once something did not fit, or is what only the general decoder reads. */
+typedef struct {
+    const uint8_t *at, *end;
+    int is_flexible;
+} reader;
+
+static const uint8_t *take(reader *in, int64_t size)
+{
+    if (in->at == NULL || size < 0 || size > in->end - in->at)
+        return in->at = NULL;
+    in->at += size;
+    return in->at - size;
+}
+
+static int16_t take_i16(reader *in)
+{
+    const uint8_t *at = take(in, 2);
+    return at == NULL ? 0 : (int16_t)(at[0] << 8 | at[1]);
+}
+
+static int32_t take_i32(reader *in)
+{
+    const uint8_t *at = take(in, 4);
+    return at == NULL ? 0 : read_i32(at);
+}
+
+/* A length or a number of items, -1 for null: of so many bytes, or in flexible versions a varint that is one more. */
+static int64_t take_count(reader *in, int size)
+{
+    if (!in->is_flexible)
+        return size == 2 ? take_i16(in) : take_i32(in);
+    uint64_t count = 0;
+    if (in->at != NULL)
+        in->at = read_unsigned32(in->at, in->end, &count);
+    return (int64_t)count - 1;
+}
+
+/* A string or None, or bytes for a topic id; NULL if it is none, without an exception. */
+static PyObject *take_text(reader *in, int64_t size, int is_id)
+{
+    if (in->at != NULL && size == -1)
+        return Py_NewRef(Py_None);
+    const char *at = (const char *)take(in, size);
+    if (at == NULL)
+        return NULL;
+    PyObject *text = is_id ? PyBytes_FromStringAndSize(at, size) : PyUnicode_DecodeUTF8(at, size, NULL);
+    if (text == NULL)
+        PyErr_Clear();
+    return text;
+}
+
+static void take_no_tags(reader *in)
+{
+    const uint8_t *count = in->is_flexible ? take(in, 1) : NULL;
+    if (count != NULL && *count)
+        in->at = NULL;
+}
+
+static int append(PyObject *list, PyObject *item)
+{
+    int added = item != NULL && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return added;
+}
+
+/* What is found: for each partition (topic, index), and the records as a part of `buffer`, whose bytes are at `start`. */
+typedef struct {
+    PyObject *places, *records, *buffer;
+    const uint8_t *start;
+} findings;
+
+/* 0 if that does not go. */
+static int add_partition(reader *in, PyObject *topic, findings *out)
+{
+    int32_t index = take_i32(in);
+    int64_t size = take_count(in, 4);
+    size = size == -1 ? 0 : size;
+    const uint8_t *records = take(in, size);
+    take_no_tags(in);
+    if (in->at == NULL)
+        return 0;
+    Py_ssize_t at = records - out->start;
+    return append(out->places, Py_BuildValue("Oi", topic, (int)index))
+        && append(out->records, PySequence_GetSlice(out->buffer, at, at + (Py_ssize_t)size));
+}
+
+static int add_topics(reader *in, int version, findings *out)
+{
+    int64_t topics = take_count(in, 4), room = MOST_ENTRIES;
+    if (topics < 0)
+        in->at = NULL;
+    for (; in->at != NULL && topics > 0; topics--) {
+        int is_id = version >= SINCE_TOPIC_IDS;
+        PyObject *topic = take_text(in, is_id ? UUID_SIZE : take_count(in, 2), is_id);
+        int64_t partitions = take_count(in, 4);
+        if (topic == NULL || topic == Py_None || partitions < 0 || partitions > room)
+            in->at = NULL;
+        room -= partitions + 1;
+        for (; in->at != NULL && partitions > 0; partitions--)
+            if (!add_partition(in, topic, out))
+                in->at = NULL;
+        Py_XDECREF(topic);
+        take_no_tags(in);
+    }
+    take_no_tags(in);
+    return in->at != NULL;
+}
+
+/* NULL without an exception if it is not a usual request. */
+static PyObject *read_request(reader *in, findings *out)
+{
+    int key = take_i16(in), version = take_i16(in), correlation_id = take_i32(in);
+    PyObject *client_id = take_text(in, take_i16(in), 0), *transactional_id = NULL, *request = NULL;
+    in->is_flexible = version >= SINCE_FLEXIBLE;
+    take_no_tags(in);
+    if (client_id != NULL && key == 0 && version >= 0 && version <= SINCE_TOPIC_IDS)
+        transactional_id = version < SINCE_TRANSACTIONS ? Py_NewRef(Py_None) : take_text(in, take_count(in, 2), 0);
+    int acks = take_i16(in), timeout = take_i32(in);
+    if (transactional_id != NULL && add_topics(in, version, out))
+        request = Py_BuildValue("iOOiiOO", correlation_id, client_id, transactional_id, acks, timeout, out->places,
+                                out->records);
+    Py_XDECREF(client_id), Py_XDECREF(transactional_id);
+    return request;
+}
+
+PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer data;
+    if (count != 3) {
+        PyErr_SetString(PyExc_TypeError, "read_produce(buffer, start, end)");
+        return NULL;
+    }
+    Py_ssize_t start = PyLong_AsSsize_t(args[1]), end = PyLong_AsSsize_t(args[2]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
+        return NULL;
+    PyObject *request = NULL;
+    if (0 <= start && start <= end && end <= data.len) {
+        reader in = {(const uint8_t *)data.buf + start, (const uint8_t *)data.buf + end, 0};
+        findings out = {PyList_New(0), PyList_New(0), args[0], data.buf};
+        if (out.places != NULL && out.records != NULL)
+            request = read_request(&in, &out);
+        Py_XDECREF(out.places), Py_XDECREF(out.records);
+    }
+    PyBuffer_Release(&data);
+    if (request == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return request;
+}
+
+/* What is written of an answer; with `at` NULL it is only counted. */
+typedef struct {
+    uint8_t *at;
+    Py_ssize_t size;
+    int version;
+} writer;
+
+static void put_bytes(writer *out, const void *data, Py_ssize_t size)
+{
+    if (out->at != NULL)
+        memcpy(out->at + out->size, data, (size_t)size);
+    out->size += size;
+}
+
+static void put_number(writer *out, int64_t value, int size)
+{
+    uint8_t bytes[8];
+    write_i64(bytes, value);
+    put_bytes(out, bytes + 8 - size, size);
+}
+
+/* A length or a number of items, as `take_count`. */
+static void put_count(writer *out, Py_ssize_t count, int size)
+{
+    if (out->version < SINCE_FLEXIBLE) {
+        put_number(out, count, size);
+        return;
+    }
+    uint64_t rest = (uint64_t)count + 1;
+    for (; rest > 0x7F; rest >>= 7)
+        put_number(out, (int64_t)(rest & 0x7F) | 0x80, 1);
+    put_number(out, (int64_t)rest, 1);
+}
+
+static void put_no_tags(writer *out)
+{
+    if (out->version >= SINCE_FLEXIBLE)
+        put_number(out, 0, 1);
+}
+
+/* 0 if the topic is not what the version calls topics by. */
+static int put_topic(writer *out, PyObject *topic)
+{
+    Py_ssize_t size = 0;
+    if (out->version >= SINCE_TOPIC_IDS) {
+        if (!PyBytes_Check(topic) || PyBytes_Size(topic) != UUID_SIZE)
+            return 0;
+        put_bytes(out, PyBytes_AsString(topic), UUID_SIZE);
+        return 1;
+    }
+    const char *name = PyUnicode_Check(topic) ? PyUnicode_AsUTF8AndSize(topic, &size) : NULL;
+    if (name == NULL || size > INT16_MAX)
+        return 0;
+    put_count(out, size, 2), put_bytes(out, name, size);
+    return 1;
+}
+
+/* 0 if what became of it is not of the kind that is written here. */
+static int put_partition(writer *out, PyObject *place, PyObject *result)
+{
+    if (!PyTuple_Check(result) || PyTuple_Size(result) < 5)
+        return 0;
+    put_number(out, PyLong_AsLongLong(PyTuple_GetItem(place, 1)), 4);
+    put_number(out, 0, 2), put_number(out, PyLong_AsLongLong(PyTuple_GetItem(result, 0)), 8);
+    if (out->version >= 2)
+        put_number(out, PyLong_AsLongLong(PyTuple_GetItem(result, 3)), 8);
+    if (out->version >= SINCE_LOG_START)
+        put_number(out, PyLong_AsLongLong(PyTuple_GetItem(result, 4)), 8);
+    if (out->version >= SINCE_RECORD_ERRORS)
+        put_count(out, 0, 4), put_count(out, -1, 2);
+    put_no_tags(out);
+    return 1;
+}
+
+/* How many places from `first` on are of one topic; 0 if one is none, -1 with an exception. */
+static Py_ssize_t of_one_topic(PyObject *places, Py_ssize_t first, Py_ssize_t count)
+{
+    PyObject *topic = NULL;
+    Py_ssize_t next = first;
+    for (; next < count; next++) {
+        PyObject *place = PyList_GetItem(places, next);
+        if (!PyTuple_Check(place) || PyTuple_Size(place) != 2)
+            return 0;
+        PyObject *other = PyTuple_GetItem(place, 0);
+        topic = topic == NULL ? other : topic;
+        int is_same = topic == other ? 1 : PyObject_RichCompareBool(topic, other, Py_EQ);
+        if (is_same < 1)
+            return is_same < 0 ? -1 : next - first;
+    }
+    return next - first;
+}
+
+static int put_topics(writer *out, PyObject *places, PyObject *results)
+{
+    Py_ssize_t count = PyList_Size(places), topics = 0, run;
+    for (Py_ssize_t first = 0; first < count; first += run, topics++)
+        if ((run = of_one_topic(places, first, count)) <= 0)
+            return 0;
+    put_count(out, topics, 4);
+    for (Py_ssize_t first = 0; first < count; first += run) {
+        run = topics == 1 ? count : of_one_topic(places, first, count);
+        if (!put_topic(out, PyTuple_GetItem(PyList_GetItem(places, first), 0)))
+            return 0;
+        put_count(out, run, 4);
+        for (Py_ssize_t next = first; next < first + run; next++)
+            if (!put_partition(out, PyList_GetItem(places, next), PyList_GetItem(results, next)))
+                return 0;
+        put_no_tags(out);
+    }
+    return 1;
+}
+
+/* The whole frame, whose length is `size`. */
+static int put_answer(writer *out, int64_t correlation_id, PyObject *places, PyObject *results, int64_t throttle)
+{
+    Py_ssize_t size = out->size;
+    out->size = 0;
+    put_number(out, size - 4, 4), put_number(out, correlation_id, 4), put_no_tags(out);
+    int is_plain = put_topics(out, places, results);
+    if (out->version >= 1)
+        put_number(out, throttle, 4);
+    put_no_tags(out);
+    return is_plain && !PyErr_Occurred();
+}
+
+PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    if (count != 5 || !PyList_Check(args[2]) || !PyList_Check(args[3]) || PyList_Size(args[2]) != PyList_Size(args[3])) {
+        PyErr_SetString(PyExc_TypeError, "write_produced(version, correlation_id, places, results, throttle_time_ms)");
+        return NULL;
+    }
+    writer out = {.version = (int)PyLong_AsLong(args[0])};
+    int64_t correlation_id = PyLong_AsLongLong(args[1]), throttle = PyLong_AsLongLong(args[4]);
+    PyObject *frame = NULL;
+    if (!PyErr_Occurred() && out.version <= SINCE_TOPIC_IDS
+        && put_answer(&out, correlation_id, args[2], args[3], throttle)) {
+        uint8_t room[ON_THE_STACK], *memory = out.size > ON_THE_STACK ? PyMem_Malloc((size_t)out.size) : room;
+        if ((out.at = memory) == NULL)
+            return PyErr_NoMemory();
+        put_answer(&out, correlation_id, args[2], args[3], throttle);
+        frame = PyBytes_FromStringAndSize((const char *)memory, out.size);
+        if (memory != room)
+            PyMem_Free(memory);
+    }
+    if (frame == NULL && !PyErr_Occurred())
+        Py_RETURN_NONE;
+    return frame;
+}
