@@ -1,9 +1,9 @@
-"""Hand-written decoders for the shape that nearly every Produce and Fetch request has: one topic, one partition.
+"""Hand-written decoders for the shape that nearly every Fetch request has: one topic, one partition.
 
 Each looks at its message, reads that one shape with one to three `struct` calls, and leaves everything else, and all
 complaints, to the compiled decoder of the same version, which it is given as `general`. What they save, in processor
-time of CPython 3.11, best of many runs: ProduceRequest v7 0.87 us for 1.32, v13 1.05 for 1.50; FetchRequest v11 0.96
-for 1.64, v17 1.12 for 1.59. Answers gained nothing by hand: their compiled encoders are as quick.
+time of CPython 3.11, best of many runs: FetchRequest v11 0.96 us for 1.64, v17 1.12 for 1.59. Answers gained nothing by
+hand: their compiled encoders are as quick. Produce requests are read in C (`produce_entries`).
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from collections.abc import Callable
 from .compiler import Decoder
 from .errors import ProtocolError
 from .hot_fetch import classic_fetch_decoder, flexible_fetch_decoder
-from .hot_produce import classic_produce_decoder, identified_produce_decoder, named_produce_decoder
 from .messages.fetch import FetchRequest
-from .messages.produce import ProduceRequest
 
 
 def _general(version: int, general: Decoder) -> Decoder:
@@ -24,12 +22,6 @@ def _general(version: int, general: Decoder) -> Decoder:
 
 
 HOT_DECODERS: dict[type, dict[range, Callable[[int, Decoder], Decoder]]] = {
-    ProduceRequest: {
-        range(3): _general,
-        range(3, 9): classic_produce_decoder,
-        range(9, 13): named_produce_decoder,
-        range(13, 14): identified_produce_decoder,
-    },
     FetchRequest: {
         range(11): _general,
         range(11, 12): classic_fetch_decoder,

@@ -23,32 +23,20 @@ from barnabas.protocol.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
-from barnabas.protocol.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    TopicProduceData,
-)
 from barnabas.protocol.schema import versions_of
 
 BAD_BYTES = (ProtocolError, struct.error, IndexError, UnicodeDecodeError)
 BAD_VALUES = (*BAD_BYTES, AttributeError, TypeError, ValueError)
-KEYS = {ProduceRequest: ApiKey.PRODUCE, FetchRequest: ApiKey.FETCH}
+KEYS = {FetchRequest: ApiKey.FETCH}
 REQUESTS = [(cls, version) for cls in HOT_DECODERS for version in versions_of(cls).numbers()]
 NAMES = st.text(max_size=4) | st.sampled_from(["n" * 126, "n" * 127, "n" * 249, "ü" * 63, "ü" * 64])
-RECORDS = st.none() | st.binary(max_size=5) | st.sampled_from([bytes(126), bytes(127), bytes(20_000)])
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def called(version: int, name: str, topic_id: int, field: str = "name") -> dict[str, Any]:
+def called(version: int, name: str, topic_id: int) -> dict[str, Any]:
     """How a topic is named in that version."""
-    return {"topic_id": UUID(int=topic_id)} if version >= 13 else {field: name}
-
-
-def small_produce(version: int, name: str, topic_id: int, index: int, records: bytes | None) -> ProduceRequest:
-    partition = PartitionProduceData(index=index, records=records)
-    topic = TopicProduceData(partition_data=[partition], **called(version, name, topic_id))
-    return ProduceRequest(acks=-1, timeout_ms=7, topic_data=[topic])
+    return {"topic_id": UUID(int=topic_id)} if version >= 13 else {"topic": name}
 
 
 def small_fetch(version: int, name: str, topic_id: int, index: int, rack: str) -> FetchRequest:
@@ -61,7 +49,7 @@ def small_fetch(version: int, name: str, topic_id: int, index: int, rack: str) -
         partition_max_bytes=77,
         **{field: value for field, value in given.items() if version >= since[field]},
     )
-    topic = FetchTopic(partitions=[partition], **called(version, name, topic_id, "topic"))
+    topic = FetchTopic(partitions=[partition], **called(version, name, topic_id))
     lately: dict[str, Any] = {"isolation_level": 1, "session_id": 9, "session_epoch": 5, "rack_id": rack}
     added = {"isolation_level": 4, "session_id": 7, "session_epoch": 7, "rack_id": 11}
     return FetchRequest(
@@ -94,24 +82,11 @@ def check(cls: Any, version: int, data: bytes) -> None:
             assert outcome(hot, view, 1, end) == outcome(general, view, 1, end)
 
 
-def small_request(cls: type, version: int, name: str, index: int, other: Any) -> Any:
-    """A request of one partition; `other` is records or a rack."""
-    if cls is ProduceRequest:
-        return small_produce(version, name, 5, index, other)
-    return small_fetch(version, name, 5, index, other)
-
-
 @settings(max_examples=250, deadline=None)
-@given(st.sampled_from(REQUESTS), NAMES, st.integers(0, 2**128 - 1), INT32, RECORDS, NAMES)
-def test_requests_of_one_partition(
-    which: tuple[type, int], name: str, topic_id: int, index: int, records: bytes | None, rack: str
-) -> None:
+@given(st.sampled_from(REQUESTS), NAMES, st.integers(0, 2**128 - 1), INT32, NAMES)
+def test_requests_of_one_partition(which: tuple[type, int], name: str, topic_id: int, index: int, rack: str) -> None:
     cls, version = which
-    message: Any
-    if cls is ProduceRequest:
-        message = small_produce(version, name, topic_id, index, records)
-    else:
-        message = small_fetch(version, name, topic_id, index, rack)
+    message = small_fetch(version, name, topic_id, index, rack)
     data = compiled(message, version)
     assert codec.decode_request(KEYS[cls], version, data, 0, len(data)) == message
     check(cls, version, data)
@@ -128,8 +103,7 @@ def test_any_request(which: tuple[type, int], seed: int) -> None:
 @given(st.sampled_from(REQUESTS), NAMES, st.data())
 def test_mutated_requests(which: tuple[type, int], name: str, data: st.DataObject) -> None:
     cls, version = which
-    other = data.draw(RECORDS if cls is ProduceRequest else NAMES)
-    body = bytearray(compiled(small_request(cls, version, name, 3, other), version))
+    body = bytearray(compiled(small_fetch(version, name, 5, 3, data.draw(NAMES)), version))
     for _ in range(data.draw(st.integers(1, 3))):
         # The lengths and counts stand near both ends.
         position = data.draw(st.integers(0, min(90, len(body) - 1)) | st.integers(max(0, len(body) - 5), len(body) - 1))
@@ -139,8 +113,7 @@ def test_mutated_requests(which: tuple[type, int], name: str, data: st.DataObjec
 
 @pytest.mark.parametrize(("cls", "version"), REQUESTS)
 def test_every_short_end(cls: type, version: int) -> None:
-    other = b"records" if cls is ProduceRequest else "rack"
-    data = compiled(small_request(cls, version, "topic", 3, other), version)
+    data = compiled(small_fetch(version, "topic", 5, 3, "rack"), version)
     for length in range(len(data)):
         with pytest.raises(ProtocolError):
             codec.decode_request(KEYS[cls], version, data, 0, length)
@@ -170,5 +143,5 @@ def test_every_version_is_known_once_and_no_later_one_is_guessed_at(cls: type) -
 def test_fetched_records_are_handed_on_as_they_are() -> None:
     records = memoryview(bytes(10_000))
     for version in versions_of(FetchResponse).numbers():
-        topic = FetchableTopicResponse(partitions=[PartitionData(records=records)], **called(version, "t", 1, "topic"))
+        topic = FetchableTopicResponse(partitions=[PartitionData(records=records)], **called(version, "t", 1))
         assert any(part is records for part in codec.encode_response(FetchResponse(responses=[topic]), version))
