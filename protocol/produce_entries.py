@@ -62,10 +62,11 @@ class ProduceEntries:
 
     @topic_data.setter
     def topic_data(self, topics: list[TopicProduceData]) -> None:
+        by_id = bool(self.places) and isinstance(self.places[0][0], bytes)
         self.places, self.records = [], []
         for topic in topics:
             for data in topic.partition_data:
-                self.places.append((topic.name or topic.topic_id.bytes, data.index))
+                self.places.append((topic.topic_id.bytes if by_id else topic.name, data.index))
                 self.records.append(memoryview(data.records or b""))
 
 

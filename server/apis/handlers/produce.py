@@ -105,7 +105,7 @@ class _Produce:
         elif self._fault("produce-answer-lost"):
             ctx.close()
         else:
-            ctx.respond(self._response(results) if failed else AllAppended(self._places, results))
+            ctx.respond(self._response(results) if failed or ctx.refusals else AllAppended(self._places, results))
 
     def _response(self, results: list[AppendResult]) -> ProduceResponse:
         """The answer if not all of it went well."""
