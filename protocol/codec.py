@@ -87,13 +87,15 @@ def encode_versioned(message: object, version: int) -> bytes:
     return version.to_bytes(2, "big") + b"".join(_pieces(message, version))
 
 
-def decode_versioned(cls: type[T], buffer: Buffer, *, later_is_newest: bool = False) -> T:
+def decode_versioned(cls: type[T], buffer: Buffer, *, later_is_newest: bool = False, version: int | None = None) -> T:
     """A message that carries its own version in front.
 
     A version later than the newest known is an error, or with `later_is_newest` is read as the newest: for payloads
-    that only ever grow at their end. Raises `ProtocolError`.
+    that only ever grow at their end. `version` says as which one it is read whatever stands in front. Raises
+    `ProtocolError`.
     """
-    decode = _versioned_decoder(cast(type, cls), peek_version(buffer), later_is_newest)
+    stated = peek_version(buffer)
+    decode = _versioned_decoder(cast(type, cls), stated if version is None else version, later_is_newest)
     return cast(T, _decode(decode, RESPONSE_OBJECT_BUDGET, buffer, 2, len(buffer)))
 
 

@@ -9,14 +9,16 @@ EPOCH = 0
 
 
 class Feature(NamedTuple):
-    """Which levels a feature can have here, and which it has."""
+    """Which levels a feature can have here, and which it has; None for one that has none in such a cluster."""
 
     lowest: int
     highest: int
-    level: int
+    level: int | None
 
 
 FEATURES: dict[str, Feature] = {
+    "metadata.version": Feature(7, 27, None),
     "group.version": Feature(0, 1, 1),
 }
-"""`group.version` 1 is the consumer protocol for groups (KIP-848)."""
+"""`metadata.version` are those of Kafka 4.1; where ZooKeeper has the metadata, as here, no level of it is finalized.
+`group.version` 1 is the consumer protocol for groups (KIP-848)."""

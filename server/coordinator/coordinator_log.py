@@ -34,6 +34,10 @@ Entry = tuple[bytes, bytes | None]
 Done = Callable[[ErrorCode], None]
 
 
+def ignore(_: ErrorCode) -> None:
+    """Nobody waits for the outcome of an append: what could not be written is found out by the next one."""
+
+
 class CoordinatorLog:
     """Appends to the partitions of one topic that this broker leads, and reads them. Loop-thread only."""
 

@@ -24,6 +24,9 @@ from .rates import QuotaWindow
 
 logger = logging.getLogger("barnabas.quotas")
 
+RESOLVE_SECONDS = 5.0
+"""How long the address of a host is asked for."""
+
 
 class ClientQuotas:
     """Kafka's QuotaFactory. Loop-thread only.
@@ -60,7 +63,10 @@ class ClientQuotas:
         return Charge(self, user, client_id or "", size)
 
     async def check_host(self, entity: Entity) -> None:
-        """Raise KafkaError INVALID_REQUEST for an entity that is meant to be a host and is none."""
+        """Raise KafkaError INVALID_REQUEST for an entity that is meant to be a host and is none.
+
+        May take as long as `RESOLVE_SECONDS`: who asks for the address of a name may wait for somebody far away.
+        """
         host = entity.get(IP)
         if host is not None and not await self._addresses_of(host):
             raise invalid(f"{host} is not a valid IP or resolvable host.")
@@ -95,7 +101,8 @@ class ClientQuotas:
             return [str(ip_address(host))]
         except ValueError:
             try:
-                found = await self._loop.getaddrinfo(host, None)
-            except OSError:
+                async with asyncio.timeout(RESOLVE_SECONDS):
+                    found = await self._loop.getaddrinfo(host, None)
+            except (OSError, ValueError):  # among them TimeoutError, and UnicodeError for what no name may look like
                 return []
             return list(dict.fromkeys(str(address[0]) for *_, address in found))

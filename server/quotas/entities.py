@@ -21,16 +21,16 @@ Entity = Mapping[str, str | None]
 _INT_MAX, _LONG_MAX = 2**31 - 1, 2**63 - 1
 _CLIENT_QUOTAS: Mapping[str, int | None] = MappingProxyType(
     {
-        PRODUCER_BYTE_RATE: _LONG_MAX,
         CONSUMER_BYTE_RATE: _LONG_MAX,
-        REQUEST_PERCENTAGE: None,
         CONTROLLER_MUTATION_RATE: None,
+        REQUEST_PERCENTAGE: None,
+        PRODUCER_BYTE_RATE: _LONG_MAX,
     }
 )
 _IP_QUOTAS: Mapping[str, int | None] = MappingProxyType({CONNECTION_CREATION_RATE: _INT_MAX})
 """Key -> the largest whole number it may be, None where fractions are allowed (Kafka's QuotaConfig)."""
-QUOTAS = frozenset((*_CLIENT_QUOTAS, *_IP_QUOTAS))
-"""Keys of quotas; a user's node also has credentials."""
+QUOTAS = (*_CLIENT_QUOTAS, *_IP_QUOTAS)
+"""Keys of quotas, in the order in which Kafka's answers have them; a user's node also has credentials."""
 _WHOLE = 1e-6
 """A value this close to a whole number is one."""
 

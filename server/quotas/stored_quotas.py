@@ -23,7 +23,7 @@ async def stored_quotas(store: MetadataStore) -> AsyncIterator[tuple[Entity, dic
         yield {USER: _name(user)}, await _quotas(store, f"/config/users/{user}")
         for client in await _children(store, f"/config/users/{user}/clients"):
             path = f"/config/users/{user}/clients/{client}"
-            yield {USER: _name(user), CLIENT_ID: _name(client)}, await _quotas(store, path)
+            yield {CLIENT_ID: _name(client), USER: _name(user)}, await _quotas(store, path)
     for entity_type, parent in ((CLIENT_ID, "/config/clients"), (IP, "/config/ips")):
         for name in await _children(store, parent):
             yield {entity_type: _name(name)}, await _quotas(store, f"{parent}/{name}")
@@ -63,9 +63,10 @@ async def _quotas(store: MetadataStore, path: str) -> dict[str, float]:
 
 def _only_quotas(where: str, config: Mapping[str, str]) -> dict[str, float]:
     quotas = {}
-    for key in config.keys() & QUOTAS:
+    for key in QUOTAS:
         try:
-            quotas[key] = float(config[key])
+            if key in config:
+                quotas[key] = float(config[key])
         except ValueError:
             logger.error("The stored quota %s of %s is no number: %s", key, where, config[key])
     return quotas

@@ -6,6 +6,7 @@ changed counts from the next request on.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -36,17 +37,23 @@ async def handle(
     response = AlterClientQuotasResponse(entries=[])
     named = [_key(entry) for entry in request.entries]
     times_named = Counter(named)
-    async with dynamic_config.changing:
-        for entry, key in zip(request.entries, named, strict=True):
-            answer = ResponseEntryData(error_message=None, entity=entry.entity)
-            try:
-                if times_named[key] > 1:
-                    names = ", ".join(f"{kind}={name}" for kind, name in key)
-                    raise invalid(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
-                await _alter(entry, validate_only=request.validate_only, quotas=quotas, topic_store=topic_store)
-            except KafkaError as error:
-                answer.error_code, answer.error_message = error.code, error.message
-            response.entries.append(answer)
+    for entry, key in zip(request.entries, named, strict=True):
+        in_order = sorted(entry.entity, key=lambda part: part.entity_type)
+        answer = ResponseEntryData(error_message=None, entity=in_order)
+        try:
+            if times_named[key] > 1:
+                names = ", ".join(f"{kind}={name}" for kind, name in key)
+                raise invalid(f"Ignoring duplicate entity ClientQuotaEntity(entries={{{names}}})")
+            await _alter(
+                entry,
+                validate_only=request.validate_only,
+                quotas=quotas,
+                topic_store=topic_store,
+                changing=dynamic_config.changing,
+            )
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        response.entries.append(answer)
     return response
 
 
@@ -54,18 +61,21 @@ def _key(entry: EntryData) -> tuple[tuple[str, str | None], ...]:
     return tuple(sorted(((part.entity_type, part.entity_name) for part in entry.entity), key=str))
 
 
-async def _alter(entry: EntryData, *, validate_only: bool, quotas: ClientQuotas, topic_store: TopicStore) -> None:
+async def _alter(
+    entry: EntryData, *, validate_only: bool, quotas: ClientQuotas, topic_store: TopicStore, changing: asyncio.Lock
+) -> None:
     """Change one entity's quotas. Raises KafkaError."""
     entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
     await quotas.check_host(entity)
     changes = _changes(entity, entry)
     if validate_only:
         return
-    try:
-        present = await alter_stored_quotas(topic_store, entity, changes)
-    except StoreUnavailableError as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be written.") from error
-    await quotas.changed(entity, present)
+    async with changing:
+        try:
+            present = await alter_stored_quotas(topic_store, entity, changes)
+        except StoreUnavailableError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be written.") from error
+        await quotas.changed(entity, present)
 
 
 def _changes(entity: Entity, entry: EntryData) -> dict[str, float | None]:

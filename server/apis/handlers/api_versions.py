@@ -2,7 +2,7 @@
 
 A version that is too new is answered in version 0 with error 35 and, since Kafka 2.4, the versions of this very API, so
 that the client can ask again. From version 3 on clients name their software (KIP-511) and are told the cluster's
-features (KIP-584); before version 4 none of them may have the level 0 for its lowest (KAFKA-17011).
+features (KIP-584); before version 4 those that may be at level 0 are left out of what is supported (KAFKA-17011).
 """
 
 from __future__ import annotations
@@ -35,18 +35,19 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest | None) -> ApiVersio
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
-    lowest = 0 if ctx.api_version >= FIRST_VERSION_WITH_LEVEL_ZERO else 1
+    takes_zero = ctx.api_version >= FIRST_VERSION_WITH_LEVEL_ZERO
     return ApiVersionsResponse(
         api_keys=[_version(key) for key in sorted(SERVED)],
         supported_features=[
-            SupportedFeatureKey(name=name, min_version=max(feature.lowest, lowest), max_version=feature.highest)
+            SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
             for name, feature in FEATURES.items()
+            if feature.lowest > 0 or takes_zero
         ],
         finalized_features_epoch=EPOCH,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
             for name, feature in FEATURES.items()
-            if feature.level > 0
+            if feature.level
         ],
     )
 

@@ -23,6 +23,7 @@ from ..authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
 from ..request_context import RequestContext
 
 CLASSIC, CONSUMER = 0, 1
+PROTOCOL = "consumer"
 
 
 def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
@@ -38,6 +39,8 @@ def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> Consum
 
 
 def _answer(ctx: RequestContext, group_id: str) -> DescribedGroup:
+    if PROTOCOL not in ctx.broker.config.group_coordinator_rebalance_protocols:
+        return DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")

@@ -7,7 +7,7 @@ changed is durable.
 
 from __future__ import annotations
 
-from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.errors import ErrorCode
 from ....protocol.messages.consumer_group_heartbeat import (
     Assignment,
     ConsumerGroupHeartbeatRequest,
@@ -23,12 +23,13 @@ PROTOCOL = "consumer"
 
 def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> None:
     """Hand the request to the group, which answers."""
-    if PROTOCOL not in ctx.broker.config.group_coordinator_rebalance_protocols:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "The consumer group protocol is not enabled.")
 
     def reply(result: BeatResult) -> None:
         ctx.respond(_response(result))
 
+    if PROTOCOL not in ctx.broker.config.group_coordinator_rebalance_protocols:
+        reply(BeatResult(ErrorCode.UNSUPPORTED_VERSION))
+        return
     ctx.broker.groups.consumers.heartbeat(_beat(ctx, request), reply)
 
 

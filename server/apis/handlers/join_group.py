@@ -11,9 +11,8 @@ import logging
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
-from ...coordinator.group.group_id import check_group_id
-from ...coordinator.group.member import JoinReply, JoinResult
-from ...coordinator.group.membership import Joining
+from ...coordinator.group.member import NO_MEMBER, JoinReply, JoinResult
+from ...coordinator.group.requests import Joining
 from ..request_context import RequestContext
 
 logger = logging.getLogger("barnabas.groups")
@@ -31,27 +30,26 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> None:
     try:
         _join(ctx, request, ctx.broker.groups.later(reply))
     except KafkaError as error:
-        reply(JoinResult(error.code, request.member_id))
+        reply(JoinResult(error.code, NO_MEMBER))
 
 
 def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply) -> None:
-    check_group_id(request.group_id)
-    config, groups = ctx.broker.config, ctx.broker.groups
-    groups.shard_of(request.group_id)
+    if not request.group_id:
+        reply(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
+        return
+    config = ctx.broker.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT, "The session timeout is not within the broker's range.")
+        reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        return
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if sum(len(name) + len(metadata) for name, metadata in protocols) > MOST_METADATA_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MOST_METADATA_BYTES} bytes")
     if request.reason:
-        logger.debug("group %s: %s joins: %.200s", request.group_id, request.member_id or ctx.client_id, request.reason)
-    is_new = not request.member_id
-    group = groups.find_or_create(request.group_id) if is_new else groups.find(request.group_id)
-    if group is None:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such group")
+        who = request.member_id or ctx.client_id
+        logger.debug("group %r: %r joins: %.200r", request.group_id, who, request.reason)
     rebalance_timeout_ms = request.session_timeout_ms if ctx.api_version == 0 else request.rebalance_timeout_ms
-    groups.join(
-        group,
+    ctx.broker.groups.join(
+        request.group_id,
         Joining(
             member_id=request.member_id,
             group_instance_id=request.group_instance_id,

@@ -2,7 +2,7 @@
 
 v0 has no way to ask for no topics: an empty list means all. v4 lets the client forbid auto-creation (KIP-361); before
 it was implied. v12 asks by topic id (KIP-516). A topic that is created because it was asked for is ready when the
-answer leaves, but the answer itself says LEADER_NOT_AVAILABLE as Kafka's does: every client since 0.8 retries on that.
+answer leaves, but the answer itself says UNKNOWN_TOPIC_OR_PARTITION as that of Kafka 4 does: clients ask again.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ async def _create_and_respond(
         if name not in results:
             topics.append(_unknown(name))
         elif error_or_none is None or error_or_none.code is ErrorCode.TOPIC_ALREADY_EXISTS:
-            topics.append(_failed(name, ErrorCode.LEADER_NOT_AVAILABLE))
+            topics.append(_failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             topics.append(_failed(name, error_or_none.code))
     return _response(ctx, request, topics)

@@ -19,12 +19,12 @@ from ....protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ...coordinator.group.allowance import Maker
 from ...coordinator.group.offset_commits import Committer
 from ...coordinator.group.offsets import CommittedOffset, Place
 from ...coordinator.group.zookeeper_offsets import store_offsets
 from ..request_context import RequestContext
 
-FIRST_VERSION_WITH_MEMBER_EPOCH = 9
 TOPIC_ID_VERSION = 10
 NOT_GIVEN = -1
 NEVER_MS = 2**63 - 1
@@ -36,18 +36,15 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> Awaitable[Offse
     if ctx.api_version == 0:
         return _commit_to_zookeeper(ctx, request.group_id, response, offsets)
     reply = partial(_finish, ctx, response)
-    groups = ctx.broker.groups
+    committer = Committer(
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        ctx.api_version,
+        Maker(f"/{ctx.client_host}", ctx.client_id or ""),
+    )
     try:
-        generation = request.generation_id_or_member_epoch
-        group = groups.find(request.group_id)
-        if group is None and generation >= 0:
-            is_newer = ctx.api_version >= FIRST_VERSION_WITH_MEMBER_EPOCH
-            code = ErrorCode.GROUP_ID_NOT_FOUND if is_newer else ErrorCode.ILLEGAL_GENERATION
-            raise KafkaError(code, "there is no such group")
-        if group is None:
-            group = groups.find_or_create(request.group_id)
-        committer = Committer(request.member_id, request.group_instance_id, generation, ctx.api_version)
-        groups.offsets.commit(group, committer, offsets, reply)
+        ctx.broker.groups.commit(request.group_id, committer, offsets, reply)
     except KafkaError as error:
         reply(error.code)
     return None

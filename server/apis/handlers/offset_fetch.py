@@ -104,10 +104,11 @@ def _fetch_group(ctx: RequestContext, asked: OffsetFetchRequestGroup) -> OffsetF
 
 
 def _check_member(group: AnyGroup | None, asked: OffsetFetchRequestGroup) -> None:
-    """Somebody who says that he is a member has to be one. Raises KafkaError."""
+    """Who says that it is a member of the consumer protocol has to be one, if there is such a group.
+
+    Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+    """
     if group is None:
-        if asked.member_epoch >= 0:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such group")
         return
     error = group.check_fetch(asked.member_id, asked.member_epoch)
     if error is not ErrorCode.NONE:

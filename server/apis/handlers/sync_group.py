@@ -10,7 +10,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.member import SyncResult
-from ...coordinator.group.membership import Syncing
+from ...coordinator.group.requests import Syncing
 from ..request_context import RequestContext
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.topic_partition import TopicPartition
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
-from ..coordinator_log import CoordinatorLog, Entry
+from ..coordinator_log import CoordinatorLog, Entry, ignore
 from ..latest_records import LatestRecords
 from ..shards import Shard, Shards
+from .allowance import Allowance, Maker
 from .answers import Later
 from .any_group import AnyGroup
 from .consumer.classic_members import ClassicMembers
@@ -27,9 +28,11 @@ from .consumer.records import removal
 from .group import Group
 from .group_id import partition_for
 from .group_log import groups_of
-from .group_records import group_key
-from .membership import Joining, Membership, Syncing
-from .offset_commits import OffsetCommits
+from .group_records import group_tombstones
+from .member import Leaver, LeaveReply
+from .membership import Membership
+from .offset_commits import Commits, Committer, OffsetCommits, Reply
+from .requests import Joining, Syncing
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -44,8 +47,8 @@ logger = logging.getLogger("barnabas.groups")
 
 T = TypeVar("T")
 
-MOST_GROUPS = 10_000
-"""Groups in memory; more are refused, as surplus members of one group are."""
+IDLE_LOOKED_FOR = 20
+"""So many groups of a client that has made as many as it may are looked at for one that can go."""
 GROUPS_A_TURN = 20
 """Others are served after so many."""
 
@@ -73,6 +76,7 @@ class GroupCoordinator:
         self._controller = controller
         self._now_ms = ports.now_ms
         self._loop = loop
+        self._allowance = Allowance()
         self._creation: asyncio.Task[None] | None = None
         log = CoordinatorLog(GROUP_METADATA_TOPIC, replica_manager, ports.now_ms, loop)
         self._shards: Shards[dict[str, AnyGroup]] = Shards(
@@ -153,23 +157,34 @@ class GroupCoordinator:
         """A group of this broker, None if it does not exist. Raises KafkaError as `shard_of`."""
         return self.shard_of(group_id).state.get(group_id)
 
-    def find_or_create(self, group_id: str) -> AnyGroup:
-        """A group of this broker. Raises KafkaError as `shard_of`, and GROUP_MAX_SIZE_REACHED for one too many."""
-        groups = self.shard_of(group_id).state
-        group = groups.get(group_id)
-        if group is None:
-            self.check_room()
-            group = groups[group_id] = Group(group_id, self._now_ms())
-        return group
+    def check_room(self, maker: Maker) -> None:
+        """Raises KafkaError GROUP_MAX_SIZE_REACHED if the client must not make one more group.
 
-    def check_room(self) -> None:
-        """Raises KafkaError GROUP_MAX_SIZE_REACHED if there must not be one more group."""
-        if sum(len(shard.state) for shard in self._shards) >= MOST_GROUPS:
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"this broker coordinates {MOST_GROUPS} groups")
+        Groups that it made and that hold nothing go before their time if that makes room.
+        """
+        if self._allowance.has_room(maker):
+            return
+        for group_id in self._allowance.next_of(maker, IDLE_LOOKED_FOR):
+            group = self.find(group_id)
+            if group is not None and group.is_idle:
+                self.delete(group_id, ignore)
+        if not self._allowance.has_room(maker):
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This client has made as many groups as it may.")
+
+    def add(self, group: AnyGroup, maker: Maker) -> None:
+        """There is a group of this name from now on. Raises KafkaError as `shard_of`."""
+        self.put(group)
+        self._allowance.made(group.group_id, maker)
 
     def put(self, group: AnyGroup) -> None:
         """This is the group of its name from now on. Raises KafkaError as `shard_of`."""
         self.shard_of(group.group_id).state[group.group_id] = group
+
+    def _drop(self, group: AnyGroup) -> None:
+        """There is no such group any more."""
+        del self.shard_of(group.group_id).state[group.group_id]
+        self._allowance.gone(group.group_id)
+        self._unload_group(group, ErrorCode.UNKNOWN_MEMBER_ID)
 
     @property
     def groups(self) -> Iterator[AnyGroup]:
@@ -195,6 +210,7 @@ class GroupCoordinator:
 
     def _unload(self, groups: dict[str, AnyGroup]) -> None:
         for group in groups.values():
+            self._allowance.gone(group.group_id)
             self._unload_group(group, ErrorCode.NOT_COORDINATOR)
 
     def _resume(self, group: AnyGroup) -> None:
@@ -216,8 +232,7 @@ class GroupCoordinator:
         """A group that was nothing but ids given out is not worth its memory."""
         shard = self._shards.known(self._index_of(group.group_id))
         if shard is not None and shard.state.get(group.group_id) is group:
-            del shard.state[group.group_id]
-            self.members.unload(group, ErrorCode.UNKNOWN_MEMBER_ID)
+            self.delete(group.group_id, ignore)
 
     # -- members that speak the classic protocol, whatever kind of group they find ----------------------------------
 
@@ -225,12 +240,48 @@ class GroupCoordinator:
         """How a member is answered that waits for the others: when it is its turn."""
         return self.members.answers.later(reply)
 
-    def join(self, group: AnyGroup, joining: Joining) -> None:
-        """JoinGroup; the request says how to answer it."""
+    def join(self, group_id: str, joining: Joining) -> None:
+        """JoinGroup; the request says how to answer it. Who brings no member id makes the group if there is none.
+
+        Raises KafkaError as `shard_of` and `check_room`.
+        """
+        group = self.find(group_id)
         if isinstance(group, ConsumerGroup):
             self.classic_members.join(group, joining)
-        else:
+        elif group is not None:
             self.members.join(group, joining)
+        elif joining.member_id:
+            joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+        else:
+            self._join_new(Group(group_id, self._now_ms()), joining)
+
+    def _join_new(self, group: Group, joining: Joining) -> None:
+        """Somebody is the first of a group. Like Kafka 4 this writes down that there is one before anything of it."""
+        if group.supports(joining.protocol_type, joining.protocols):
+            maker = Maker(joining.client_host, joining.client_id)
+            self.check_room(maker)
+            self.members.write_empty(group)
+            self.add(group, maker)
+        self.members.join(group, joining)
+
+    def commit(self, group_id: str, committer: Committer, offsets: Commits, reply: Reply) -> None:
+        """OffsetCommit; `reply` gets the outcome when it is durable. A consumer without a group makes one by it.
+
+        Raises KafkaError as `shard_of` and `check_room`, and ILLEGAL_GENERATION or GROUP_ID_NOT_FOUND.
+        """
+        group = self.find(group_id)
+        if group is None and committer.generation >= 0:
+            raise KafkaError(committer.no_group_error, "there is no such group")
+        if group is None and offsets:
+            self.check_room(committer.maker)
+            group = Group(group_id, self._now_ms())
+            self.add(group, committer.maker)
+        if group is None:
+            reply(ErrorCode.NONE)
+            return
+        self.offsets.commit(group, committer, offsets, reply)
+        if isinstance(group, Group) and group.is_idle and not group.is_logged:
+            self._drop(group)
 
     def sync(self, group: AnyGroup, syncing: Syncing) -> None:
         """SyncGroup; the request says how to answer it."""
@@ -245,14 +296,12 @@ class GroupCoordinator:
             return self.classic_members.heartbeat(group, member_id, instance_id, generation)
         return self.members.heartbeat(group, member_id, instance_id, generation)
 
-    def leave(
-        self, group: AnyGroup, member_id: str, instance_id: str | None, reply: Callable[[ErrorCode], None]
-    ) -> None:
-        """LeaveGroup of one member; `reply` gets the outcome."""
+    def leave(self, group: AnyGroup, leaving: Sequence[Leaver], reply: LeaveReply) -> None:
+        """LeaveGroup; `reply` gets the outcome when it is durable."""
         if isinstance(group, ConsumerGroup):
-            self.classic_members.leave(group, member_id, instance_id, reply)
+            self.classic_members.leave(group, leaving, reply)
         else:
-            reply(self.members.leave(group, member_id, instance_id))
+            self.members.leave(group, leaving, reply)
 
     # -- what ends -------------------------------------------------------------------------------------------------
 
@@ -269,8 +318,7 @@ class GroupCoordinator:
         elif not group.is_empty:
             reply(ErrorCode.NON_EMPTY_GROUP)
         elif self.offsets.remove_group(group, _tombstones(group), reply):
-            del shard.state[group_id]
-            self._unload_group(group, ErrorCode.UNKNOWN_MEMBER_ID)
+            self._drop(group)
 
     async def expire(self) -> None:
         """Remove offsets whose time is over, and groups that have neither members nor offsets."""
@@ -281,9 +329,9 @@ class GroupCoordinator:
             places = self.offsets.expired(group, now_ms)
             is_last = len(places) == len(group.offsets.committed) and not group.offsets.in_flight
             if is_last and group.can_be_forgotten:
-                self.delete(group.group_id, _ignore)
+                self.delete(group.group_id, ignore)
             elif places:
-                self.offsets.remove(group, places, _ignore)
+                self.offsets.remove(group, places, ignore)
             if number % GROUPS_A_TURN == 0:
                 await asyncio.sleep(0)
 
@@ -296,15 +344,9 @@ class GroupCoordinator:
         for group in self.groups:
             places = [place for place in group.offsets.places if place[0] in gone]
             if places and not group.is_dead:
-                self.offsets.remove(group, places, _ignore)
+                self.offsets.remove(group, places, ignore)
 
 
 def _tombstones(group: AnyGroup) -> list[Entry]:
     """What takes the group out of the log, its offsets aside."""
-    if isinstance(group, ConsumerGroup):
-        return removal(group)
-    return [(group_key(group.group_id), None)] if group.generation > 0 else []
-
-
-def _ignore(_: ErrorCode) -> None:
-    """Nobody waits for the outcome; what could not be removed is removed another time."""
+    return removal(group) if isinstance(group, ConsumerGroup) else group_tombstones(group)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from ....protocol.codec import decode_versioned
 from ....protocol.consumer_protocol import ConsumerProtocolSubscription
-from ....protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ....protocol.errors import ErrorCode, ProtocolError
 from .member import JoinReply, JoinResult, Member, Protocols, SyncReply, SyncResult
 from .offsets import GroupOffsets
 from .states import CAN_REBALANCE, TRANSITIONS, GroupState
@@ -30,7 +30,9 @@ class Group:
         "_supported",
         "generation",
         "group_id",
+        "is_logged",
         "leader_id",
+        "leavers",
         "members",
         "newest_member_at",
         "offsets",
@@ -56,6 +58,10 @@ class Group:
         """Ids given out that have not joined under them yet (KIP-394)."""
         self.pending_syncs: set[str] = set()
         """Members of this generation that have not asked for their assignment yet."""
+        self.is_logged = False
+        """Whether there is a record of it, its offsets aside."""
+        self.leavers: list[Callable[[ErrorCode], None]] = []
+        """Called when it is durable that the group is empty, for those who left it last."""
         self.newest_member_at = 0.0
         """Loop time at which somebody last came during the initial delay."""
         self.subscribed_topics: frozenset[str] | None = frozenset()
@@ -356,10 +362,8 @@ class Group:
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
-        """Whether somebody may be told the offsets: anybody who does not say that he is a member, or a present one."""
-        if member_id is None and generation < 0:
-            return ErrorCode.NONE
-        return self.check_member(member_id or "", None) or self.check_generation(generation)
+        """Anybody may be told the offsets of a classic group, whatever he says of himself."""
+        return ErrorCode.NONE
 
     @property
     def is_idle(self) -> bool:
@@ -368,7 +372,8 @@ class Group:
 
 
 def _topics(subscription: bytes) -> frozenset[str] | None:
+    """What all versions of a subscription begin with is the whole of version 0, whatever version it says it is."""
     try:
-        return frozenset(decode_versioned(ConsumerProtocolSubscription, subscription, later_is_newest=True).topics)
-    except (ProtocolError, KafkaError):
+        return frozenset(decode_versioned(ConsumerProtocolSubscription, subscription, version=0).topics)
+    except ProtocolError:
         return None

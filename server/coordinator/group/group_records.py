@@ -57,6 +57,11 @@ def group_key(group_id: str) -> bytes:
     return encode_versioned(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
 
+def group_tombstones(group: Group) -> list[Entry]:
+    """What takes a classic group out of the log, its offsets aside."""
+    return [(group_key(group.group_id), None)] if group.is_logged else []
+
+
 def group_entry(group: Group, assignments: Mapping[str, bytes]) -> Entry:
     """The record of a group's present generation with these assignments."""
     encoder = GroupEncoder(group, assignments)
@@ -134,6 +139,7 @@ def read_group(group_id: str, value: bytes, now_ms: int) -> Group:
     """The group in a record: without requests that wait, its members as they were. Raises ProtocolError."""
     read = decode_versioned(GroupMetadataValue, value)
     group = Group(group_id, now_ms)
+    group.is_logged = True
     group.protocol_type = read.protocol_type or None
     members = {}
     for one in read.members:

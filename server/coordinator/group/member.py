@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,8 +40,23 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
 
+class Leaver(NamedTuple):
+    """Who leaves: a member by its id, a static one also by its instance id alone, which is how an operator does it."""
+
+    member_id: str
+    group_instance_id: str | None
+
+
+class LeaveResult(NamedTuple):
+    """The answer to a LeaveGroup: an error of the whole, or what became of each in the order of the request."""
+
+    error: ErrorCode
+    outcomes: Sequence[ErrorCode] = ()
+
+
 JoinReply = Later[JoinResult]
 SyncReply = Later[SyncResult]
+LeaveReply = Callable[[LeaveResult], None]
 
 
 @dataclass(slots=True, eq=False)

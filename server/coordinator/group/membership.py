@@ -9,21 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ....protocol.errors import ErrorCode
+from ....protocol.errors import ErrorCode, KafkaError
 from ...replication.delayed_operation import Purgatory
 from ...runtime.log_limit import LimitedLog
 from ..coordinator_log import CoordinatorLog, Entry
 from .answers import Answers
 from .group import Group
 from .group_records import GroupEncoder, group_entry
-from .member import NO_MEMBER, JoinReply, JoinResult, Member, Protocols, SyncReply, SyncResult
+from .member import (
+    NO_MEMBER,
+    JoinReply,
+    JoinResult,
+    Leaver,
+    LeaveReply,
+    LeaveResult,
+    Member,
+    SyncReply,
+    SyncResult,
+)
 from .rebalances import DelayedJoin, DelayedSync, InitialDelayedJoin
+from .requests import Joining, Syncing
 from .sessions import Sessions
 from .states import HEARTBEAT_ANSWERS, SYNC_ANSWERS, GroupState
 
@@ -38,42 +49,6 @@ MEMBERS_A_TURN = 100
 """Others are served after so many have been written down, which takes a quarter of a millisecond."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a JoinGroup of somebody new may wait for the rebalance to end before its client is taken for gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Joining:
-    """A JoinGroup request."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
-    protocol_type: str
-    protocols: Protocols
-    needs_known_id: bool
-    """The client can be told its id first and join with it (version 4)."""
-    can_skip_assignment: bool
-    """The client can be a leader that does not assign (version 9)."""
-    reply: JoinReply
-
-    def refuse(self, error: ErrorCode, member_id: str | None = None) -> None:
-        """Answer with an error."""
-        self.reply(JoinResult(error, self.member_id if member_id is None else member_id))
-
-
-@dataclass(frozen=True, slots=True)
-class Syncing:
-    """A SyncGroup request; protocol type and name are known from version 5 on."""
-
-    member_id: str
-    group_instance_id: str | None
-    generation: int
-    protocol_type: str | None
-    protocol_name: str | None
-    assignments: Mapping[str, bytes]
-    reply: SyncReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +104,7 @@ class Membership:
             return
         if not self._has_room(group, joining.member_id):
             group.pending_members.discard(joining.member_id)
-            joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED)
+            joining.refuse(ErrorCode.GROUP_MAX_SIZE_REACHED, NO_MEMBER)
         elif not group.supports(joining.protocol_type, joining.protocols):
             joining.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         elif joining.member_id == NO_MEMBER:
@@ -307,8 +282,14 @@ class Membership:
         return True
 
     def end_wait(self, group: Group) -> None:
-        """`complete_join` when it is its turn: the waits of groups that began together end together."""
-        self._turns.add(partial(self.complete_join, group))
+        """`complete_join` when it is its turn: the waits of groups that began together end together.
+
+        Without members there is nobody to be answered: the group is empty at once, for whoever left it last.
+        """
+        if group.members:
+            self._turns.add(partial(self.complete_join, group))
+        else:
+            self.complete_join(group)
 
     def complete_join(self, group: Group) -> None:
         """The wait is over: who has not joined is out, static members aside, and a new generation begins."""
@@ -327,7 +308,8 @@ class Membership:
             return
         group.begin_generation(self._now_ms())
         if not group.members:
-            self._store(group, group_entry(group, {}), lambda outcome: self._emptied(group, outcome))
+            leavers, group.leavers = group.leavers, []
+            self._store(group, group_entry(group, {}), partial(self._emptied, group, leavers))
             return
         message = "group %s: generation %d of %d members"
         self._changes.write(logging.INFO, message, group.group_id, group.generation, len(group.members))
@@ -350,10 +332,13 @@ class Membership:
         if not group.is_dead and group.members.get(member.member_id) is member:
             self.sessions.restart(group, member.member_id, member.session_timeout_ms)
 
-    def _emptied(self, group: Group, outcome: ErrorCode) -> None:
+    @staticmethod
+    def _emptied(group: Group, leavers: list[Callable[[ErrorCode], None]], outcome: ErrorCode) -> None:
         if outcome is not ErrorCode.NONE:
             # The members stay in the log: the next coordinator takes them for alive until their sessions end.
-            logger.warning("group %s: that it is empty could not be written: %s", group.group_id, outcome.name)
+            logger.warning("group %r: that it is empty could not be written: %s", group.group_id, outcome.name)
+        for leaver in leavers:
+            leaver(outcome)
 
     def remove_unsynced(self, group: Group, generation: int) -> None:
         """Members of a generation have not asked for their assignment in time: they are out."""
@@ -442,15 +427,25 @@ class Membership:
         self._hand_over(group, member)
         reply.now(result)
 
-    def _store(self, group: Group, entry: Entry, done: Callable[[ErrorCode], None]) -> None:
-        """Write the generation down; `done` gets the outcome as a member is to be told it."""
-        self._log.append(
+    def write_empty(self, group: Group) -> None:
+        """Write down that there is such a group, without members. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
+        if not self._store(group, group_entry(group, {}), partial(self._emptied, group, [])):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
+
+    def _store(self, group: Group, entry: Entry, done: Callable[[ErrorCode], None]) -> bool:
+        """Write the generation down; `done` gets the outcome as a member is to be told it.
+
+        Returns whether it is in the log, durable or not.
+        """
+        is_logged = self._log.append(
             self._partition_of(group.group_id),
             [entry],
             lambda outcome: done(_GROUP_ERRORS.get(outcome, outcome)),
             timeout_ms=self._config.offsets_commit_timeout_ms,
             may_linger=True,
         )
+        group.is_logged = group.is_logged or is_logged
+        return is_logged
 
     def _assignment(self, group: Group, member: Member) -> SyncResult:
         return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
@@ -481,21 +476,45 @@ class Membership:
         if member is not None:
             self.sessions.restart(group, member_id, member.session_timeout_ms)
 
-    def leave(self, group: Group, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """A member goes, named by its id, its instance id or both."""
+    def leave(self, group: Group, leaving: Sequence[Leaver], reply: LeaveReply) -> None:
+        """Members go, and the others rebalance once for all of them.
+
+        `reply` is called when they are gone; if they were the last ones, when it is durable that the group is empty.
+        """
+        if group.state is GroupState.DEAD:
+            reply(LeaveResult(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            return
+        before = len(group.members)
+        outcomes = [self._let_go(group, one) for one in leaving]
+        if len(group.members) == before:
+            reply(LeaveResult(ErrorCode.NONE, outcomes))
+            return
+
+        def gone(outcome: ErrorCode) -> None:
+            reply(LeaveResult(outcome, () if outcome else outcomes))
+
+        group.leavers.append(gone)
+        self._after_removal(group, f"{before - len(group.members)} members leave")
+        if gone in group.leavers:
+            group.leavers.remove(gone)
+            gone(ErrorCode.NONE)
+
+    def _let_go(self, group: Group, leaver: Leaver) -> ErrorCode:
+        """Remove who is named by its id, its instance id or both; for now the others hear nothing of it."""
+        member_id = leaver.member_id
         if member_id == NO_MEMBER:
-            present = group.static_member_id(group_instance_id)
+            present = group.static_member_id(leaver.group_instance_id)
             if present is None:
                 return ErrorCode.UNKNOWN_MEMBER_ID
             member_id = present
-        elif member_id in group.pending_members and group_instance_id is None:
+        elif member_id in group.pending_members:
             self._forget_pending(group, member_id)
             return ErrorCode.NONE
         else:
-            error = group.check_member(member_id, group_instance_id)
+            error = group.check_member(member_id, leaver.group_instance_id)
             if error:
                 return error
-        self._remove(group, member_id, f"{member_id} leaves")
+        self._take_out(group, member_id)
         return ErrorCode.NONE
 
     def _session_expired(self, group: Group, member_id: str) -> None:
@@ -521,12 +540,19 @@ class Membership:
             self._on_idle(group)
 
     def _remove(self, group: Group, member_id: str, reason: str) -> None:
-        """Let a member go, answering what waits of it, and see what that means for the others."""
+        """Let a member go and see what that means for the others."""
+        self._take_out(group, member_id)
+        self._after_removal(group, reason)
+
+    def _take_out(self, group: Group, member_id: str) -> None:
+        """A member is gone, and what waits of it is answered."""
         member = group.members[member_id]
         group.answer_join(member, JoinResult(ErrorCode.UNKNOWN_MEMBER_ID, NO_MEMBER))
         group.answer_sync(member, SyncResult(ErrorCode.UNKNOWN_MEMBER_ID))
         self.sessions.end(group, member_id)
         group.remove(member_id)
+
+    def _after_removal(self, group: Group, reason: str) -> None:
         if group.state is GroupState.PREPARING_REBALANCE:
             self._joins.check(group)
         else:

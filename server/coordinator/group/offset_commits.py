@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
 from ..coordinator_log import CoordinatorLog, Entry
+from .allowance import NOBODY, Maker
 from .any_group import AnyGroup
 from .consumer.group import ConsumerGroup
 from .group import CONSUMER_PROTOCOL_TYPE
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
 MINUTE_MS = 60_000
 
+FIRST_VERSION_WITH_MEMBER_EPOCH = 9
+
 Reply = Callable[[ErrorCode], None]
+Commits = Mapping[Place, CommittedOffset]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,13 @@ class Committer:
     generation: int = -1
     version: int = 0
     """Of OffsetCommit: what can be said to older ones is less."""
+    maker: Maker = NOBODY
+
+    @property
+    def no_group_error(self) -> ErrorCode:
+        """What a member hears if there is no group."""
+        is_newer = self.version >= FIRST_VERSION_WITH_MEMBER_EPOCH
+        return ErrorCode.GROUP_ID_NOT_FOUND if is_newer else ErrorCode.ILLEGAL_GENERATION
 
 
 class OffsetCommits:
@@ -46,9 +57,7 @@ class OffsetCommits:
         self._membership = membership
         self._partition_of = partition_of
 
-    def commit(
-        self, group: AnyGroup, committer: Committer, offsets: Mapping[Place, CommittedOffset], reply: Reply
-    ) -> None:
+    def commit(self, group: AnyGroup, committer: Committer, offsets: Commits, reply: Reply) -> None:
         """Write offsets down; `reply` gets the outcome when they are durable, or why they are not taken."""
         error = self._check(group, committer)
         if error or not offsets:

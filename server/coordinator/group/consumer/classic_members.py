@@ -7,15 +7,18 @@ when there is more to come. Whoever joins is a follower: the broker assigns. KIP
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .....protocol.errors import ErrorCode, KafkaError
+from ...coordinator_log import ignore
 from ..group import CONSUMER_PROTOCOL_TYPE
-from ..member import JoinResult, SyncResult
-from ..membership import Joining, Membership, Syncing
+from ..member import NO_MEMBER, JoinResult, Leaver, LeaveReply, LeaveResult, SyncResult
+from ..membership import Membership
+from ..requests import Joining, Syncing
 from ..sessions import Sessions
+from .assignment import NOTHING
 from .change import Change
 from .conversion import by_id, classic_assignment, subscription_of
 from .group import ConsumerGroup
@@ -59,7 +62,7 @@ class ClassicMembers:
             self._join(change, joining)
         except KafkaError as error:
             change.undo()
-            joining.refuse(error.code)
+            joining.refuse(error.code, NO_MEMBER)
 
     def _join(self, change: Change, joining: Joining) -> None:
         group = change.group
@@ -87,8 +90,9 @@ class ClassicMembers:
         if former is not None and former.classic is None:
             others = [one for name, one in group.members.items() if name not in (former.member_id, member.member_id)]
             if self._groups.may_downgrade([*others, member]):
+                target = group.targets.get(member.member_id, NOTHING)
                 change.undo()
-                self._downgrade(group, [*others, member], joining, member.member_id)
+                self._downgrade(group, former, others, replace(member, assigned=target), joining)
                 return
         owned = by_id(subscription.owned_partitions, self._metadata)
         updated = self._members.progress.advance(change, member, owned, self._members.assignors, self._now_ms())
@@ -112,19 +116,41 @@ class ClassicMembers:
         )
 
         def done(outcome: ErrorCode) -> None:
-            joining.reply(result if outcome is ErrorCode.NONE else JoinResult(outcome, joining.member_id))
+            joining.reply(result if outcome is ErrorCode.NONE else JoinResult(outcome, NO_MEMBER))
 
         if self._members.write(change, done):
             self._joins.end(group, member.member_id)
             self._syncs.restart(group, member.member_id, joining.rebalance_timeout_ms)
             self._members.sessions.restart(group, member.member_id, joining.session_timeout_ms)
 
-    def _downgrade(self, group: ConsumerGroup, members: list[ConsumerMember], joining: Joining, member_id: str) -> None:
-        """The last member of the consumer protocol was a static one and is back with the classic one."""
-        classic = self._groups.downgrade(group, members)
-        if classic is None:
+    def _downgrade(
+        self,
+        group: ConsumerGroup,
+        former: ConsumerMember,
+        others: list[ConsumerMember],
+        member: ConsumerMember,
+        joining: Joining,
+    ) -> None:
+        """The last member of the consumer protocol was a static one and is back with the classic one.
+
+        If it reads the same as before and the others have what they shall have, everybody keeps it.
+        """
+        is_settled = group.epoch == group.assignment_epoch and all(one.has_reached(group.epoch) for one in others)
+        keeps = is_settled and former.topics == member.topics and not former.regex
+
+        def done(outcome: ErrorCode) -> None:
+            if outcome or classic is None:
+                joining.refuse(outcome, NO_MEMBER)
+            else:
+                name = classic.protocol_name
+                joining.reply(JoinResult(outcome, member.member_id, group.epoch, CONSUMER_PROTOCOL_TYPE, name))
+
+        told = done if keeps else ignore
+        classic = self._groups.downgrade(group, [*others, member], told, rebalances=not keeps)
+        if classic is not None and not keeps:
+            self._classic.join(classic, replace(joining, member_id=member.member_id))
+        elif not keeps:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
-        self._classic.join(classic, replace(joining, member_id=member_id))
 
     # -- SyncGroup, Heartbeat, LeaveGroup --------------------------------------------------------------------------
 
@@ -175,23 +201,29 @@ class ClassicMembers:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
-    def leave(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, reply: Callable[[ErrorCode], None]
-    ) -> None:
-        """A member goes, named by its id, its instance id or both.
+    def leave(self, group: ConsumerGroup, leaving: Sequence[Leaver], reply: LeaveReply) -> None:
+        """Members go. They may be of either protocol: this is how an operator removes members."""
+        gone: dict[str, None] = {}
+        outcomes = [self._leave(group, one, gone) for one in leaving]
 
-        It may be one of either protocol: this is how an operator removes members.
-        """
+        def done(outcome: ErrorCode) -> None:
+            reply(LeaveResult(outcome, () if outcome else outcomes))
+
+        if not gone:
+            done(ErrorCode.NONE)
+        elif self._groups.remove(group, list(gone), done):
+            for member_id in gone:
+                self._forget(group, member_id)
+
+    @staticmethod
+    def _leave(group: ConsumerGroup, leaver: Leaver, gone: dict[str, None]) -> ErrorCode:
+        static = group.static_member(leaver.group_instance_id)
+        member_id = static.member_id if static is not None and not leaver.member_id else leaver.member_id
         try:
-            static = group.static_member(instance_id)
-            if not member_id and static is not None:
-                member_id = static.member_id
-            member = group.known_member(member_id, instance_id)
+            gone[group.known_member(member_id, leaver.group_instance_id).member_id] = None
         except KafkaError as error:
-            reply(error.code)
-            return
-        if self._groups.remove(group, [member.member_id], reply):
-            self._forget(group, member.member_id)
+            return error.code
+        return ErrorCode.NONE
 
     def _classic_member(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int

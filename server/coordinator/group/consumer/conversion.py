@@ -61,31 +61,47 @@ def classic_assignment(assigned: Assignment, protocols: Protocols, metadata: Met
 def to_consumer(classic: Group, metadata: MetadataCache) -> Change:
     """A classic group whose members are consumers as a group of the consumer protocol.
 
-    Raises KafkaError GROUP_ID_NOT_FOUND if its members say nothing that can be understood.
+    Raises KafkaError GROUP_ID_NOT_FOUND if its members say nothing that can be understood, or if their leader tells
+    them something besides their partitions: a custom assignor's data, which nobody would tell them any more.
     """
     group = ConsumerGroup(classic.group_id)
     group.offsets = classic.offsets
     change = Change(group)
     taken: dict[UUID, frozenset[int]] = {}
     group.epoch = group.assignment_epoch = classic.generation
+    if any(_has_data_of_its_own(member.assignment) for member in classic.members.values()):
+        what = "an unsupported custom assignor is in use. Please refer to the documentation or switch to a default"
+        raise _not_upgraded(classic, f"{what} assignor before re-attempting the upgrade.")
     for member in classic.members.values():
         try:
             converted = _to_consumer_member(member, classic, metadata)
         except (KafkaError, ProtocolError):
-            reason = f"Group {classic.group_id} cannot be upgraded: the embedded consumer protocol is malformed."
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, reason) from None
+            raise _not_upgraded(classic, "the embedded consumer protocol is malformed.") from None
         for topic_id, partitions in converted.assigned.items():
             if not taken.get(topic_id, frozenset()).isdisjoint(partitions):
-                reason = f"Group {classic.group_id} cannot be upgraded: its leader gave a partition to two members."
-                raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, reason)
+                raise _not_upgraded(classic, "its leader gave a partition to two members.")
             taken[topic_id] = taken.get(topic_id, frozenset()) | partitions
         change.put_member(converted)
         change.set_target(converted.member_id, converted.assigned)
     return change
 
 
+def _not_upgraded(classic: Group, reason: str) -> KafkaError:
+    message = f"Cannot upgrade classic group {classic.group_id} to consumer group because {reason}"
+    return KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, message)
+
+
+def _has_data_of_its_own(assignment: bytes) -> bool:
+    try:
+        given = decode_versioned(ConsumerProtocolAssignment, assignment, later_is_newest=True)
+    except ProtocolError:
+        return False
+    return bool(given.user_data)
+
+
 def _to_consumer_member(member: Member, classic: Group, metadata: MetadataCache) -> ConsumerMember:
-    subscription = subscription_of(member.protocols)
+    chosen = [one for one in member.protocols if one[0] == classic.protocol_name]
+    subscription = subscription_of(tuple(chosen) or member.protocols)
     assigned = NOTHING
     if member.assignment:
         given = decode_versioned(ConsumerProtocolAssignment, member.assignment, later_is_newest=True)

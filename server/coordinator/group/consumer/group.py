@@ -123,6 +123,11 @@ class ConsumerGroup:
         """Whether nobody is in it or about to be, so that it may go with its last offset."""
         return not self.members
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing would be lost without it."""
+        return not self.members and not self.offsets
+
     # -- members ---------------------------------------------------------------------------------------------------
 
     def put_member(self, member: ConsumerMember) -> None:

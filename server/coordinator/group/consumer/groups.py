@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from .....protocol.errors import ErrorCode, KafkaError
-from ...coordinator_log import Entry
+from ...coordinator_log import Entry, ignore
+from ..allowance import Maker
 from ..any_group import AnyGroup
 from ..group import CONSUMER_PROTOCOL_TYPE, Group
-from ..group_records import group_entry, group_key
+from ..group_records import group_entry, group_tombstones
 from ..membership import Membership
 from .beat import Beat, BeatReply
 from .change import Change
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("barnabas.groups")
 
 
-def _ignore(_: ErrorCode) -> None:
-    """Nobody waits for the outcome; what is not written is found out by who writes next."""
-
-
 class GroupTable(Protocol):
     """Where groups of both kinds are kept (GroupCoordinator)."""
 
@@ -38,7 +35,9 @@ class GroupTable(Protocol):
 
     def put(self, group: AnyGroup) -> None: ...
 
-    def check_room(self) -> None: ...
+    def check_room(self, maker: Maker) -> None: ...
+
+    def add(self, group: AnyGroup, maker: Maker) -> None: ...
 
 
 class ConsumerGroups:
@@ -77,7 +76,11 @@ class ConsumerGroups:
         if not beat.is_joining:
             raise _not_found(beat.group_id)
         change, before = self._made_for(found, beat)
-        if self._beat(change, beat, reply, before):
+        if not self._beat(change, beat, reply, before):
+            return
+        if found is None:
+            self._table.add(change.group, Maker(beat.client_host, beat.client_id))
+        else:
             self._take_over(found, change.group)
 
     def _beat(self, change: Change, beat: Beat, reply: BeatReply, before: Iterable[Entry]) -> bool:
@@ -95,18 +98,14 @@ class ConsumerGroups:
     def _made_for(self, found: Group | None, beat: Beat) -> tuple[Change, list[Entry]]:
         """The group that somebody joins where there is none of this kind, and what takes the other one away."""
         if found is None:
-            self._table.check_room()
+            self._table.check_room(Maker(beat.client_host, beat.client_id))
             return Change(ConsumerGroup(beat.group_id)), []
         if found.is_empty:
             group = ConsumerGroup(beat.group_id)
             group.offsets = found.offsets
-            return Change(group), self._tombstone(found)
+            return Change(group), group_tombstones(found)
         self._check_upgrade(found)
-        return to_consumer(found, self._metadata), self._tombstone(found)
-
-    @staticmethod
-    def _tombstone(group: Group) -> list[Entry]:
-        return [(group_key(group.group_id), None)] if group.generation > 0 else []
+        return to_consumer(found, self._metadata), group_tombstones(found)
 
     def _check_upgrade(self, group: Group) -> None:
         """Raises KafkaError GROUP_ID_NOT_FOUND unless a classic group may become one of the consumer protocol."""
@@ -122,12 +121,11 @@ class ConsumerGroups:
         logger.info("group %s cannot be upgraded: %s", group.group_id, reason)
         raise _not_found(group.group_id)
 
-    def _take_over(self, found: Group | None, group: ConsumerGroup) -> None:
+    def _take_over(self, found: Group, group: ConsumerGroup) -> None:
         """The group is another one from now on: who waits for the old one's rebalance joins again."""
-        if found is not None:
-            if found.members:
-                logger.info("group %s: %d members go over to the consumer protocol", group.group_id, len(found.members))
-            self._classic.unload(found, ErrorCode.REBALANCE_IN_PROGRESS)
+        if found.members:
+            logger.info("group %r: %d members go over to the consumer protocol", group.group_id, len(found.members))
+        self._classic.unload(found, ErrorCode.REBALANCE_IN_PROGRESS)
         self._table.put(group)
         self.members.resume(group)
 
@@ -149,26 +147,34 @@ class ConsumerGroups:
             and all(member.classic is not None for member in left)
         )
 
-    def downgrade(self, group: ConsumerGroup, left: list[ConsumerMember], done: Done = _ignore) -> Group | None:
-        """Make a classic group of these members; None if that could not be written. They are to join again."""
+    def downgrade(
+        self, group: ConsumerGroup, left: list[ConsumerMember], done: Done, *, rebalances: bool = True
+    ) -> Group | None:
+        """Make a classic group of these members; None if that could not be written.
+
+        They are to join again if it `rebalances`, and else keep the partitions that they are said to have.
+        """
         classic = to_classic(group, left, self._metadata, self._now_ms())
         assignments = {member.member_id: member.assignment for member in classic.members.values()}
         if not self.members.append(group, [*removal(group), group_entry(classic, assignments)], done):
             return None
         logger.info("group %s: %d members go back to the classic protocol", group.group_id, len(left))
         self._make_classic(group, classic)
-        self._classic.rebalance(classic, "it is a classic group again")
+        if rebalances:
+            self._classic.rebalance(classic, "it is a classic group again")
         return classic
 
     def emptied(self, group: ConsumerGroup) -> Group:
-        """A group without members that a classic member wants to join."""
+        """A group without members that a classic member wants to join. Raises KafkaError COORDINATOR_NOT_AVAILABLE."""
         classic = Group(group.group_id, self._now_ms())
         classic.offsets = group.offsets
-        self.members.append(group, removal(group), _ignore)
+        if not self.members.append(group, [*removal(group), group_entry(classic, {})], ignore):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
         self._make_classic(group, classic)
         return classic
 
     def _make_classic(self, group: ConsumerGroup, classic: Group) -> None:
+        classic.is_logged = True
         self.members.unload(group)
         self._table.put(classic)
         self._classic.resume(classic)

@@ -15,7 +15,7 @@ from uuid import UUID
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.uuid_text import uuid_text
-from ...coordinator_log import CoordinatorLog, Entry
+from ...coordinator_log import CoordinatorLog, Entry, ignore
 from ..sessions import Sessions
 from .assignment import NOTHING, is_within
 from .assignor import offered
@@ -262,7 +262,7 @@ class ConsumerMembership:
         if group.is_dead or member_id not in group.members:
             return
         logger.info("group %s: %s is out: %s", group.group_id, member_id, reason)
-        if not self.let_go(group, [member_id], _ignore):
+        if not self.let_go(group, [member_id], ignore):
             self.sessions.restart(group, member_id, RETRY_MS)
 
     # -- writing ---------------------------------------------------------------------------------------------------
@@ -322,10 +322,6 @@ class ConsumerMembership:
         """Expect nothing of anybody."""
         self.sessions.close()
         self._revocations.close()
-
-
-def _ignore(_: ErrorCode) -> None:
-    """Nobody waits for the outcome."""
 
 
 def _with_wishes(member: ConsumerMember, beat: Beat) -> ConsumerMember:

@@ -13,8 +13,9 @@ from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest
 from barnabas.server.coordinator.group import membership
 from barnabas.server.coordinator.group.answers import ANSWERS_AT_ONCE, PAUSE_S
-from barnabas.server.coordinator.group.member import JoinResult, SyncResult
-from barnabas.server.coordinator.group.membership import Joining, Membership, Syncing
+from barnabas.server.coordinator.group.member import JoinResult, Leaver, LeaveResult, SyncResult
+from barnabas.server.coordinator.group.membership import Membership
+from barnabas.server.coordinator.group.requests import Joining, Syncing
 from barnabas.server.coordinator.group.states import GroupState
 
 VERSIONS = [
@@ -308,7 +309,7 @@ def test_many_answers_are_sent_at_a_pace() -> None:
     async def talk(cluster: Cluster) -> None:
         groups = cluster.state.groups
         await groups.find_coordinator(GROUP)
-        group, answered = groups.find_or_create(GROUP), Counter[float]()
+        answered = Counter[float]()
 
         def answer(result: JoinResult) -> None:
             assert result.error is ErrorCode.NONE and result.generation == 1
@@ -317,7 +318,7 @@ def test_many_answers_are_sent_at_a_pace() -> None:
         for _ in range(60):
             protocols = (("range", subscription("t")),)
             reply = groups.later(answer)
-            groups.join(group, Joining("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply))
+            groups.join(GROUP, Joining("", None, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply))
         await cluster.until(lambda: answered.total() == 60, seconds=1)
         assert max(answered.values()) == ANSWERS_AT_ONCE
         assert max(answered) - min(answered) < 60 / ANSWERS_AT_ONCE * PAUSE_S * 1.1
@@ -360,18 +361,19 @@ def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypat
     async def talk(cluster: Cluster) -> None:
         groups, told = cluster.state.groups, list[JoinResult]()
         await groups.find_coordinator(GROUP)
-        group = groups.find_or_create(GROUP)
 
         def join(instance_id: str | None) -> None:
             reply, protocols = groups.later(told.append), (("range", subscription("t")),)
             groups.join(
-                group, Joining("", instance_id, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply)
+                GROUP, Joining("", instance_id, "c", "/h", 5000, 5000, "consumer", protocols, False, False, reply)
             )
 
         for _ in range(ANSWERS_AT_ONCE):
             join(None)
         join("static")
         await cluster.until(lambda: len(told) == ANSWERS_AT_ONCE, seconds=1)
+        group = cluster.group()
+        assert group is not None
         former = group.static_member_id("static")
         join("static")
         assert group.static_member_id("static") != former
@@ -413,12 +415,12 @@ def test_a_rebalance_may_begin_while_the_one_before_is_written_down(monkeypatch:
         assert group is not None and leader.is_leader
         waiting = [asyncio.ensure_future(member.sync()) for member in others[1:]]
         await cluster.until(lambda: len(group.pending_syncs) == 2, seconds=5)
-        groups, syncing, outcome = cluster.state.groups, list[SyncResult](), list[ErrorCode]()
+        groups, syncing, left = cluster.state.groups, list[SyncResult](), list[LeaveResult]()
         assignments = {member.member_id: b"given" for member in members}
         reply = groups.later(syncing.append)
         groups.sync(group, Syncing(leader.member_id, None, generation, None, None, assignments, reply))
-        groups.leave(group, others[0].member_id, None, outcome.append)
-        assert outcome == [ErrorCode.NONE] and group.is_in(GroupState.PREPARING_REBALANCE)
+        groups.leave(group, [Leaver(others[0].member_id, None)], left.append)
+        assert left == [LeaveResult(ErrorCode.NONE, [ErrorCode.NONE])] and group.is_in(GroupState.PREPARING_REBALANCE)
         assert await asyncio.gather(*waiting) == [ErrorCode.REBALANCE_IN_PROGRESS] * 2
         await cluster.until(lambda: [one.error for one in syncing] == [ErrorCode.REBALANCE_IN_PROGRESS], seconds=1)
         await rebalance(leader, *others[1:])
