@@ -26,7 +26,7 @@ from barnabas.server.quotas.stored_quotas import stored_quotas
 Name = str | None
 PAIRS = tuple[tuple[str, Name], ...]
 ANNA: PAIRS = (("user", "anna"),)
-BOTH: PAIRS = (("user", "anna"), ("client-id", "app~1/*"))
+BOTH: PAIRS = (("client-id", "app~1/*"), ("user", "anna"))
 
 
 class Plane:
@@ -65,7 +65,8 @@ class Plane:
         body = b"".join(encode_response(response, version))
         read = decode_response(ApiKey.ALTER_CLIENT_QUOTAS, version, body, 0, len(body))
         named = [[(part.entity_type, part.entity_name) for part in entry.entity] for entry in read.entries]
-        assert named == [[(part.entity_type, part.entity_name) for part in entry.entity] for entry in request.entries]
+        asked = [[(part.entity_type, part.entity_name) for part in entry.entity] for entry in request.entries]
+        assert named == [sorted(entity, key=lambda part: part[0]) for entity in asked], "client-id before user"
         return [(ErrorCode(entry.error_code), entry.error_message) for entry in read.entries]
 
     async def described(self) -> dict[PAIRS, dict[str, float]]:
@@ -91,7 +92,7 @@ async def test_quotas_are_set_described_kept_and_removed(version: int) -> None:
     entities: list[PAIRS] = [
         ANNA,
         BOTH,
-        (("user", None), ("client-id", None)),
+        (("client-id", None), ("user", None)),
         (("user", None),),
         (("client-id", "b"),),
     ]
@@ -212,6 +213,41 @@ async def test_hosts_are_addresses_or_have_some() -> None:
         ((("ip", None),), {"connection_creation_rate": None}),
     )
     assert plane.quotas.connections.limits == {"2001:db8::1": 4.0}
+
+
+@pytest.mark.parametrize("host", ["a..b", "\x00", "a\nb", "é" * 70, "x" * 300, ".", "[::1]z", "1.2.3.4/24", "\ud7ff"])
+async def test_what_no_host_can_be_called_is_refused(host: str) -> None:
+    plane = await Plane().start()
+    refused = (ErrorCode.INVALID_REQUEST, f"{host} is not a valid IP or resolvable host.")
+    assert await plane.alter(((("ip", host),), {"connection_creation_rate": 4.0})) == [refused]
+
+
+async def test_a_host_whose_address_nobody_tells_is_given_up_and_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plane = await Plane().start()
+    asked = asyncio.Event()
+
+    async def never(host: str, port: None) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+    monkeypatch.setattr("barnabas.server.quotas.client_quotas.RESOLVE_SECONDS", 0.2)
+    waiting = asyncio.ensure_future(plane.alter(((("ip", "far.away"),), {"connection_creation_rate": 4.0})))
+    await asked.wait()
+    assert await plane.alter((ANNA, {"consumer_byte_rate": 5.0})) == GOOD
+    assert not waiting.done()
+    assert [code for code, _ in await waiting] == [ErrorCode.INVALID_REQUEST]
+
+
+async def test_quotas_are_told_in_the_order_that_kafka_has() -> None:
+    plane = await Plane().start()
+    quotas: dict[str, float | None] = {"producer_byte_rate": 1.0, "request_percentage": 2.0, "consumer_byte_rate": 3.0}
+    assert await plane.alter(((("user", "a"), ("client-id", "b")), quotas)) == GOOD
+    ((entity, values),) = (await plane.described()).items()
+    assert entity == (("client-id", "b"), ("user", "a"))
+    assert list(values) == ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]
 
 
 async def test_a_stored_quota_that_is_no_number_is_left_out() -> None:

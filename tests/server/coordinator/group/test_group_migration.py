@@ -305,3 +305,68 @@ def test_groups_that_are_no_consumers_stay_as_they_are() -> None:
         assert cluster.group(GROUP) is not None
 
     play(talk)
+
+
+def test_a_group_with_data_of_a_custom_assignor_stays_as_it_is() -> None:
+    async def talk(cluster: Cluster) -> None:
+        old = await classic(cluster)
+        await old.find()
+        assert await old.join() is ErrorCode.NONE
+        given = ConsumerProtocolAssignment(
+            assigned_partitions=[TopicPartitions(topic="t", partitions=ALL)], user_data=b"mine"
+        )
+        assert await Member.sync(old, {old.member_id: encode_versioned(given, 1)}) is ErrorCode.NONE
+        new = await Consumer(cluster, name="n").connect()
+        answer = await new.send(rebalance_timeout_ms=1000, subscribed_topic_names=["t"], topic_partitions=[])
+        assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert "an unsupported custom assignor is in use" in (answer.error_message or "")
+        assert kind(cluster) is Group and await old.heartbeat() is ErrorCode.NONE
+        await old.join()
+        await old.sync()  # this time without
+        assert await new.turn() is ErrorCode.NONE and kind(cluster) is ConsumerGroup
+
+    play(talk)
+
+
+@pytest.mark.parametrize("for_now", [True, False])
+def test_a_static_member_that_is_back_with_the_classic_protocol_disturbs_nobody(for_now: bool) -> None:
+    async def talk(cluster: Cluster) -> None:
+        other = await classic(cluster, instance_id="two")
+        await classic_group(cluster, other)
+        (new,) = await consumers(cluster, "n", instance_id="one")
+        await new.turn()
+        await arrive(other, new)
+        assert len(new.owned) == 1 and len(other.assigned) == 1
+        group, epoch = group_of(cluster), group_of(cluster).epoch
+        if for_now:
+            await new.send(member_epoch=-2)
+        again = await classic(cluster, instance_id="one")
+        assert await again.join() is ErrorCode.NONE
+        assert kind(cluster) is Group and group.is_dead
+        assert (again.generation, again.leader) == (epoch, "")
+        assert await again.sync() is ErrorCode.NONE
+        assert {("t", index) for index in again.assigned} == new.owned
+        assert await other.heartbeat() is ErrorCode.NONE and other.generation == epoch
+        await cluster.restart()
+        for member in (again, other):
+            await member.connect()
+            assert await member.heartbeat() is ErrorCode.NONE
+
+    play(talk)
+
+
+def test_a_static_member_that_is_back_with_other_wishes_rebalances() -> None:
+    async def talk(cluster: Cluster) -> None:
+        await cluster.create_topic("u")
+        other = await classic(cluster, instance_id="two")
+        await classic_group(cluster, other)
+        (new,) = await consumers(cluster, "n", instance_id="one", topics=("t", "u"))
+        await new.turn()
+        await arrive(other, new)
+        again = await classic(cluster, instance_id="one")
+        joining = asyncio.ensure_future(again.join())
+        await cluster.until(lambda: kind(cluster) is Group, seconds=5)
+        assert await other.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
+        assert await other.join() is ErrorCode.NONE and await joining is ErrorCode.NONE
+
+    play(talk)
