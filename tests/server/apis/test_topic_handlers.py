@@ -384,7 +384,8 @@ async def test_api_versions_lists_the_table_that_dispatches(version: int) -> Non
     finalized = {one.name: (one.min_version_level, one.max_version_level) for one in response.finalized_features}
     supported = {one.name: (one.min_version, one.max_version) for one in response.supported_features}
     assert finalized == ({"group.version": (1, 1)} if version >= 3 else {})
-    assert supported == {3: {"group.version": (1, 1)}, 4: {"group.version": (0, 1)}}.get(version, {})
+    metadata = {"metadata.version": (7, 27)}
+    assert supported == {3: metadata, 4: {**metadata, "group.version": (0, 1)}}.get(version, {})
 
 
 async def test_too_new_api_versions_is_answered_in_version_0() -> None:
