@@ -57,7 +57,7 @@ class RangeReader:
                 offset = self._after_loss(r, offset)
                 continue
             batches = list(iter_batches(data.records)) if data.records else []
-            if not batches:
+            if not batches or batches[-1].last_offset < offset:
                 empty_answers += 1
                 if empty_answers >= _EMPTY_ANSWERS and self._is_seen_to_the_end(r, data):
                     return

@@ -19,6 +19,8 @@ from ...protocol.topic_partition import TopicPartition
 _FOLDER = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 _SEGMENT = re.compile(r"(?P<base>\d{20})\.log")
 BLOCK_BYTES = 2 << 20
+_UNWRITTEN = bytes(MIN_ENTRY_HEADER_SIZE)
+"""How a batch begins that was not written yet, in a file that is preallocated."""
 ROOM_BEHIND = 64
 """Bytes of memory behind a block, so that who decodes it where it is may look some bytes past its end."""
 
@@ -96,7 +98,8 @@ def read_batches(r: SegmentRange) -> Iterator[list[Batch]]:
 
     They are views over memory that the next block is read into.
 
-    Raises ProtocolError for bytes that are no batch, or a batch that is cut off in a segment that is not the last.
+    Raises ProtocolError for bytes that are no batch, and for a batch that is cut off, or was not written, unless that
+    is the end of the log.
     """
     buffer = bytearray()
     with Path(r.path).open("rb", buffering=0) as file:
@@ -107,19 +110,35 @@ def read_batches(r: SegmentRange) -> Iterator[list[Batch]]:
             file.seek(position)
             view = memoryview(buffer)
             block = view[: file.readinto(view[:wanted])]
-            if block[:MIN_ENTRY_HEADER_SIZE] == bytes(MIN_ENTRY_HEADER_SIZE):
-                return  # the file is preallocated, and this was not written yet
-            batches = _first_batches(block, r, position)
+            head = bytes(block[:MIN_ENTRY_HEADER_SIZE])
+            batches = [] if head == _UNWRITTEN else _first_batches(block, r, position)
             if batches:
                 yield batches
                 position, wanted = batches[-1].position + batches[-1].size, BLOCK_BYTES
                 continue
             needed = _size_of_next(block)
             if needed is None or position + needed > Path(r.path).stat().st_size:
-                if r.is_last:
+                if r.is_last and _is_end(file, r.path, position, head):
                     return
                 raise ProtocolError(f"{r.path}: a batch is cut off at position {position}")
             wanted = needed
+
+
+def _is_end(file: BinaryIO, path: str, position: int, head: bytes) -> bool:
+    """Whether the log ends where `head` begins no whole batch: it is not written yet, or a crash cut it off.
+
+    It does not if the index knows of a batch behind, or if anything stands behind zeros. A broker that runs may have
+    gone on writing here meanwhile.
+    """
+    index = Path(path).with_suffix(".index")
+    entries = OFFSET_INDEX_ENTRY.read_all(index.read_bytes()) if index.is_file() else ()
+    goes_on = any(entry[1] > position for entry in entries)
+    if not goes_on and head == _UNWRITTEN:
+        file.seek(position)
+        while not goes_on and (block := file.read(BLOCK_BYTES)):
+            goes_on = block.count(0) != len(block)
+    file.seek(position)
+    return not goes_on or file.read(len(head)) != head
 
 
 def _first_batches(block: memoryview, r: SegmentRange, position: int) -> list[Batch]:

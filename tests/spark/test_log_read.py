@@ -11,7 +11,12 @@ from barnabas.clients.spark.log_reader import SegmentsPartition
 from barnabas.clients.spark.log_source import BarnabasLogSource
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.file_layouts import TRANSACTION_INDEX_ENTRY, SnapshotEntry, encode_snapshot
+from barnabas.protocol.file_layouts import (
+    OFFSET_INDEX_ENTRY,
+    TRANSACTION_INDEX_ENTRY,
+    SnapshotEntry,
+    encode_snapshot,
+)
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch
@@ -128,6 +133,30 @@ def test_garbage_ends_a_segment(tmp_path: Path) -> None:
 def test_space_not_written_yet_is_the_end(tmp_path: Path) -> None:
     folder_of(tmp_path, (0, batch(0, 10) + bytes(100_000)))
     assert len(read_log({"path": str(tmp_path)})) == 10
+
+
+@pytest.mark.parametrize("length", [-100, -12, 0, 13, 2**31 - 1])
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_damaged_length_is_never_taken_for_the_end(tmp_path: Path, length: int, is_last: bool) -> None:
+    data = bytearray(batch(0, 10) + batch(10, 10) + batch(20, 10))
+    position = len(batch(0, 10))
+    data[position + 8 : position + 12] = length.to_bytes(4, "big", signed=True)
+    folder = folder_of(tmp_path, (0, bytes(data)), *(() if is_last else ((30, batch(30, 5)),)))
+    index = OFFSET_INDEX_ENTRY.struct.pack(29, position + len(batch(10, 10)))
+    (folder / f"{0:020}.index").write_bytes(index + bytes(64))
+    with pytest.raises(ProtocolError, match=f"at position {position}"):
+        read_log({"path": str(tmp_path)})
+    rows = read_log({"path": str(tmp_path), "onCorrupt": "report"})
+    assert [row["offset"] for row in rows if row["error"] is None] == [*range(10), *(() if is_last else range(30, 35))]
+    assert sum(row["error"] is not None for row in rows) == 1
+
+
+@pytest.mark.parametrize("is_last", [True, False])
+def test_zeros_in_the_middle_are_no_end(tmp_path: Path, is_last: bool) -> None:
+    data = batch(0, 10) + bytes(4096) + batch(20, 10)
+    folder_of(tmp_path, (0, data), *(() if is_last else ((30, batch(30, 5)),)))
+    with pytest.raises(ProtocolError, match="at position"):
+        read_log({"path": str(tmp_path)})
 
 
 def test_a_batch_larger_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
