@@ -150,8 +150,8 @@ class LogDirMover:
             return True
         if end >= source.high_watermark:
             return False
-        piece = source.read(end, PIECE_BYTES, max_offset=source.high_watermark, min_one_message=True)
-        await self._on_lane(copy, partial(log.append_as_follower, memoryview(bytearray(piece.data))))
+        piece = _read(source, end, PIECE_BYTES, source.high_watermark)
+        await self._on_lane(copy, partial(log.append_as_follower, piece))
         return True
 
     def _replace(self, copy: FutureLog, log: Log, partition: Partition) -> bool:
@@ -161,11 +161,11 @@ class LogDirMover:
         """
         source, added = partition.log, 0
         while log.log_end_offset < source.log_end_offset:
-            rest = source.read(log.log_end_offset, REST_BYTES, min_one_message=True).data  # up to a segment's end
+            rest = _read(source, log.log_end_offset, REST_BYTES, source.log_end_offset)  # up to a segment's end
             added += len(rest)
             if added >= REST_BYTES:
                 return False
-            log.append_as_follower(memoryview(bytearray(rest)))
+            log.append_as_follower(rest)
         log.update_high_watermark(source.high_watermark)
         log.maybe_increment_log_start_offset(source.log_start_offset)
         log.flush()
@@ -194,3 +194,11 @@ class LogDirMover:
             if copy.is_cancelled:
                 return
             await asyncio.sleep(RETRY_SECONDS)
+
+
+def _read(source: Log, offset: int, max_bytes: int, bound: int) -> memoryview:
+    """A copy of what comes next in a log. Raises KafkaError, also if there is nothing, as no copy would ever get on."""
+    found = source.read(offset, max_bytes, max_offset=bound, min_one_message=True).data
+    if not found:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{source.topic_partition} has nothing from {offset} to {bound}")
+    return memoryview(bytearray(found))

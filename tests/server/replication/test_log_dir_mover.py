@@ -129,6 +129,26 @@ def values(count: int, prefix: str = "v") -> list[bytes]:
     return [f"{prefix}-{number}/".encode() + b"x" * 500 for number in range(count)]
 
 
+@pytest.mark.parametrize("what", ["a damaged length", "nothing where the log should go on"])
+def test_a_move_that_cannot_get_on_ends(what: str) -> None:
+    async def talk(scene: Scene) -> None:
+        await scene.produce(values(50), [])
+        before = scene.place
+        log = scene.plane.state.log_manager.logs[NAME]
+        if what == "a damaged length":
+            scene.world.broker.disk.overwrite(log.active_segment.records.path, 8, (-12).to_bytes(4, "big", signed=True))
+        else:
+            log.roll(expected_next_offset=60)
+            log.log_end_offset = 60
+            log.update_high_watermark(60)
+        assert await scene.move(scene.elsewhere) is ErrorCode.NONE
+        await scene.until(lambda: not scene.plane.state.log_manager.future_logs.copies)
+        await scene.until(lambda: scene.folders() == {before: ["t-0"], scene.elsewhere: []})
+        assert scene.place == before
+
+    play(talk)
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_partition_moves_with_all_its_records(version: int) -> None:
     async def talk(scene: Scene) -> None:
