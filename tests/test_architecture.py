@@ -142,3 +142,15 @@ def test_the_core_is_synchronous() -> None:
         for path in sorted((ROOT / room).rglob("*.py")):
             waiting = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.AsyncFunctionDef)]
             assert waiting == [], name_of(path)
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Structs of messages are called as in Kafka's definitions, each in the module of its message."""
+    places: dict[str, list[str]] = {}
+    for room in ("protocol", "storage", "clients/spark"):
+        for path in sorted((ROOT / room).rglob("*.py")):
+            if path.parent.name != "messages":
+                for node in ast.parse(path.read_text()).body:
+                    if isinstance(node, ast.ClassDef):
+                        places.setdefault(node.name, []).append(name_of(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
