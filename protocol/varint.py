@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from .errors import ProtocolError
 
-_MAX_VARINT_BYTES = 5
-_SHIFTS = range(0, 70, 7)
-"""A varlong has ten bytes at most: an endless one is not read to its end."""
+_VARINT_SHIFTS, _VARLONG_SHIFTS = range(7, 35, 7), range(7, 70, 7)
+"""Of the second byte to the fifth, and to the tenth: an endless varint is not read to its end."""
 
 
 def encode_varint(value: int) -> bytes:
@@ -27,32 +26,31 @@ _ONE_BYTE = tuple(bytes((value,)) for value in range(0x80))
 
 def decode_varint(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varint (32 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
-    value, end = _decode_unsigned(data, position)
-    if value >> 32 or end - position > _MAX_VARINT_BYTES:
-        raise ProtocolError("varint of more than 32 bits")
-    return (value >> 1) ^ -(value & 1), end
+    return _decode(data, position, _VARINT_SHIFTS, 32)
 
 
 def decode_varlong(data: bytes | memoryview, position: int) -> tuple[int, int]:
     """The varlong (64 bits) at `position`, and the position behind it; ProtocolError if it is cut or too long."""
-    value, position = _decode_unsigned(data, position)
-    return (value >> 1) ^ -(value & 1), position
+    return _decode(data, position, _VARLONG_SHIFTS, 64)
 
 
-def _decode_unsigned(data: bytes | memoryview, position: int) -> tuple[int, int]:
-    """The varlong at `position` as it stands, still zigzag, and the position behind it. Errors as `decode_varlong`."""
-    value = 0
+def _decode(data: bytes | memoryview, position: int, shifts: range, bits: int) -> tuple[int, int]:
     try:
-        for shift in _SHIFTS:
+        value = data[position]
+        position += 1
+        if value < 0x80:
+            return value >> 1 ^ -(value & 1), position
+        value &= 0x7F
+        for shift in shifts:
             byte = data[position]
             position += 1
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 break
         else:
-            raise ProtocolError("varint too long")
+            raise ProtocolError(f"varint of more than {bits} bits")
     except IndexError:
         raise ProtocolError("varint cut off") from None
-    if value >> 64:
-        raise ProtocolError("varint too long")
-    return value, position
+    if value >> bits:
+        raise ProtocolError(f"varint of more than {bits} bits")
+    return value >> 1 ^ -(value & 1), position

@@ -8,18 +8,13 @@ changed (KIP-31), while every other wrapper has to be unpacked and built again.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from struct import Struct
 
 from ..protocol.compression import Compression
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ..protocol.legacy_records import V1_OVERHEAD, LegacyBatch, build_message_set, write_message_crc
+from ..protocol.legacy_records import MESSAGE_V1, V1_OVERHEAD, LegacyBatch, build_message_set, write_message_crc
 from ..protocol.record import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Record, TimestampType
 from ..protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
 from .validation_result import AppendRequest, RecordErrors, ValidationResult, nothing_appended, too_many_records
-
-_patch_offset = Struct(">q").pack_into
-_patch_v1_stamp = Struct(">Bq").pack_into
-_ATTRIBUTES_POSITION = 17
 
 
 def validate_legacy(records: memoryview, request: AppendRequest) -> ValidationResult:
@@ -166,7 +161,7 @@ def _assign_in_place(records: memoryview, codec: int, request: AppendRequest) ->
         assert isinstance(batch, LegacyBatch)
         # A wrapper takes the offset of the last message inside, and their largest timestamp.
         offset_of_batch = offset if codec == Compression.NONE else request.base_offset + count - 1
-        _patch_offset(batch.view, 0, offset_of_batch)
+        MESSAGE_V1.patch(batch.view, offset=offset_of_batch)
         if batch.magic == 1:
             _stamp(batch, batch.max_timestamp if codec == Compression.NONE else max_timestamp, append_time)
         offset, end = offset + 1, batch.position + batch.size
@@ -180,7 +175,7 @@ def _stamp(batch: LegacyBatch, timestamp: int, append_time: int | None) -> None:
     if append_time is not None:
         attributes, timestamp = attributes | TIMESTAMP_TYPE_MASK, append_time
     if (attributes, timestamp) != (batch.attributes, batch.max_timestamp):
-        _patch_v1_stamp(batch.view, _ATTRIBUTES_POSITION, attributes, timestamp)
+        MESSAGE_V1.patch(batch.view, attributes=attributes, timestamp=timestamp)
         write_message_crc(batch.view)
 
 

@@ -1,9 +1,12 @@
 """Layouts: where Kafka's documents say that fields stand, and what is read and written of some of them."""
 
+import re
 import struct
+from pathlib import Path
 
 import pytest
 
+import barnabas.protocol
 from barnabas.protocol.batch_header import BATCH_HEADER, BatchHeader
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.file_layouts import (
@@ -15,7 +18,9 @@ from barnabas.protocol.file_layouts import (
 )
 from barnabas.protocol.layouts import Layout
 from barnabas.protocol.legacy_records import MESSAGE_V0, MESSAGE_V1
-from barnabas.protocol.record import ENTRY_FRONT, LEAST_SIZES, entry_size
+from barnabas.protocol.record import ENTRY_FRONT, LEAST_SIZES, LOG_OVERHEAD, entry_size
+from barnabas.protocol.record_codec import MIN_RECORD_SIZE
+from barnabas.protocol.record_columns import ROW_SIZE
 
 
 @pytest.mark.parametrize(
@@ -43,6 +48,25 @@ from barnabas.protocol.record import ENTRY_FRONT, LEAST_SIZES, entry_size
 def test_where_fields_stand(layout: Layout[tuple[int, ...]], size: int, starts: dict[str, int]) -> None:
     assert layout.size == size
     assert {name: layout.at(name) for name in starts} == starts
+
+
+COMPILED = {
+    "SIZE_AT": "length", "LEADER_EPOCH_AT": "partition_leader_epoch", "MAGIC_AT": "magic", "CRC_AT": "crc",
+    "ATTRIBUTES_AT": "attributes", "LAST_DELTA_AT": "last_offset_delta", "BASE_TIMESTAMP_AT": "base_timestamp",
+    "MAX_TIMESTAMP_AT": "max_timestamp", "PRODUCER_ID_AT": "producer_id", "SEQUENCE_AT": "base_sequence",
+    "COUNT_AT": "record_count",
+}  # fmt: skip
+"""What compiled code calls the fields of a batch header."""
+
+
+def test_compiled_code_has_the_fields_where_they_are() -> None:
+    text = (Path(barnabas.protocol.__file__).parent / "speedups" / "speedups.h").read_text()
+    constants = {name: int(number) for name, number in re.findall(r"\b([A-Z_]+) = (\d+)", text)}
+    stated = {name: at for name, at in constants.items() if name.endswith("_AT")}
+    assert stated == {name: BATCH_HEADER.at(field) for name, field in COMPILED.items()}
+    sizes = {"HEADER_SIZE": BATCH_HEADER.size, "LOG_OVERHEAD": LOG_OVERHEAD, "MIN_RECORD_SIZE": MIN_RECORD_SIZE}
+    assert {name: constants[name] for name in sizes} == sizes
+    assert constants["ROW_SIZE"] == ROW_SIZE
 
 
 def test_parts_of_a_layout_are_parts_of_the_whole() -> None:
