@@ -15,6 +15,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..storage.errors import LogDirFailedError
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ..storage.log_manager import LogManager
+from ..storage.reserve import Reserve
 from .apis.kafka_apis import KafkaApis
 from .apis.services import Services
 from .broker_state import BrokerState
@@ -27,6 +28,7 @@ from .controller.controller import Controller
 from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
 from .coordinator.group.coordinator import GroupCoordinator
+from .metadata.embedded_store import LANE as STORE_LANE
 from .metadata.embedded_store import EmbeddedStore
 from .metadata.metadata_cache import MetadataCache
 from .metadata.producer_ids import ProducerIds
@@ -57,6 +59,8 @@ FLUSH_CHECK_MS = 1000
 """How often logs are looked at whose `flush.ms` may have passed."""
 CLOSING_LANES = 4
 """How many lanes a directory sync its logs at a stop: syncs that run side by side share what the journal writes."""
+RESERVE_CHECK_MS = 10_000
+"""How often it is made up for what was used of the room that is kept on each disk."""
 REPLICA_RETRY_MS = 10_000
 """How often a partition that found no room for its log is tried again."""
 DELETION_LANE = "#deletion"
@@ -90,6 +94,8 @@ class BrokerServer:
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
         self._stopping = False
+        self._reserve_bytes = ports.reserve_bytes if config.acks_all_durability == "disk" else 0
+        self._store_reserve = Reserve(ports.filesystem, f"{config.metadata_store_path}.reserve", self._reserve_bytes)
         self.health: HealthServer | None = None
         """Answers readiness probes and shows the cleaner, if `health.port` asks for it."""
         if config.health_port is not None:
@@ -127,6 +133,7 @@ class BrokerServer:
         log_manager = self._open_log_dirs(dynamic_config)
         stored_id, stored_cluster_id = log_manager.stored_identity()
         broker_id = self._choose_broker_id(stored_id)
+        await self._use_reserves(log_manager, Reserve.give_up)
         store = self._open_store()
         self._stops.append(store.close)
         topic_store = TopicStore(store, now_ms=self._ports.now_ms, token_bytes=self._ports.token_bytes)
@@ -156,6 +163,7 @@ class BrokerServer:
             now_ms=ports.now_ms,
             rng=ports.random,
             lock=ports.lock,
+            reserve_bytes=self._reserve_bytes,
         )
         if ports.log_files is not None:
             log_manager.limit_open_files(ports.log_files, self._is_on_loop)
@@ -295,6 +303,8 @@ class BrokerServer:
         state.groups.start()
         state.mover.start()
         self._stops += [state.groups.close, state.mover.close]
+        # Before anybody else can take what the start has left of it.
+        await self._use_reserves(state.log_manager, Reserve.fill)
         await sockets.start()
         if self.health is not None:
             await self.health.start()
@@ -312,6 +322,7 @@ class BrokerServer:
         if self._sockets is not None:
             await self._sockets.stop_accepting()
         if self._state is not None:
+            await self._use_reserves(self._state.log_manager, Reserve.give_up)
             await self._state.replica_manager.flushes.finish()
             self._state.replica_manager.complete_all()
         while self._stops:
@@ -354,7 +365,17 @@ class BrokerServer:
             now_ms=self._ports.now_ms,
             work=self._ports.work,
             durable=self.config.acks_all_durability == "disk",
+            reserve=self._store_reserve,
         )
+
+    async def _use_reserves(self, log_manager: LogManager, use: Callable[[Reserve], object]) -> None:
+        """Fill or draw on what is kept for a disk that is full; what fails is tried again some time."""
+        try:
+            await self._ports.work.run(STORE_LANE, partial(use, self._store_reserve))
+            for task in log_manager.reserve_tasks(use):
+                await self._ports.work.run(task.lane, task)
+        except (OSError, LogDirFailedError) as error:
+            logger.warning("the reserve of a disk cannot be used: %s", error)
 
     async def _load_logs(self, log_manager: LogManager, topics: Iterable[TopicRegistration]) -> None:
         """Open the logs of all folders that are partitions of these topics, or may become some."""
@@ -389,6 +410,7 @@ class BrokerServer:
                 await self._on_many_lanes(log_manager, log_manager.closing_tasks(), lanes)
                 tasks = log_manager.marking_tasks(self._state.broker_epoch)
                 await self._state.replica_manager.run_on_lanes(tasks)
+                await self._use_reserves(log_manager, Reserve.fill)
         finally:
             log_manager.close()
 
@@ -405,6 +427,7 @@ class BrokerServer:
         )
         every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)
         every("deletion", lambda: DELETION_CHECK_MS, lambda: run_on_lanes(logs.deletion_tasks(), DELETION_LANE))
+        every("reserve", lambda: RESERVE_CHECK_MS, lambda: self._use_reserves(logs, Reserve.fill))
         every("replicas without room", lambda: REPLICA_RETRY_MS, self._retry_replicas)
         checkpoints: tuple[tuple[str, Callable[[], int]], ...] = (
             (HIGH_WATERMARK_CHECKPOINT, lambda: config.replica_high_watermark_checkpoint_interval_ms),

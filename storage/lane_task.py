@@ -17,7 +17,7 @@ class LaneTask:
     """
 
     lane: str
-    work: Callable[[], None]
+    work: Callable[[], object]
 
     def __call__(self) -> None:
         try:

@@ -2,8 +2,9 @@
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TypeVar
 from uuid import UUID
 
 from ..protocol.topic_partition import TopicPartition
@@ -15,8 +16,12 @@ from .meta_properties import MetaProperties, read_meta_properties
 from .partition_dir import KRAFT_NAMES, PartitionDir, parse_partition_dir
 from .partition_files import TEMPORARY_SUFFIX, remove_log, set_aside
 from .partition_metadata import begin_partition_metadata, finish_partition_metadata
+from .reserve import Reserve
+
+T = TypeVar("T")
 
 LOCK_FILE = ".lock"
+RESERVE_FILE = ".reserve"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
@@ -33,18 +38,26 @@ _logger = logging.getLogger(__name__)
 class LogDir:
     """A folder that holds partition folders.
 
-    Layout: `.lock`, `meta.properties`, four text checkpoints of one line a partition, and `.kafka_cleanshutdown`,
-    which exists only between a clean shutdown and the next start. Checkpoints are replaced whole, by temp file and
-    rename, so a crash leaves the old or the new one. An unreadable checkpoint counts as empty: recovery then
-    starts at 0, which costs time and no data.
+    Layout: `.lock`, `.reserve`, `meta.properties`, four text checkpoints of one line a partition, and
+    `.kafka_cleanshutdown`, which exists only between a clean shutdown and the next start. Checkpoints are replaced
+    whole, by temp file and rename, so a crash leaves the old or the new one. An unreadable checkpoint counts as empty:
+    recovery then starts at 0, which costs time and no data.
 
     `offsets` is what the checkpoint files hold, per file; `partition_count` is kept by the log manager. After an I/O
     error `failure` is set, for good.
     """
 
-    def __init__(self, path: str, fs: FileSystem, writing: AbstractContextManager[object] | None = None) -> None:
-        """`writing` lets in one thread at a time, where there are several."""
+    def __init__(
+        self,
+        path: str,
+        fs: FileSystem,
+        writing: AbstractContextManager[object] | None = None,
+        *,
+        reserve_bytes: int = 0,
+    ) -> None:
+        """`writing` lets in one thread at a time, where there are several; `reserve_bytes` are kept for bad times."""
         self.path = path
+        self.reserve = Reserve(fs, f"{path}/{RESERVE_FILE}", reserve_bytes)
         self.failure: LogDirFailedError | None = None
         self.was_clean_shutdown = False
         self.partition_count = 0
@@ -68,6 +81,7 @@ class LogDir:
         """
         self._fs.make_dirs(self.path)
         self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
+        self.reserve.give_up()
         self.meta_properties = read_meta_properties(self._fs, self.path)
 
     def begin_loading(self) -> list[PartitionDir]:
@@ -159,6 +173,11 @@ class LogDir:
         """Says to the next start that every log was flushed and closed. Raises `OSError`."""
         content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
         self._fs.write_atomic(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", content.encode("ascii"))
+
+    def use_reserve(self, use: Callable[[Reserve], T]) -> T:
+        """Do something with the room that is kept here. On any thread. Raises what that raises."""
+        with self._writing:
+            return use(self.reserve)
 
     def remove_log(self, path: str) -> None:
         """Removes the files of a log, durably, and its folder if nothing else is in it. Raises `OSError`."""

@@ -19,9 +19,10 @@ from .lane_task import LaneTask, close_together
 from .log import Log
 from .log_checkpoints import CHECKPOINTED, Checkpoint, LogCheckpoints
 from .log_config import LogConfig
-from .log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
+from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
 from .open_files import OpenFiles
+from .reserve import Reserve
 
 if TYPE_CHECKING:
     from random import Random
@@ -53,10 +54,13 @@ class LogManager:
         now_ms: Callable[[], int],
         rng: "Random",
         lock: Callable[[], AbstractContextManager[object]] = nullcontext,
+        reserve_bytes: int = 0,
     ) -> None:
-        """`lock` makes a lock for what several lanes may do."""
+        """`lock` makes a lock for what several lanes may do; each directory keeps `reserve_bytes` for bad times."""
         assert log_dirs, "a broker needs at least one log directory"
-        self.dirs = [LogDir(path.rstrip("/") or "/", fs, lock()) for path in dict.fromkeys(log_dirs)]
+        self.dirs = [
+            LogDir(path.rstrip("/") or "/", fs, lock(), reserve_bytes=reserve_bytes) for path in dict.fromkeys(log_dirs)
+        ]
         self.logs: dict[TopicPartition, Log] = {}
         self.offline: dict[TopicPartition, StorageError] = {}
         self._fs = fs
@@ -131,12 +135,6 @@ class LogManager:
             properties = MetaProperties(1, node_id, cluster_id, directory_id)
             if self._on_disk(log_dir, partial(write_meta_properties, self._fs, log_dir.path, properties)):
                 log_dir.meta_properties = properties
-
-    def load(self) -> None:
-        """Opens every log: after a clean stop by trusting its files, else by recovery from its recovery point."""
-        for task in self.loading_tasks():
-            self._run(task)
-        self.finish_loading()
 
     def loading_tasks(self, find_strays: FindStrays = lambda folders: {}) -> list[LaneTask]:
         """Opening every log: after a clean stop by trusting its files, else by recovery from its recovery point.
@@ -312,7 +310,7 @@ class LogManager:
     def delete_log(self, topic_partition: TopicPartition) -> LaneTask | None:
         """Renames a partition's folder so that a restart goes on with its deletion, and serves it no longer.
 
-        Durable when the task has run. The files go with `tick_deletions` after `file.delete.delay.ms`, when readers of
+        Durable when the task has run. The files go with `deletion_tasks` after `file.delete.delay.ms`, when readers of
         the log are done with it. Raises KAFKA_STORAGE_ERROR if the partition is offline or its disk fails now; of a
         partition that is not here there is nothing to delete.
         """
@@ -335,11 +333,6 @@ class LogManager:
     def deletion_tasks(self) -> list[LaneTask]:
         """The removal of deleted logs and segments whose delay is over; what fails to be done is due again."""
         return self._deletions.due_tasks()
-
-    def tick_deletions(self) -> None:
-        """Removes the files of deleted logs and segments whose delay is over."""
-        for task in self.deletion_tasks():
-            self._run(task)
 
     # Changes that a checkpoint has to follow
 
@@ -379,14 +372,7 @@ class LogManager:
             if not log_dir.is_online:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir.path} failed")
 
-    # Timers
-
-    def tick_flush(self) -> None:
-        """Flushes the logs whose `flush.ms` has passed since their last flush."""
-        now_ms = self._now_ms()
-        for topic_partition, log in list(self.logs.items()):
-            if now_ms - log.last_flush_ms >= log.config.flush_ms:
-                self._on_disk(self._dir_of[topic_partition], log.flush)
+    # Retention and checkpoints
 
     def begin_retention(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Raises the start of logs above segments that are too old, too many, or below it; for `finish_retention`.
@@ -397,7 +383,7 @@ class LogManager:
         found = {}
         for log in self._not_in_a_pass(topic_partitions):
             try:
-                below = log.begin_retention()
+                below = self._begin_retention(log)
             except KafkaError as error:
                 _logger.warning("retention of %s has to wait: %s", log.topic_partition, error)
             except LogDirFailedError as error:
@@ -406,6 +392,15 @@ class LogManager:
                 if below is not None:
                     found[log.topic_partition] = below
         return found
+
+    def _begin_retention(self, log: Log) -> int | None:
+        try:
+            return log.begin_retention()
+        except KafkaError:
+            # All segments are to go, and there is no room for the one that takes their place.
+            if not self._dir_of[log.topic_partition].use_reserve(Reserve.lend):
+                raise
+        return log.begin_retention()
 
     def finish_retention(self, below: Mapping[TopicPartition, int]) -> list[LaneTask]:
         """Marks segments below offsets as to be deleted; the tasks make that durable, the files go some time later.
@@ -435,17 +430,13 @@ class LogManager:
             with suppress(FileNotFoundError):  # the log was deleted meanwhile, and all its files with it
                 self._fs.fsync_dir(directory)
 
-    def tick_retention(self) -> None:
-        """All of retention, here and now."""
-        if below := self.begin_retention(list(self.logs)):
-            self.write_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-        while tasks := self.finish_retention(below):
-            for task in tasks:
-                self._run(task)
-
     def delete_later(self, log: Log, paths: list[str]) -> None:
         """Have files that a log needs no more unlinked after `file.delete.delay.ms`."""
         self._deletions.add_files(paths, self._dir_of[log.topic_partition], log.config.file_delete_delay_ms)
+
+    def reserve_tasks(self, use: Callable[[Reserve], object]) -> list[LaneTask]:
+        """Something that is to be done with the reserve of each directory."""
+        return [LaneTask(log_dir.path, partial(log_dir.use_reserve, use)) for log_dir in self.online_dirs]
 
     def cleaner_checkpoint_task(self, path: str) -> LaneTask:
         """The cleaner's checkpoint of a directory as it has to be now."""
@@ -456,22 +447,8 @@ class LogManager:
         if has_changed:
             self._run(self.cleaner_checkpoint_task(log_dir.path))
 
-    def tick_checkpoint(self) -> None:
-        """Writes the recovery points and log start offsets (Kafka: every 60 s)."""
-        self.write_checkpoint(RECOVERY_POINT_CHECKPOINT)
-        self.write_checkpoint(LOG_START_OFFSET_CHECKPOINT)
-
-    def tick_checkpoint_high_watermarks(self) -> None:
-        """Writes the high watermarks (Kafka: every 5 s)."""
-        self.write_checkpoint(HIGH_WATERMARK_CHECKPOINT)
-
-    def write_checkpoint(self, name: str) -> None:
-        """Writes one checkpoint in every online directory where it changed. A failing directory goes offline."""
-        for log_dir in self.online_dirs:
-            self._write_checkpoint(log_dir, name)
-
     def checkpoint_tasks(self, name: str, only: Iterable[TopicPartition] | None = None) -> list[LaneTask]:
-        """What `write_checkpoint` does as of now, for lanes; `only` for the directories that hold some partitions."""
+        """One checkpoint in every online directory, as of now; `only` in the directories that hold some partitions."""
         wanted = self.dirs if only is None else {self._dir_of[one]: None for one in only if one in self._dir_of}
         return [
             LaneTask(log_dir.path, self._checkpoints.take(log_dir, name).write_if_room)
@@ -507,21 +484,11 @@ class LogManager:
             self.on_dir_failure(failure, held)
         return held
 
-    def shutdown(self, broker_epoch: int = -1) -> None:
-        """Kafka's clean shutdown: flush and close every log, write the checkpoints, the marker last, release the locks.
+    def closing_tasks(self) -> list[LaneTask]:
+        """The first part of Kafka's clean shutdown: flush and close every log, in pieces for several lanes at once.
 
         A directory that fails on the way gets no marker, so that its next start is an unclean one.
         """
-        try:
-            for task in self.closing_tasks():
-                self._run(task)
-            for task in self.marking_tasks(broker_epoch):
-                self._run(task)
-        finally:
-            self.close()
-
-    def closing_tasks(self) -> list[LaneTask]:
-        """The first part of `shutdown`: the logs, in pieces that may run on several lanes at once."""
         logs: dict[str, list[Log]] = {}
         for topic_partition, log in self.logs.items():
             logs.setdefault(self._dir_of[topic_partition].path, []).append(log)
@@ -532,7 +499,7 @@ class LogManager:
         ]
 
     def marking_tasks(self, broker_epoch: int = -1) -> list[LaneTask]:
-        """The second part of `shutdown`, when all of the first is done: the last word of each directory still online.
+        """The second part, when all of the first is done: the last word of each directory still online.
 
         `close` comes after.
         """

@@ -14,6 +14,7 @@ import asyncio
 import sqlite3
 from collections.abc import Callable, Sequence
 
+from ...storage.reserve import Reserve
 from ..runtime.ports import Work
 from .metadata_store import (
     ANY_VERSION,
@@ -51,7 +52,9 @@ CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NU
 class Journal:
     """The SQLite file under a tree."""
 
-    def __init__(self, path: str, *, durable: bool) -> None:
+    def __init__(self, path: str, *, durable: bool, reserve: Reserve | None = None) -> None:
+        """`reserve` is on the same disk, and is drawn on when that is full."""
+        self._reserve = reserve
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         # Exclusive: a second broker on the same file is refused, and no shared-memory file is needed.
         self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -68,6 +71,14 @@ class Journal:
 
     def write(self, transaction: Transaction, session: int) -> None:
         """Stores one transaction, durably if so opened. On an error nothing of it is stored."""
+        try:
+            self._write(transaction, session)
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL or self._reserve is None or not self._reserve.lend():
+                raise
+            self._write(transaction, session)
+
+    def _write(self, transaction: Transaction, session: int) -> None:
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             gone = [(path,) for path, node in transaction.changes.items() if node is None]
@@ -106,18 +117,25 @@ class EmbeddedStore:
 
     @classmethod
     def open(
-        cls, path: str, *, now_ms: Callable[[], int], work: Work | None = None, durable: bool = True
+        cls,
+        path: str,
+        *,
+        now_ms: Callable[[], int],
+        work: Work | None = None,
+        durable: bool = True,
+        reserve: Reserve | None = None,
     ) -> EmbeddedStore:
         """Opens the database at `path`, made if missing; `IN_MEMORY` keeps nothing.
 
-        `durable=False` leaves it to the operating system when writes reach the disk; their order is kept.
+        `durable=False` leaves it to the operating system when writes reach the disk; their order is kept. `reserve` is
+        for a disk that is full.
         Raises StoreUnavailableError if the file cannot be used or another broker holds it.
         """
         if path == IN_MEMORY:
             return cls(NodeTree(now_ms))
         journal = None
         try:
-            journal = Journal(path, durable=durable)
+            journal = Journal(path, durable=durable, reserve=reserve)
             tree = journal.load(now_ms)
             store = cls(tree, journal, work)
             leftovers = tree.plan_end_of_unknown_sessions()

@@ -29,6 +29,8 @@ except ImportError:
 
 T = TypeVar("T")
 
+RESERVE_BYTES = 8 << 20
+"""A start writes some hundred kilobytes: indexes, producer snapshots, who leads what. Deleting topics writes less."""
 KEPT_BYTES = 8 << 20
 """Freed memory that the process keeps for the next request: some batches of the default `max.message.bytes`, opened."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -136,6 +138,7 @@ def host_ports(loop: asyncio.AbstractEventLoop, cleaning: CleaningWork) -> Ports
         open_files=open_files,
         stopwatch=time.perf_counter,
         lock=threading.Lock,
+        reserve_bytes=RESERVE_BYTES,
     )
 
 

@@ -109,6 +109,8 @@ class Ports:
     """Seconds, for how long work took: unlike the loop's, this clock moves within a turn of the loop."""
     collect_new: Callable[[], object] = no_collection
     """Has the garbage collector go through what has come lately."""
+    reserve_bytes: int = 0
+    """How much of each disk is kept for starting and deleting when nothing else is left; 0 for none."""
     fault: Callable[[str], bool] = no_faults
     """Named fault points: true when a simulation wants the named thing to go wrong now. They are `flush-late`,
     `produce-answer-lost` and `fetch-session-lost`."""

@@ -13,6 +13,7 @@ from tests.cleaning.history import History, Producer, Restart, Settings
 from tests.cleaning.passes import BYTES_PER_KEY
 from tests.cleaning.promises import Pass, Promises, require
 from tests.sim.disk import SimDisk
+from tests.storage.lanes import checkpoint, delete_due, load, shut_down
 from tests.storage.logs import Clock
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -55,7 +56,7 @@ class ManagedHistory(History):
         )
         self.manager.open_dirs()
         self.manager.write_identity(1, "cluster")
-        self.manager.load()
+        load(self.manager)
         require(TP not in self.manager.offline, f"the log is offline: {self.manager.offline.get(TP)}")
         log = self.manager.logs.get(TP) or self.manager.get_or_create_log(TP, topic_id=TOPIC_ID, is_new=True)
         log.update_high_watermark(log.log_end_offset)
@@ -77,7 +78,7 @@ class ManagedHistory(History):
     def stop(self) -> None:
         """A clean stop: it flushes everything."""
         end = self.log.log_end_offset
-        self.owner.shutdown()
+        shut_down(self.owner)
         self.acknowledged_end = end
 
     def reopen(self) -> None:
@@ -90,8 +91,7 @@ class ManagedHistory(History):
 
     def checkpoint(self) -> None:
         """All periodic checkpoints."""
-        self.owner.tick_checkpoint()
-        self.owner.tick_checkpoint_high_watermarks()
+        checkpoint(self.owner)
 
     def pass_over(self, slots: int, between: Callable[[], None] = lambda: None) -> Pass | None:
         """A pass with everything around it; `between` is called where the log's own thread may do something else."""
@@ -110,7 +110,7 @@ class ManagedHistory(History):
                 next_dirty_offset = event.next_dirty_offset
         manager.done(grabbed, next_dirty_offset)
         self.owner.cleaner_checkpoint_task(ROOT)()
-        self.owner.tick_deletions()
+        delete_due(self.owner)
         assert next_dirty_offset is not None
         return Pass(job.first_dirty_offset, job.first_uncleanable_offset, next_dirty_offset)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from tests.crash.faulty_files import FaultyFileSystem
 from tests.hostile.in_process import HostileConnection
+from tests.storage.lanes import checkpoint
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
@@ -236,10 +237,10 @@ async def test_a_topic_whose_folder_cannot_be_let_go_is_deleted_by_the_next_star
 async def test_a_checkpoint_that_finds_no_room_is_no_failure(tmp_path: Path, operation: str) -> None:
     async with live_broker(tmp_path) as broker:
         await fill(broker, "a", 3)
-        checkpoint = f"{broker.directory_of('a')}/replication-offset-checkpoint"
-        where = checkpoint if operation != "fsync_dir" else broker.directory_of("a")
+        path = f"{broker.directory_of('a')}/replication-offset-checkpoint"
+        where = path if operation != "fsync_dir" else broker.directory_of("a")
         broker.disk.faults[operation, where] = errno.ENOSPC
-        broker.server.state.log_manager.write_checkpoint("replication-offset-checkpoint")
+        checkpoint(broker.server.state.log_manager, "replication-offset-checkpoint")
         assert broker.disk.refused
         assert await broker.produce("a", 1) is ErrorCode.NONE
 
@@ -253,7 +254,7 @@ async def test_too_many_open_files_pass_by(tmp_path: Path, number: int) -> None:
         for _ in range(30):
             assert await broker.produce("a") in (ErrorCode.NONE, STORAGE_ERROR, ErrorCode.REQUEST_TIMED_OUT)
             assert (await broker.fetch("a"))[0] in (ErrorCode.NONE, STORAGE_ERROR)
-        broker.server.state.log_manager.tick_checkpoint()
+        checkpoint(broker.server.state.log_manager)
         assert broker.disk.refused
         broker.disk.faults.clear()
         await fill(broker, "a", 30)

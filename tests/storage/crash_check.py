@@ -6,6 +6,7 @@ import struct
 
 from tests.sim.disk import SimDisk
 from tests.storage.crash_world import ROOT, SMALL, Promise, World, make_manager
+from tests.storage.lanes import load, shut_down
 
 from barnabas.protocol.record_batch import Batch, RecordBatch, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
@@ -44,12 +45,12 @@ def check_disk(
         batches = read_everything(log)
         require(batches[-1].base_offset + 1 == log.log_end_offset, f"{topic_partition}: the next append is not there")
         contents[topic_partition] = [bytes(batch.view) for batch in batches]
-    world.manager.shutdown()
+    shut_down(world.manager)
     check_indexes(disk)
     for ending in ("shutdown", "close"):
         manager = make_manager(disk, config=config, manager_class=manager_class)
         manager.open_dirs()
-        manager.load()
+        load(manager)
         again = {key: [bytes(batch.view) for batch in read_everything(log)] for key, log in manager.logs.items()}
         require(again == contents, f"a later start before {ending} finds other records")
         getattr(manager, ending)()

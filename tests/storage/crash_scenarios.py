@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from tests.storage.crash_world import SMALL, TP, World
+from tests.storage.lanes import delete_due
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.log_config import LogConfig
@@ -149,7 +150,7 @@ def topics(world: World) -> None:
     world.create(OTHER, UUID(int=OTHER_ID.int + 1), is_prepared=True)
     world.append(1, topic_partition=OTHER)
     world.now_ms += 1
-    world.manager.tick_deletions()
+    delete_due(world.manager)
     world.append(2, topic_partition=OTHER)
     world.flush(OTHER)
     world.append(2, topic_partition=OTHER)
@@ -159,7 +160,7 @@ def delete_topic(world: World) -> None:
     """The deletion of a partition with several segments."""
     world.delete(TP)
     world.now_ms += 1
-    world.manager.tick_deletions()
+    delete_due(world.manager)
 
 
 def clean_shutdown(world: World) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from tests.sim.disk import SimDisk
+from tests.storage.lanes import checkpoint, delete_due, load, retain, shut_down
 
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch
 from barnabas.protocol.topic_partition import TopicPartition
@@ -84,7 +85,7 @@ class World:
         """Opens the directory and loads all logs."""
         self.manager.open_dirs()
         self.manager.write_identity(1, "cluster")
-        self.manager.load()
+        load(self.manager)
 
     @property
     def log(self) -> Log:
@@ -177,15 +178,14 @@ class World:
         """One round of retention, with the unlinking of what it removed."""
         promise = self.promises[TP]
         promise.start_at_most = promise.end
-        self.manager.tick_retention()
+        retain(self.manager)
         promise.start = promise.start_at_most = self.log.log_start_offset
         self.now_ms += 1
-        self.manager.tick_deletions()
+        delete_due(self.manager)
 
     def checkpoint(self) -> None:
         """All periodic checkpoints."""
-        self.manager.tick_checkpoint()
-        self.manager.tick_checkpoint_high_watermarks()
+        checkpoint(self.manager)
 
     def delete(self, topic_partition: TopicPartition = TP) -> None:
         """Deletes a partition; when this returns it must not come back."""
@@ -201,7 +201,7 @@ class World:
     def stop(self) -> None:
         """A clean shutdown: it flushes everything."""
         ends = {key: log.log_end_offset for key, log in self.manager.logs.items()}
-        self.manager.shutdown()
+        shut_down(self.manager)
         for topic_partition, end in ends.items():
             self.promises[topic_partition].acknowledged_end = end
 

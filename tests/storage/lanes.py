@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping
 
 from barnabas.storage.errors import LogDirFailedError
 from barnabas.storage.lane_task import LaneTask
+from barnabas.storage.log import Log
+from barnabas.storage.log_checkpoints import CHECKPOINTED
+from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from barnabas.storage.log_manager import LogManager
 
 
@@ -22,3 +25,38 @@ def load(manager: LogManager, strays: Mapping[str, str] | None = None) -> None:
     """Open all logs but those in the folders of `strays`."""
     run(manager, manager.loading_tasks(lambda folders: strays or {}))
     manager.finish_loading()
+
+
+def flush(manager: LogManager, logs: Iterable[Log]) -> None:
+    """Make what is in logs durable."""
+    for log in logs:
+        run(manager, [LaneTask(log.directory, lambda log=log: log.flush())])
+
+
+def checkpoint(manager: LogManager, *names: str) -> None:
+    """Write some checkpoints, or all of them."""
+    for name in names or CHECKPOINTED:
+        run(manager, manager.checkpoint_tasks(name))
+
+
+def retain(manager: LogManager) -> None:
+    """All of retention, but for the files, which go with `delete_due`."""
+    below = manager.begin_retention(list(manager.logs))
+    if below:
+        checkpoint(manager, LOG_START_OFFSET_CHECKPOINT)
+    while tasks := manager.finish_retention(below):
+        run(manager, tasks)
+
+
+def delete_due(manager: LogManager) -> None:
+    """Remove the files of deleted logs and segments whose delay is over."""
+    run(manager, manager.deletion_tasks())
+
+
+def shut_down(manager: LogManager, broker_epoch: int = -1) -> None:
+    """A clean stop."""
+    try:
+        run(manager, manager.closing_tasks())
+        run(manager, manager.marking_tasks(broker_epoch))
+    finally:
+        manager.close()

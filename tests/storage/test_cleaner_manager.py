@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.compacted import SETTINGS, compact, end_transaction, new_log, put, to_clean
+from tests.storage.lanes import load, retain, shut_down
 from tests.storage.logs import NOW_MS, Clock, marker
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -36,7 +37,7 @@ class Manager:
             rng=random.Random(0),
         )
         self.logs.open_dirs()
-        self.logs.load()
+        load(self.logs)
         self.cleaner = self.logs.cleaner_manager
 
     def _config(self, topic: str) -> LogConfig:
@@ -177,7 +178,7 @@ def test_what_is_clean_survives_a_restart(manager: Manager) -> None:
     manager.cleaner.done(one, compact(log, manager.disk))
     manager.note()
     assert manager.checkpoint() == ["a 0 8"]
-    manager.logs.shutdown()
+    shut_down(manager.logs)
     again = Manager(manager.disk)
     assert again.cleaner.clean_offsets == {A: 8}
     assert not again.cleaner.look()[0].is_cleanable
@@ -194,7 +195,7 @@ def test_a_deleted_log_is_forgotten_before_another_of_its_name_can_begin(manager
 
 def test_the_checkpoint_of_a_log_that_is_gone_is_dropped_at_start(manager: Manager) -> None:
     manager.log(A)
-    manager.logs.shutdown()
+    shut_down(manager.logs)
     manager.disk.write_atomic(f"{ROOT}/{CLEANER_CHECKPOINT}", b"0\n2\na 0 3\ngone 0 9\n")
     again = Manager(manager.disk)
     assert again.cleaner.clean_offsets == {A: 3}
@@ -273,10 +274,10 @@ def test_retention_waits_for_the_end_of_a_pass(manager: Manager) -> None:
     one = manager.cleaner.grab_filthiest()
     assert one is not None
     manager.clock.advance(5000)
-    manager.logs.tick_retention()
+    retain(manager.logs)
     assert len(log.segments) == 5
     manager.cleaner.done(one, None)
-    manager.logs.tick_retention()
+    retain(manager.logs)
     assert len(log.segments) == 1
 
 
@@ -284,10 +285,10 @@ def test_compacted_logs_lose_only_what_is_below_their_start(manager: Manager) ->
     manager.settings.update(retention_ms=1, retention_bytes=1)
     log = manager.log(A, 4)
     manager.clock.advance(5000)
-    manager.logs.tick_retention()
+    retain(manager.logs)
     assert len(log.segments) == 5
     log.maybe_increment_log_start_offset(4)
-    manager.logs.tick_retention()
+    retain(manager.logs)
     assert [segment.base_offset for segment in log.segments] == [4, 6, 8]
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.crash_check import check_derived_state, check_indexes, read_everything
 from tests.storage.crash_world import NOW_MS, SMALL, TP, make_manager, new_disk
+from tests.storage.lanes import load
 
 from barnabas.protocol.record_batch import RecordBatchBuilder
 from barnabas.storage.log import Log
@@ -20,7 +21,7 @@ def written() -> tuple[SimDisk, list[int]]:
     disk = new_disk()
     manager = make_manager(disk, config=ONE_SEGMENT)
     manager.open_dirs()
-    manager.load()
+    load(manager)
     log = manager.get_or_create_log(TP, is_new=True)
     bounds = [0]
     for number in range(BATCHES):
@@ -37,7 +38,7 @@ def written() -> tuple[SimDisk, list[int]]:
 def reopened(disk: SimDisk) -> Log:
     manager = make_manager(disk, config=ONE_SEGMENT)
     manager.open_dirs()
-    manager.load()
+    load(manager)
     return manager.logs[TP]
 
 

@@ -3,6 +3,7 @@
 import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL, TP, make_manager, new_disk
+from tests.storage.lanes import load, shut_down
 
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch
 from barnabas.storage.dump import dump_file, verify_indexes
@@ -16,9 +17,9 @@ def disk() -> SimDisk:
     disk = new_disk()
     manager = make_manager(disk, config=SMALL.with_changes(segment_bytes=900))
     manager.open_dirs()
-    manager.load()
+    load(manager)
     fill(manager.get_or_create_log(TP, is_new=True))
-    manager.shutdown()
+    shut_down(manager)
     return disk
 
 

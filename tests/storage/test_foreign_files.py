@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.storage.crash_world import SMALL
+from tests.storage.lanes import delete_due, shut_down
 from tests.storage.test_log_manager import ID_A, ID_B, A, B, batch, started, values
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -87,7 +88,7 @@ def written(root: Path) -> LogManager:
 
 
 def end(manager: LogManager, how: str) -> None:
-    manager.shutdown() if how == "clean" else manager.close()
+    shut_down(manager) if how == "clean" else manager.close()
 
 
 def foreign_bytes(root: Path) -> int:
@@ -106,7 +107,7 @@ def test_it_is_in_nobodys_way_and_stays(tmp_path: Path, oddity: str, how: str) -
         assert set(again.logs) == {A, B}
         assert values(again.logs[A]) == [b"1", b"2", b"3"]
         again.get_or_create_log(A, topic_id=ID_A)
-        again.shutdown()
+        shut_down(again)
         assert foreign_bytes(tmp_path) == kept
 
 
@@ -119,7 +120,7 @@ def test_a_log_without_its_records_is_offline_alone(tmp_path: Path, oddity: str,
     assert set(again.logs) == {B}
     assert set(again.offline) == {A}
     assert again.online_dirs
-    again.shutdown()
+    shut_down(again)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
@@ -128,7 +129,7 @@ def test_a_file_that_may_not_be_read_takes_its_partition_offline_and_no_other(tm
     (tmp_path / "a-0" / "00000000000000000000.log").chmod(0)
     again = started(OsFileSystem(), str(tmp_path))
     assert set(again.logs) == {B}
-    again.shutdown()
+    shut_down(again)
 
 
 def test_a_deleted_log_leaves_behind_what_was_never_its_own(tmp_path: Path) -> None:
@@ -141,16 +142,16 @@ def test_a_deleted_log_leaves_behind_what_was_never_its_own(tmp_path: Path) -> N
     (root / "a-0" / "link").symlink_to(elsewhere)
     manager.delete_log(A)
     manager.delete_log(B)
-    manager.tick_deletions()
+    delete_due(manager)
     (left,) = [path for path in root.iterdir() if path.name.endswith("-delete")]
     assert sorted(path.name for path in left.iterdir()) == ["link", "notes"]
     assert (elsewhere / "00000000000000000000.log").read_bytes() == b"x"
-    manager.shutdown()
+    shut_down(manager)
     again = started(OsFileSystem(), str(root))
-    again.tick_deletions()
+    delete_due(again)
     assert again.online_dirs
     assert (left / "notes").exists()
-    again.shutdown()
+    shut_down(again)
 
 
 def test_a_linked_folder_of_a_partition_is_served_and_deleted(tmp_path: Path) -> None:
@@ -161,10 +162,10 @@ def test_a_linked_folder_of_a_partition_is_served_and_deleted(tmp_path: Path) ->
     manager = started(OsFileSystem(), str(root))
     assert values(manager.logs[A]) == [b"1", b"2", b"3"]
     manager.delete_log(A)
-    manager.tick_deletions()
+    delete_due(manager)
     assert manager.online_dirs
     assert not [path for path in root.iterdir() if path.name.endswith("-delete")]
-    manager.shutdown()
+    shut_down(manager)
 
 
 @pytest.mark.parametrize("how", ["clean", "kill"])
@@ -179,7 +180,7 @@ def test_a_stray_is_not_opened_nor_changed_nor_taken(tmp_path: Path, how: str) -
     with pytest.raises(KafkaError, match="somebody's copy") as raised:
         manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
     assert raised.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
-    manager.shutdown()
+    shut_down(manager)
     assert {path: path.read_bytes() for path in (tmp_path / "a-0").iterdir()} == before
 
 
@@ -192,4 +193,4 @@ def test_a_file_with_a_partitions_name_is_no_reason_to_give_up_a_directory(tmp_p
         manager.get_or_create_log(TopicPartition("c", 0), is_new=True)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert manager.online_dirs
-    manager.shutdown()
+    shut_down(manager)

@@ -1,20 +1,24 @@
 """A real file system that fills up: appends are refused, reads go on, and appends work again once there is room."""
 
+import random
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.sim.disk import SimDisk
 from tests.storage.crash_check import read_everything
 from tests.storage.crash_world import NOW_MS, make_manager
+from tests.storage.lanes import checkpoint, delete_due, load, retain, run, shut_down
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_manager import LogManager
+from barnabas.storage.reserve import Reserve
 
-pytestmark = pytest.mark.verify
 SIZE = 4 << 20
 CYCLES = 20
 
@@ -29,11 +33,12 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(tmp_path)], check=True)
 
 
+@pytest.mark.verify
 def test_a_full_disk_is_survived_again_and_again(small_disk: Path) -> None:
     config = LogConfig(segment_bytes=200_000, file_delete_delay_ms=0)
     manager = make_manager(OsFileSystem(), (str(small_disk / "logs"),), config=config)
     manager.open_dirs()
-    manager.load()
+    load(manager)
     log = manager.get_or_create_log(TopicPartition("t", 0), is_new=True)
     builder = RecordBatchBuilder()
     builder.append(None, bytes(50_000), (), NOW_MS)
@@ -48,7 +53,7 @@ def test_a_full_disk_is_survived_again_and_again(small_disk: Path) -> None:
         end = log.log_end_offset
         assert len(read_everything(log)) == end - log.log_start_offset
         log.update_high_watermark(end)
-        manager.tick_checkpoint()
+        checkpoint(manager)
         assert manager.online_dirs, cycle
         filler.unlink()
         log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=0)
@@ -56,8 +61,38 @@ def test_a_full_disk_is_survived_again_and_again(small_disk: Path) -> None:
         log.flush()
         log.update_high_watermark(end + 1)
         log.config = config.with_changes(retention_bytes=200_000)
-        manager.tick_retention()
-        manager.tick_deletions()
+        retain(manager)
+        delete_due(manager)
         log.config = config
-    manager.shutdown()
+    shut_down(manager)
     assert (small_disk / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_retention_that_needs_room_itself_is_lent_some() -> None:
+    disk = SimDisk(now_ms=lambda: NOW_MS, capacity=1 << 20)
+    config = LogConfig(retention_ms=1, file_delete_delay_ms=0)
+    manager = LogManager(
+        ["/data"],
+        fs=disk,
+        config_for=lambda topic: config,
+        now_ms=lambda: NOW_MS,
+        rng=random.Random(7),
+        reserve_bytes=32_000,
+    )
+    manager.open_dirs()
+    load(manager)
+    run(manager, manager.reserve_tasks(Reserve.fill))
+    log = manager.get_or_create_log(TopicPartition("t", 0), is_new=True)
+    builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
+    builder.append(None, bytes(50_000), (), NOW_MS - 1000)
+    log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=0)
+    log.update_high_watermark(1)
+    filler = disk.open("/data/filler", create=True)
+    filler.pwrite(bytes(disk.free_bytes("/data")), 0)
+    filler.close()
+    retain(manager)
+    delete_due(manager)
+    assert log.log_start_offset == log.log_end_offset == 1
+    assert disk.free_bytes("/data") > 50_000
+    run(manager, manager.reserve_tasks(Reserve.fill))
+    assert disk.size("/data/.reserve") == 32_000

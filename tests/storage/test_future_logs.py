@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 from tests.sim.disk import Mode, SimCrash, SimDisk
 from tests.storage.crash_world import NOW_MS, make_manager
+from tests.storage.lanes import checkpoint, load, shut_down
 from tests.storage.test_log_manager import ID_A, A, batch, started
 
 from barnabas.protocol.record_batch import iter_batches
@@ -32,7 +33,7 @@ def prepared(disk: SimDisk, *, log_start: int = 0) -> tuple[LogManager, FutureLo
     log.flush()
     if log_start:
         log.maybe_increment_log_start_offset(log_start)
-        manager.write_checkpoint(LOG_START_OFFSET_CHECKPOINT)
+        checkpoint(manager, LOG_START_OFFSET_CHECKPOINT)
     destination = next(one for one in manager.dirs if one.path != manager.log_dir_of(A))
     copy = manager.future_logs.begin(A, destination)
     manager.future_logs.open(copy)
@@ -70,7 +71,7 @@ def test_a_copy_takes_the_place_of_its_log() -> None:
     assert values(log) == WRITTEN[10:]
     assert [one.partition_count for one in manager.dirs if one is copy.log_dir] == [1]
     assert not disk.exists(f"{log.path}/{REPLACING_FILE}")
-    manager.shutdown()
+    shut_down(manager)
     again = started(disk, ONE, TWO)
     assert values(again.logs[A]) == WRITTEN[10:] and again.logs[A].topic_id == ID_A
     assert again.log_dir_of(A) == copy.log_dir.path
@@ -102,7 +103,7 @@ def test_a_crash_at_any_call_leaves_the_log_or_its_copy(mode: Mode) -> None:
 def test_a_copy_is_found_again_and_one_of_nothing_is_left_alone() -> None:
     disk = new_disk()
     manager, copy = prepared(disk)
-    manager.shutdown()
+    shut_down(manager)
     again = started(disk, ONE, TWO)
     assert again.future_logs.copies[A].path == copy.path
     again.future_logs.note_ends()
@@ -111,7 +112,7 @@ def test_a_copy_is_found_again_and_one_of_nothing_is_left_alone() -> None:
     assert found is not None and values(found) == WRITTEN
     again.delete_log(A)
     assert A not in again.future_logs.copies
-    again.shutdown()
+    shut_down(again)
     assert disk.is_dir(copy.path)
     last = started(disk, ONE, TWO)
     assert not last.future_logs.copies and disk.is_dir(copy.path)
@@ -121,7 +122,7 @@ def test_a_copy_goes_no_further_than_the_log_did_when_the_broker_started() -> No
     disk = new_disk()
     manager, _ = prepared(disk)
     manager.logs[A].truncate_to(30)
-    manager.shutdown()
+    shut_down(manager)
     again = started(disk, ONE, TWO)
     again.future_logs.note_ends()
     again.logs[A].append_as_leader(batch(*[b"other"] * 10), leader_epoch=1)
@@ -133,9 +134,9 @@ def test_a_copy_goes_no_further_than_the_log_did_when_the_broker_started() -> No
 def test_two_folders_of_one_log_are_still_refused_if_nothing_says_which_counts() -> None:
     disk = new_disk()
     manager, copy = prepared(disk)
-    manager.shutdown()
+    shut_down(manager)
     disk.rename(copy.path, f"{copy.log_dir.path}/{A}")
     manager = make_manager(disk, (ONE, TWO))
     manager.open_dirs()
     with pytest.raises(DuplicateLogError):
-        manager.load()
+        load(manager)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.java import run_java
 from tests.kafka import TOOL_CLASSES, kafka_jars, logging_flags
+from tests.storage.lanes import load, shut_down
 
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.legacy_records import build_message_set
@@ -77,7 +78,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         )
         manager.open_dirs()
         manager.write_identity(1, "cluster")
-        manager.load()
+        load(manager)
         for magic, codec in FORMATS:
             log = manager.get_or_create_log(TopicPartition(topic(magic, codec), 0))
             numbers = range(start * 40, start * 40 + 40)
@@ -89,7 +90,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         if request.param == "killed" and start == 0:
             manager.close()
         else:
-            manager.shutdown()
+            shut_down(manager)
     return root
 
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL, make_manager
-from tests.storage.lanes import load
+from tests.storage.lanes import checkpoint, delete_due, flush, load, retain, shut_down
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
@@ -104,7 +104,7 @@ def test_a_fresh_directory_gets_an_identity_of_version_1(tmp_path: Path) -> None
     assert lines["cluster.id"] == "cluster"
     assert len(lines["directory.id"]) == 22
     assert manager.stored_identity() == (1, "cluster")
-    manager.shutdown()
+    shut_down(manager)
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_a_directory_has_one_broker_at_a_time(tmp_path: Path) -> None:
     first = started(OsFileSystem(), str(tmp_path))
     with pytest.raises(BlockingIOError):
         make_manager(OsFileSystem(), (str(tmp_path),)).open_dirs()
-    first.shutdown()
-    started(OsFileSystem(), str(tmp_path)).shutdown()
+    shut_down(first)
+    shut_down(started(OsFileSystem(), str(tmp_path)))
 
 
 # Stop and start
@@ -158,7 +158,7 @@ def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
         manager.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
     manager.logs[A].append_as_leader(batch(b"1", b"2"), leader_epoch=0)
     manager.logs[A].update_high_watermark(1)
-    manager.shutdown(broker_epoch=7)
+    shut_down(manager, broker_epoch=7)
     for root in roots:
         marker = json.loads((Path(root) / ".kafka_cleanshutdown").read_text())
         assert marker == {"version": 0, "brokerEpoch": 7}
@@ -171,14 +171,14 @@ def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
     assert again.logs[A].topic_id == ID_A
     assert again.logs[B].topic_id == ID_B
     assert {again.log_dir_of(A), again.log_dir_of(B)} == set(roots)
-    again.shutdown()
+    shut_down(again)
 
 
 def test_loading_is_cut_into_tasks_for_lanes(disk: SimDisk) -> None:
     manager = started(disk, "/one", "/two")
     for partition in range(300):
         manager.get_or_create_log(TopicPartition("t", partition), is_new=True)
-    manager.shutdown()
+    shut_down(manager)
     again = make_manager(disk, ("/one", "/two"))
     again.open_dirs()
     tasks = again.loading_tasks()
@@ -193,7 +193,7 @@ def test_loading_is_cut_into_tasks_for_lanes(disk: SimDisk) -> None:
 def test_what_kafka_keeps_beside_partitions_is_left_alone(disk: SimDisk) -> None:
     manager = started(disk)
     manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
-    manager.shutdown()
+    shut_down(manager)
     for name in (
         "__cluster_metadata-0",
         "lost+found",
@@ -207,7 +207,7 @@ def test_what_kafka_keeps_beside_partitions_is_left_alone(disk: SimDisk) -> None
     before = {path for path in disk.tree() if "/a-0/" not in path}
     again = started(disk)
     assert set(again.logs) == {A}
-    again.shutdown()
+    shut_down(again)
     assert {path for path in disk.tree() if "/a-0/" not in path} == before
 
 
@@ -215,7 +215,7 @@ def test_an_unreadable_checkpoint_costs_a_recovery_and_no_data(disk: SimDisk) ->
     manager = started(disk)
     manager.get_or_create_log(A, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
     manager.logs[A].flush()
-    manager.tick_checkpoint()
+    checkpoint(manager)
     manager.close()
     disk.write_atomic(f"/data/{RECOVERY_POINT_CHECKPOINT}", b"0\n5\nonly one 0 1\n")
     assert values(started(disk).logs[A]) == [b"1"]
@@ -225,25 +225,25 @@ def test_a_partition_in_two_directories_is_refused(disk: SimDisk) -> None:
     for root in ("/one", "/two"):
         manager = started(disk, root)
         manager.get_or_create_log(A, is_new=True)
-        manager.shutdown()
+        shut_down(manager)
     manager = make_manager(disk, ("/one", "/two"))
     manager.open_dirs()
     with pytest.raises(DuplicateLogError, match="a-0 is in /one and in /two"):
-        manager.load()
+        load(manager)
 
 
 def test_a_folder_that_contradicts_itself_goes_offline_alone(disk: SimDisk) -> None:
     manager = started(disk)
     manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
     manager.get_or_create_log(B, topic_id=ID_B, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
-    manager.shutdown()
+    shut_down(manager)
     disk.write_atomic("/data/a-0/partition.metadata", b"version: 9\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     again = started(disk)
     assert set(again.logs) == {B}
     with pytest.raises(KafkaError) as raised:
         again.get_log(A)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    again.shutdown()
+    shut_down(again)
 
 
 # Creation and deletion
@@ -273,7 +273,7 @@ def test_deletion_is_a_rename_and_the_files_go_later(disk: SimDisk) -> None:
     config = SMALL.with_changes(file_delete_delay_ms=1000)
     manager = make_manager(disk, ("/data",), config=config, now_ms=lambda: now_ms)
     manager.open_dirs()
-    manager.load()
+    load(manager)
     log = manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
     log.append_as_leader(batch(b"1"), leader_epoch=0)
     manager.delete_log(A)
@@ -283,10 +283,10 @@ def test_deletion_is_a_rename_and_the_files_go_later(disk: SimDisk) -> None:
     assert values(log) == [b"1"], "a reader may finish"
     manager.get_or_create_log(A, topic_id=ID_B, is_new=True)
     now_ms += 999
-    manager.tick_deletions()
+    delete_due(manager)
     assert disk.exists(f"/data/{renamed}")
     now_ms += 1
-    manager.tick_deletions()
+    delete_due(manager)
     assert not disk.exists(f"/data/{renamed}")
     assert manager.logs[A].log_end_offset == 0
 
@@ -298,7 +298,7 @@ def test_a_deletion_is_resumed_after_a_restart(disk: SimDisk) -> None:
     manager.close()
     again = started(disk)
     assert again.logs == {}
-    again.tick_deletions()
+    delete_due(again)
     assert [name for name in disk.list_dir("/data") if name.endswith("-delete")] == []
 
 
@@ -309,7 +309,7 @@ def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one(disk: SimDisk) 
     log.update_high_watermark(9)
     log.flush()
     log.maybe_increment_log_start_offset(7)
-    manager.tick_checkpoint()
+    checkpoint(manager)
     manager.delete_log(A)
     manager.close()
     again = started(disk)
@@ -333,7 +333,7 @@ def test_many_segments_go_some_at_a_time(disk: SimDisk) -> None:
     below = manager.begin_retention([A])
     assert manager.finish_retention(below)
     assert len(log.segments) == count - SEGMENTS_PER_TURN
-    manager.tick_retention()
+    retain(manager)
     assert len(log.segments) == 1
     assert manager.finish_retention(below) == []
 
@@ -355,11 +355,11 @@ def test_a_late_checkpoint_gives_way_to_one_of_a_later_moment(disk: SimDisk) -> 
 def test_a_log_that_is_being_made_is_in_every_checkpoint_of_its_recovery_point(disk: SimDisk) -> None:
     manager = started(disk)
     (preparation,) = manager.preparation_tasks({A: ID_A})
-    manager.write_checkpoint(RECOVERY_POINT_CHECKPOINT)
+    checkpoint(manager, RECOVERY_POINT_CHECKPOINT)
     assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n1\na 0 0\n"
     preparation()
     manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
-    manager.write_checkpoint(RECOVERY_POINT_CHECKPOINT)
+    checkpoint(manager, RECOVERY_POINT_CHECKPOINT)
     assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n1\na 0 0\n"
 
 
@@ -369,27 +369,12 @@ def test_segments_go_by_size_and_their_files_later(disk: SimDisk) -> None:
     for _ in range(10):
         log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
     log.update_high_watermark(10)
-    manager.tick_retention()
+    retain(manager)
     assert log.log_start_offset > 0
     assert 500 <= log.size < 900
     assert any(path.endswith(".deleted") for path in disk.tree())
-    manager.tick_deletions()
+    delete_due(manager)
     assert not any(path.endswith(".deleted") for path in disk.tree())
-
-
-def test_logs_are_flushed_when_their_time_has_come(disk: SimDisk) -> None:
-    now_ms = NOW_MS
-    manager = make_manager(disk, config=SMALL.with_changes(flush_ms=100), now_ms=lambda: now_ms)
-    manager.open_dirs()
-    manager.load()
-    log = manager.get_or_create_log(A, is_new=True)
-    log.append_as_leader(batch(b"1"), leader_epoch=0)
-    now_ms += 99
-    manager.tick_flush()
-    assert log.recovery_point == 0
-    now_ms += 1
-    manager.tick_flush()
-    assert log.recovery_point == 1
 
 
 def test_a_truncation_lowers_the_recovery_point_on_disk_at_once(disk: SimDisk) -> None:
@@ -398,7 +383,7 @@ def test_a_truncation_lowers_the_recovery_point_on_disk_at_once(disk: SimDisk) -
     for value in (b"1", b"2", b"3"):
         log.append_as_leader(batch(value), leader_epoch=0)
     log.flush()
-    manager.tick_checkpoint()
+    checkpoint(manager)
     manager.truncate_to({A: 1})
     assert b"a 0 1" in disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}")
     manager.truncate_fully_and_start_at(A, 50)
@@ -417,7 +402,7 @@ def test_a_failing_fsync_takes_its_directory_offline_and_no_other(disk: SimDisk)
     for topic_partition in (A, B):
         manager.logs[topic_partition].append_as_leader(batch(b"1"), leader_epoch=0)
     disk.fail("fdatasync", errno.EIO, "/one/")
-    manager.tick_flush()
+    flush(manager, list(manager.logs.values()))
     with pytest.raises(KafkaError) as raised:
         manager.get_log(failing)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -429,7 +414,7 @@ def test_a_failing_fsync_takes_its_directory_offline_and_no_other(disk: SimDisk)
         manager.get_or_create_log(third)
     manager.get_or_create_log(third, is_new=True)
     assert manager.log_dir_of(third) == "/two"
-    manager.shutdown()
+    shut_down(manager)
     assert disk.exists("/two/.kafka_cleanshutdown")
     assert not disk.exists("/one/.kafka_cleanshutdown"), "its next start is an unclean one"
 
@@ -448,7 +433,7 @@ def test_a_directory_that_cannot_be_read_at_the_start_is_offline(disk: SimDisk) 
     manager = started(disk, "/one", "/two")
     manager.get_or_create_log(A, is_new=True)
     manager.get_or_create_log(B, is_new=True)
-    manager.shutdown()
+    shut_down(manager)
     disk.fail("scan_dir", errno.EIO, "/one", times=None)
     again = started(disk, "/one", "/two")
     assert [log_dir.path for log_dir in again.online_dirs] == ["/two"]
@@ -466,13 +451,12 @@ def test_a_full_disk_refuses_appends_and_heals(disk: SimDisk) -> None:
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert values(log) == [b"before"]
     assert manager.online_dirs
-    manager.tick_checkpoint()
-    manager.tick_checkpoint_high_watermarks()
+    checkpoint(manager)
     assert manager.online_dirs, "an older checkpoint is no reason to stop"
     disk.capacity = None
     log.append_as_leader(batch(b"after"), leader_epoch=0)
     log.flush()
-    manager.tick_checkpoint()
+    checkpoint(manager)
     assert values(log) == [b"before", b"after"]
     manager.close()
     assert values(started(disk).logs[A]) == [b"before", b"after"]
@@ -486,8 +470,8 @@ def test_a_full_disk_does_not_stop_the_deletion_that_frees_it(disk: SimDisk) -> 
     log.update_high_watermark(8)
     disk.capacity = disk._used
     free = disk.free_bytes("/data")
-    manager.tick_retention()
-    manager.tick_deletions()
+    retain(manager)
+    delete_due(manager)
     assert disk.free_bytes("/data") > free
     assert manager.online_dirs
     log.append_as_leader(batch(b"fits again"), leader_epoch=0)
@@ -499,7 +483,7 @@ def test_a_disk_that_fails_while_loading_takes_all_its_partitions_offline(disk: 
     for topic_partition in partitions:
         manager.get_or_create_log(topic_partition, is_new=True)
     lost = {topic_partition for topic_partition in partitions if manager.log_dir_of(topic_partition) == "/one"}
-    manager.shutdown()
+    shut_down(manager)
     disk.fail("scan_dir", errno.EIO, "/one/", skip=3, times=None)
     again = started(disk, "/one", "/two")
     assert set(again.offline) == lost

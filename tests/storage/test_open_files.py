@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL
+from tests.storage.lanes import shut_down
 from tests.storage.test_log_manager import batch, started, values
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -86,7 +87,7 @@ def test_a_stop_and_a_start_need_few_files(disk: SimDisk, how: str) -> None:
         log = manager.get_or_create_log(partition, is_new=True)
         for _ in range(8):
             log.append_as_leader(batch(b"x" * 100), leader_epoch=0)
-    manager.shutdown() if how == "clean" else manager.close()
+    shut_down(manager) if how == "clean" else manager.close()
     assert disk.open_files == 0
     disk.max_open_files = 8
     again = started(disk)

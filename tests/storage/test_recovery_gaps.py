@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
+from tests.storage.lanes import checkpoint, load
 from tests.storage.logs import NOW_MS, append, base_offsets, batch, offsets_in, open_log
 
 from barnabas.protocol.topic_partition import TopicPartition
@@ -76,7 +77,7 @@ def manager(root: Path) -> LogManager:
         rng=random.Random(0),
     )
     found.open_dirs()
-    found.load()
+    load(found)
     return found
 
 
@@ -106,7 +107,7 @@ def test_a_folder_from_elsewhere_keeps_its_gaps(
 def test_a_new_log_is_known_to_be_our_own(tmp_path: Path) -> None:
     logs = manager(tmp_path)
     logs.get_or_create_log(TP, is_new=True)
-    logs.tick_checkpoint()
+    checkpoint(logs)
     logs.close()
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 0\n"
 
