@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .cleaning.worker_pool import WorkerPool
+from .cleaning.cleaning_work import cleaning_work
 from .runtime.host import event_loop, host_ports, keep_freed_memory, preempt_nobody, raise_open_files
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
         loop.add_signal_handler(number, stop.set)
     for notice in config.notices:
         logger.warning("%s", notice)
-    ports = replace(host_ports(loop, WorkerPool(loop)), collect_new=partial(gc.collect, 1))
+    ports = replace(
+        host_ports(loop, cleaning_work(config.log_cleaner_worker, loop)), collect_new=partial(gc.collect, 1)
+    )
     server = BrokerServer(config, ports, loop)
     try:
         await server.start()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from .broker import BrokerServer
-from .cleaning.worker_pool import WorkerPool
+from .cleaning.cleaning_work import cleaning_work
 from .config.broker_config import BrokerConfig
 from .runtime.host import event_loop, host_ports
 
@@ -30,6 +30,7 @@ T = TypeVar("T")
 EMBEDDED_DEFAULTS = {
     "acks.all.durability": "page-cache",
     "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.worker": "thread",
     "log.initial.task.delay.ms": "0",
     "log.segment.delete.delay.ms": "0",
 }
@@ -158,7 +159,9 @@ class Broker:
             self._temporary = tempfile.TemporaryDirectory(prefix="barnabas-", ignore_cleanup_errors=True)
         directory = self._data_dir or (self._temporary.name if self._temporary else "")
         config = BrokerConfig.from_properties({"log.dirs": str(directory), **self._settings})
-        server = self._server = BrokerServer(config, host_ports(loop, WorkerPool(loop)), loop)
+        server = self._server = BrokerServer(
+            config, host_ports(loop, cleaning_work(config.log_cleaner_worker, loop)), loop
+        )
         await server.start()
         for name, partitions in self._topics.items():
             await server.create_topic(name, partitions, {}, exist_ok=True)

@@ -22,6 +22,7 @@ PORTS = {
     "storage/filesystem.py": "the disk",
     "server/runtime/host.py": "threads, clock, randomness",
     "server/cleaning/worker.py": "the process of the cleaner: its pipes, its priority, its clock",
+    "server/cleaning/thread_pool.py": "passes in threads: their priority, their clock",
     "server/cleaning/worker_pool.py": "starting that process and listening to it",
     "server/network/file_sender.py": "a descriptor of its own for a transport's socket",
     "server/__main__.py": "the process: signals, environment",

@@ -11,47 +11,15 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ...storage.cleaning.clean_job import CleanJob, Progress, event_to_json
+from ...storage.cleaning.clean_job import CleanJob, event_to_json
 from ...storage.cleaning.cleaner import clean
 from ...storage.filesystem import OsFileSystem
+from .throttle import Throttle, with_less_progress
 
 NICENESS = 10
-SHORTEST_SLEEP = 0.02
-PROGRESS_INTERVAL = 0.1
-"""Seconds. Whoever hears of progress is the broker, which has requests to answer."""
-
-
-class Throttle:
-    """Holds reads and writes down to a rate, which may change at any time; Kafka's Throttler. Each is a place to yield.
-
-    So whoever waits for this processor, a broker with a request say, waits for one buffer of work at most.
-    """
-
-    def __init__(
-        self, monotonic: Callable[[], float], sleep: Callable[[float], None], yield_processor: Callable[[], None]
-    ) -> None:
-        self.bytes_per_second = float("inf")
-        self.pause = 0.0
-        """Seconds to sleep each time, for who must give way more than by yielding."""
-        self._monotonic = monotonic
-        self._sleep = sleep
-        self._yield_processor = yield_processor
-        self._due = 0.0
-
-    def __call__(self, size: int) -> None:
-        """So many bytes were read or written: sleep if that was ahead of its time."""
-        now = self._monotonic()
-        self._due = max(self._due, now) + size / self.bytes_per_second
-        if self._due - now >= SHORTEST_SLEEP:
-            self._sleep(self._due - now)
-        elif self.pause:
-            self._sleep(self.pause)
-        else:
-            self._yield_processor()
 
 
 def main() -> None:
@@ -90,13 +58,8 @@ def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:
 
 def _lines_of(job: str, throttle: Throttle) -> Any:
     """Do a job; a line for each event, at last one of a failure if it failed."""
-    due = 0.0
     try:
-        for event in clean(CleanJob.from_json(job), OsFileSystem(), throttle):
-            if isinstance(event, Progress):
-                if time.monotonic() < due:
-                    continue
-                due = time.monotonic() + PROGRESS_INTERVAL
+        for event in with_less_progress(clean(CleanJob.from_json(job), OsFileSystem(), throttle), time.monotonic):
             yield event_to_json(event)
     except Exception as error:  # noqa: BLE001 - told to the broker, which decides what it means
         number = error.errno if isinstance(error, OSError) else None

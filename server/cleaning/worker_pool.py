@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ...storage.cleaning.clean_job import CleanJob, Event, event_from_json
 from ..runtime.ports import PassFailedError, WorkerDiedError
+from .throttle import PAUSE_SECONDS
 
 logger = logging.getLogger("barnabas.cleaner")
 
@@ -24,9 +25,11 @@ IDLE_SECONDS = 30.0
 """How long a process waits for its next job before it is ended and its memory goes back."""
 WATCH_SECONDS, BUSY_SHARE = 0.2, 0.05
 """This process counts as busy, so that its workers give way, if of so long it used more of a processor than this."""
-PAUSE_SECONDS = 0.0001
-"""Between two buffers of a worker that gives way: the shortest sleep there is, in which others get the processor."""
 _WORKER = f"{__name__.rpartition('.')[0]}.worker"
+
+
+class CannotStartError(OSError):
+    """No further process can be started."""
 
 
 class WorkerPool:
@@ -41,7 +44,7 @@ class WorkerPool:
         self._gives_way = False
 
     async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
-        """As `CleaningWork.run`."""
+        """As `CleaningWork.run`. Raises `CannotStartError`, before anything is done."""
         worker = self._idle.pop() if self._idle else await _Worker.start(self._loop)
         self._busy.append(worker)
         self._share_rate()
@@ -104,9 +107,12 @@ class _Worker:
 
     @classmethod
     async def start(cls, loop: asyncio.AbstractEventLoop) -> _Worker:
-        """Start a process. Raises OSError."""
-        # What is being started must not be lost with a cancelled task.
-        return await asyncio.shield(loop.run_in_executor(None, lambda: cls(_spawn(), loop)))
+        """Start a process. Raises `CannotStartError`."""
+        try:
+            # What is being started must not be lost with a cancelled task.
+            return await asyncio.shield(loop.run_in_executor(None, lambda: cls(_spawn(), loop)))
+        except OSError as error:
+            raise CannotStartError(error.errno, error.strerror) from error
 
     async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
         """Have a job done; what it tells comes to `told`, on the loop."""

@@ -101,6 +101,10 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.cleaner.min.cleanable.ratio": "Part of a log that must be dirty before it is due for cleaning.",
         "log.cleaner.min.compaction.lag.ms": "A record stays at least this long before it may go by compaction.",
         "log.cleaner.threads": "Logs that are cleaned at the same time, each by a process of its own.",
+        "log.cleaner.worker": (
+            "Where logs are compacted: `process`, in one of its own, or in threads where none can be started; "
+            "`thread`, in threads of the broker's process, as embedded brokers do."
+        ),
         "log.cleanup.policy": (
             "`delete` removes old segments by age and size, `compact` all records of a key but the last; or both."
         ),

@@ -44,6 +44,7 @@ class Settings:
     log_cleaner_delete_retention_ms: int
     log_cleaner_enable: bool
     log_cleaner_hash_algorithm: str
+    log_cleaner_worker: str
     log_cleaner_io_buffer_load_factor: float
     log_cleaner_io_buffer_size: int
     log_cleaner_io_max_bytes_per_second: float

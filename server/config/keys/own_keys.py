@@ -12,5 +12,6 @@ OWN_KEYS: tuple[ConfigKey, ...] = (
     boolean("allow.insecure.listeners", True, HIGH),
     integer("health.port", None, MEDIUM, Range(0, 65535)),
     string("log.cleaner.hash.algorithm", "MD5", MEDIUM, OneOf(*HASHES, "exact"), mode=CLUSTER_WIDE),
+    string("log.cleaner.worker", "process", MEDIUM, OneOf("process", "thread")),
     string("metadata.store.path", None, MEDIUM),
 )

@@ -25,6 +25,7 @@ from barnabas.storage.errors import LogDirFailedError
 from barnabas.storage.segment_swap import SegmentSwap
 
 TOPIC, TP = "t", TopicPartition("t", 0)
+PROCESS = {"log.cleaner.worker": "process"}
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "20000"}
 DEADLINE = 30.0
 
@@ -156,7 +157,7 @@ async def test_min_compaction_lag_is_heeded_unless_it_is_told_not_to_be(tmp_path
 
 
 async def test_a_process_that_is_killed_costs_nothing_but_time(tmp_path: Path) -> None:
-    settings = {"log.cleaner.backoff.ms": "50", "log.cleaner.io.max.bytes.per.second": "200000"}
+    settings = PROCESS | {"log.cleaner.backoff.ms": "50", "log.cleaner.io.max.bytes.per.second": "200000"}
     async with Broker(data_dir=tmp_path, config=settings) as broker:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         pairs = churn(8000)
@@ -188,7 +189,7 @@ async def test_the_rate_holds_for_what_is_read_and_written(tmp_path: Path) -> No
 
 async def test_memory_goes_back_when_nobody_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(children())
-    async with Broker(data_dir=tmp_path, config={"log.cleaner.enable": "false"}) as broker:
+    async with Broker(data_dir=tmp_path, config=PROCESS | {"log.cleaner.enable": "false"}) as broker:
         await broker.acreate_topic(TOPIC, 1, COMPACT)
         assert set(children()) == before, "none is started in advance"
         await fill(broker, churn(500))
@@ -204,6 +205,15 @@ async def test_memory_goes_back_when_nobody_needs_it(tmp_path: Path, monkeypatch
         await fill(broker, churn(500))
         assert len(await broker.acompact(TOPIC)) == 1
     assert set(children()) == before, "none outlives its broker"
+
+
+async def test_an_embedded_broker_starts_no_process(tmp_path: Path) -> None:
+    before = set(children())
+    async with Broker(data_dir=tmp_path, config={"log.cleaner.enable": "false"}) as broker:
+        await broker.acreate_topic(TOPIC, 1, COMPACT)
+        await fill(broker, churn(500))
+        assert len(await broker.acompact(TOPIC)) == 1
+        assert set(children()) == before
 
 
 async def test_a_topic_can_be_deleted_in_the_middle_of_a_pass(tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""Which form the cleaner's work has: a process each, or threads of this one (`log.cleaner.worker`)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ...storage.cleaning.clean_job import CleanJob, Event
+from ..runtime.ports import CleaningWork
+from .thread_pool import ThreadPool
+from .worker_pool import CannotStartError, WorkerPool
+
+logger = logging.getLogger("barnabas.cleaner")
+
+
+def cleaning_work(kind: str, loop: asyncio.AbstractEventLoop) -> CleaningWork:
+    """`thread` or `process`; the latter becomes the former where no process can be started."""
+    return ThreadPool(loop) if kind == "thread" else ProcessesIfPossible(loop)
+
+
+class ProcessesIfPossible:
+    """`CleaningWork` in processes, and in threads from the first one on that cannot be started. Loop-thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._processes = WorkerPool(loop)
+        self._threads: ThreadPool | None = None
+        self._loop = loop
+        self._bytes_per_second = float("inf")
+
+    async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
+        """As `CleaningWork.run`."""
+        if self._threads is None:
+            try:
+                await self._processes.run(job, told)
+                return
+            except CannotStartError as error:
+                logger.warning("logs are cleaned in threads of this process, as no other can be started: %s", error)
+                self._threads = ThreadPool(self._loop)
+                self._threads.limit(self._bytes_per_second)
+        await self._threads.run(job, told)
+
+    def limit(self, bytes_per_second: float) -> None:
+        """As `CleaningWork.limit`."""
+        self._bytes_per_second = bytes_per_second
+        self._processes.limit(bytes_per_second)
+        if self._threads is not None:
+            self._threads.limit(bytes_per_second)
+
+    async def close(self) -> None:
+        """As `CleaningWork.close`."""
+        await self._processes.close()
+        if self._threads is not None:
+            await self._threads.close()
