@@ -67,22 +67,23 @@ class ReceiveBuffer:
             if not 0 <= length <= self._max_frame_bytes:
                 raise ProtocolError(f"a response of {length} bytes; 0 to {self._max_frame_bytes} are allowed")
             start += LENGTH_SIZE
-            frame = bytearray(self._view[start : min(end, start + length)])
+            received = self._view[start : min(end, start + length)]
             start += length
             if start > end:
-                self._begin_frame(length, frame)
+                self._begin_frame(length, received)
                 return
+            frame = bytearray(received)
             frame += self._behind
             yield memoryview(frame)[:length]
         self._shared[: end - start] = self._shared[start:end]
         self._end = end - start
 
-    def _begin_frame(self, length: int, beginning: bytearray) -> None:
+    def _begin_frame(self, length: int, beginning: memoryview) -> None:
         """Go on in a buffer of the frame's own."""
         self._length, self._filled = length, len(beginning)
         room = min(length, max(BELIEVED_BYTES, 2 * self._filled))
-        beginning += bytes(room - self._filled + len(self._behind))
-        self._frame = beginning
+        self._frame = bytearray(room + len(self._behind))
+        self._frame[: self._filled] = beginning
         self._end = 0
 
     def _grown(self, frame: bytearray) -> bytearray:
