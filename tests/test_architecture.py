@@ -138,6 +138,13 @@ def test_every_handler_is_served_and_every_served_api_has_a_handler() -> None:
         assert spec.versions[0] <= api.lowest <= api.highest <= spec.versions[1], api_key
 
 
+@pytest.mark.parametrize("request_name", ["ApiVersionsRequest", "SaslHandshakeRequest", "SaslAuthenticateRequest"])
+def test_versions_are_agreed_and_passwords_proved_in_one_place(request_name: str) -> None:
+    """A shell around a socket decides nothing."""
+    asking = {name_of(path) for path in sources() if f"{request_name}(" in path.read_text()}
+    assert asking == {"protocol/client_connection.py"}
+
+
 def test_the_core_is_synchronous() -> None:
     for room in ("protocol", "storage"):
         for path in sorted((ROOT / room).rglob("*.py")):

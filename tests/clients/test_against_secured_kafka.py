@@ -9,7 +9,11 @@ from tests.secured_kafka import SECURE_MODES, SecuredKafka, secured_kafka, topic
 
 from barnabas.clients import Admin, Consumer, Producer, TopicPartition, security_of
 from barnabas.clients.errors import BrokerUnreachableError
+from barnabas.protocol import client_connection
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.api_versions import ApiVersionsResponse
+from barnabas.protocol.schema import Versions
 
 pytestmark = [pytest.mark.verify, pytest.mark.java, pytest.mark.timeout(280)]
 
@@ -51,3 +55,21 @@ async def test_a_broker_that_nobody_vouches_for_gets_no_password(kafka: SecuredK
     settings = {name: value for name, value in kafka.settings("PLAIN").items() if "truststore" not in name}
     with pytest.raises(BrokerUnreachableError, match=r"(?i)certificate"):
         await Admin(settings["bootstrap.servers"], security=security_of(settings)).start()
+
+
+@pytest.mark.parametrize("mode", ["PLAIN", "SCRAM-SHA-256"])
+async def test_frames_without_headers_as_old_brokers_want_them(
+    kafka: SecuredKafka, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SaslHandshake 0, which Kafka still takes."""
+    told = client_connection.versions_told
+
+    def told_by_an_old_one(response: ApiVersionsResponse) -> dict[int, Versions]:
+        return told(response) | {ApiKey.SASL_HANDSHAKE: Versions(0, 0)}
+
+    monkeypatch.setattr(client_connection, "versions_told", told_by_an_old_one)
+    settings, wrong = kafka.settings(mode), kafka.settings(mode, "wrong")
+    async with Admin(settings["bootstrap.servers"], security=security_of(settings)) as admin:
+        assert topic_of(mode) in {found.name for found in await admin.describe_topics()}
+    with pytest.raises(BrokerUnreachableError, match="during authentication"):
+        await Admin(wrong["bootstrap.servers"], security=security_of(wrong)).start()
