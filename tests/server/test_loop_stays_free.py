@@ -55,6 +55,7 @@ class WatchedFileSystem(OsFileSystem):
     """The real disk. `synced` has the name of everything that was synced, by `loop_thread` and by others."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.loop_thread = threading.get_ident()
         self.on_loop: list[str] = []
         self.elsewhere: list[str] = []
