@@ -256,6 +256,37 @@ def test_deadlines() -> None:
     assert "did not answer a METADATA request in time" in str(near.expired(30.0))
 
 
+@given(
+    mechanism=st.sampled_from([None, "PLAIN", "SCRAM-SHA-256"]),
+    handshake=st.integers(0, 1),
+    exchanges=st.integers(0, 4),
+    bodies=st.lists(st.binary(max_size=60), min_size=1, max_size=4),
+    is_numbered=st.booleans(),
+)
+@settings(deadline=None, max_examples=300)
+def test_no_bytes_do_more_than_end_the_connection(
+    mechanism: str | None, handshake: int, exchanges: int, bodies: list[bytes], is_numbered: bool
+) -> None:
+    """A broker that goes mad after a few sound answers, under the correlation id that is due or another."""
+    near = client(mechanism)
+    broker = BareBroker(NEWEST | {ApiKey.SASL_HANDSHAKE: handshake}, has_sasl=mechanism is not None)
+    near.connected(deadline=10.0)
+    for _ in range(exchanges):
+        broker.receive(b"".join(map(bytes, near.data_to_send())))
+        answer, broker.out = bytes(broker.out), bytearray()
+        list(feed(near, answer))
+    if near.is_ready:
+        ask(near, 1)
+    for body in bodies:
+        frame = near._correlation_id.to_bytes(4, "big") + body if is_numbered else body
+        try:
+            list(feed(near, len(frame).to_bytes(4, "big") + frame))
+        except KafkaError:
+            near.close()
+            return
+        near.data_to_send()
+
+
 # The tables
 
 
