@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaError
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from .partition import Partition
 
 
-class FetchParams(NamedTuple):
+@dataclass(slots=True)
+class FetchParams:
     """What a reader wants to have, in the order in which it is served, and how long it waits for that."""
 
     partitions: Sequence[tuple[str, FetchPartition]]
@@ -27,7 +29,7 @@ class FetchParams(NamedTuple):
     min_bytes: int
     """Answered at once if there are so many."""
     max_bytes: int
-    isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK
+    isolation: FetchIsolation = "high watermark"
     hard_limit: bool = False
     """The limits count in any case, batches are cut off at them. Else nobody gets a part of a batch, and the first
     partition that has anything gives a whole one at least."""
@@ -35,7 +37,8 @@ class FetchParams(NamedTuple):
     """Large pieces are lent as parts of files instead of being read."""
 
 
-class FetchedPartition(NamedTuple):
+@dataclass(slots=True)
+class FetchedPartition:
     """What was found in one partition."""
 
     records: Sendable

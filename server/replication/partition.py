@@ -10,8 +10,7 @@ replicas, and a log flushes before it goes on; either way nobody sees a record b
 from __future__ import annotations
 
 from collections import deque
-from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
@@ -28,12 +27,8 @@ if TYPE_CHECKING:
 NO_LEADER_EPOCH = -1
 
 
-class FetchIsolation(Enum):
-    """How far a reader may look."""
-
-    LOG_END = 0
-    HIGH_WATERMARK = 1
-    TXN_COMMITTED = 2
+FetchIsolation = Literal["log end", "high watermark", "transactions committed"]
+"""How far a reader may look."""
 
 
 class FoundOffset(NamedTuple):
@@ -170,7 +165,10 @@ class Partition:
 
     def _raise_high_watermark(self) -> bool:
         """Let the high watermark follow; it only rises, and not while too few replicas are in sync. Whether it rose."""
-        if not self.is_leader or len(self.in_sync_replicas) < self.min_in_sync_replicas:
+        if not self.is_leader:
+            return False
+        in_sync = len(self.in_sync_replicas)
+        if in_sync < len(self.replicas) and in_sync < self.min_in_sync_replicas:
             return False
         end = self.durable_end_offset
         if end <= self.log.high_watermark:
@@ -216,9 +214,9 @@ class Partition:
 
     def read_bound(self, isolation: FetchIsolation) -> int:
         """The exclusive bound of what may be read."""
-        if isolation is FetchIsolation.HIGH_WATERMARK:
+        if isolation == "high watermark":
             return self.log.high_watermark
-        return self.log.last_stable_offset if isolation is FetchIsolation.TXN_COMMITTED else self.log.log_end_offset
+        return self.log.last_stable_offset if isolation == "transactions committed" else self.log.log_end_offset
 
     def read(
         self,
@@ -237,7 +235,7 @@ class Partition:
             max_offset=self.read_bound(isolation),
             min_one_message=min_one_batch,
             hard_limit=hard_limit,
-            read_committed=isolation is FetchIsolation.TXN_COMMITTED,
+            read_committed=isolation == "transactions committed",
             lend=lend,
         )
 

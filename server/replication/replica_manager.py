@@ -103,15 +103,20 @@ class ReplicaManager:
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         partition = self._partitions.get((topic, index))
-        if partition is None:
-            if self._metadata.partition(TopicPartition(topic, index)) is not None:
-                raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has no replica on this broker")
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
-        if partition.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic}-{index} has failed")
-        if not partition.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}")
+        if partition is None or not partition.is_leader or partition.is_offline:
+            raise self._not_led(topic, index)
         return partition
+
+    def _not_led(self, topic: str, index: int) -> KafkaError:
+        """Why a partition cannot be served here."""
+        partition = self._partitions.get((topic, index))
+        if partition is not None and partition.is_offline:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic}-{index} has failed")
+        if partition is not None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}")
+        if self._metadata.partition(TopicPartition(topic, index)) is not None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has no replica on this broker")
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         """Have the folders of new partitions made and synced on the lanes of their directories, for `become_leader`."""
@@ -152,7 +157,7 @@ class ReplicaManager:
             partition = self._partitions[topic_partition] = Partition(topic_partition, topic_id, log, self)
         partition.become_leader(leader_epoch, partition_epoch, replicas, isr)
         # Who waits with an older epoch is to hear of the new one.
-        self._changed(partition)
+        self.progressed(partition)
 
     async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Stop serving a replica; with `delete` its directory is renamed away before this returns (StopReplica)."""
@@ -160,7 +165,7 @@ class ReplicaManager:
         if partition is not None:
             partition.resign()
             self.flushes.forget(partition)
-            self._changed(partition)
+            self.progressed(partition)
         if delete:
             try:
                 task = self.log_manager.delete_log(topic_partition)
@@ -200,7 +205,9 @@ class ReplicaManager:
         for topic, index, records in entries:
             try:
                 # As in Kafka, a partition that is not here comes before anything that is wrong with the request.
-                partition = self.partition(topic, index)
+                partition = self._partitions.get((topic, index))
+                if partition is None or not partition.is_leader or partition.is_offline:
+                    raise self._not_led(topic, index)
                 if not -1 <= required_acks <= 1:
                     raise KafkaError(
                         ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {required_acks}; -1, 0 and 1 are allowed"
@@ -292,8 +299,11 @@ class ReplicaManager:
         self, topic: str, wanted: FetchPartition, params: FetchParams, max_bytes: int, whole_batch: bool
     ) -> FetchedPartition:
         """Raises KafkaError for whatever is wrong with this partition."""
-        partition = self.partition(topic, wanted.partition)
-        partition.check_leader_epoch(wanted.current_leader_epoch)
+        partition = self._partitions.get((topic, wanted.partition))
+        if partition is None or not partition.is_leader or partition.is_offline:
+            raise self._not_led(topic, wanted.partition)
+        if wanted.current_leader_epoch >= 0:
+            partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
         if wanted.last_fetched_epoch >= 0:
             diverging = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
@@ -434,8 +444,10 @@ class ReplicaManager:
     # -- events ----------------------------------------------------------------------------------------------------
 
     def progressed(self, partition: Partition) -> None:
-        """Its high watermark has risen, or what is on disk: answer whoever waited for that."""
-        self._changed(partition)
+        """Its high watermark has risen, or what is on disk, or it is led otherwise: answer whoever waited for that."""
+        key = partition.topic_partition
+        self.produce_purgatory.check(key)
+        self.fetch_purgatory.check(key)
 
     def log_dir_failed(self, directory: str, error: BaseException) -> None:
         """A log directory cannot be written or read any more: have it taken offline, for good."""
@@ -449,7 +461,7 @@ class ReplicaManager:
             partition = self._partitions.get(topic_partition)
             if partition is not None and not partition.is_offline:
                 partition.go_offline()
-                self._changed(partition)
+                self.progressed(partition)
         if lost:
             self._on_partitions_lost(lost)
         if not self.log_manager.online_dirs:
@@ -495,11 +507,6 @@ class ReplicaManager:
         """Answer everything that waits; for shutdown."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()
-
-    def _changed(self, partition: Partition) -> None:
-        key = partition.topic_partition
-        self.produce_purgatory.check(key)
-        self.fetch_purgatory.check(key)
 
 
 def _check_transaction(records: memoryview) -> None:

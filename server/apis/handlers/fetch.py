@@ -37,7 +37,6 @@ from ...replication.fetch_session import (
     PartitionKey,
     requested_items,
 )
-from ...replication.partition import FetchIsolation
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext
 
@@ -127,7 +126,8 @@ class _Fetch:
         if self._version < SINCE_SESSIONS or epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             items = requested_items(request, uses_topic_ids=self._by_id)
             if self._version >= SINCE_SESSIONS:
-                sessions.close(request.session_id)
+                if request.session_id:
+                    sessions.close(request.session_id)
                 if epoch == INITIAL_EPOCH:
                     now = self._replicas.loop_time()
                     self._session = sessions.open(items, uses_topic_ids=self._by_id, now=now)
@@ -157,9 +157,9 @@ class _Fetch:
             0 if has_unknown else request.max_wait_ms,
             min(request.min_bytes, max_bytes),
             max_bytes,
-            FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK,
-            hard_limit=self._version < SINCE_WHOLE_BATCHES,
-            lend=self._version >= SINCE_CURRENT_FORMAT,
+            "transactions committed" if request.isolation_level == 1 else "high watermark",
+            self._version < SINCE_WHOLE_BATCHES,
+            self._version >= SINCE_CURRENT_FORMAT,
         )
 
     def respond(self, results: list[FetchResult]) -> None:

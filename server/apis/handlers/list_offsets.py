@@ -31,9 +31,9 @@ CONSUMER_REPLICA_ID = -1
 
 def handle(ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager: ReplicaManager) -> ListOffsetsResponse:
     """Each partition on its own; one named twice is an error for that partition."""
-    isolation = FetchIsolation.LOG_END
+    isolation: FetchIsolation = "log end"
     if request.replica_id == CONSUMER_REPLICA_ID:
-        isolation = FetchIsolation.TXN_COMMITTED if request.isolation_level == 1 else FetchIsolation.HIGH_WATERMARK
+        isolation = "transactions committed" if request.isolation_level == 1 else "high watermark"
     named = Counter((topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
     topics = []
     for topic in request.topics:

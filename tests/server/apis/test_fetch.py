@@ -651,3 +651,30 @@ def test_a_partition_named_twice_is_answered_once_from_its_last_offset() -> None
         assert [values_in(data) for topic in response.responses for data in topic.partitions] == [[b"b"]]
 
     play(talk, settings=PAGE_CACHE)
+
+
+@pytest.mark.parametrize("version", [4, 12, 18])
+def test_answers_keep_the_order_of_the_request(version: int) -> None:
+    """A client may rely on it, and topics are merged only where they are neighbours."""
+
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("u", 2)
+        wanted = [("t", 0), ("u", 0), ("t", 1), ("u", 1)]
+        topics = [
+            FetchTopic(topic=name, topic_id=plane.topic_id(name), partitions=[at(0, index)]) for name, index in wanted
+        ]
+        names = {plane.topic_id(name): name for name in ("t", "u")}
+        connection = await plane.connect()
+        for order in (topics, topics[::-1], [topics[0], topics[2], topics[1]]):
+            request = fetch(session_epoch=-1)
+            request.topics = order
+            response = await connection.send(request, version)
+            found = [
+                (names.get(topic.topic_id, topic.topic), data.partition_index)
+                for topic in response.responses
+                for data in topic.partitions
+            ]
+            assert found == [wanted[topics.index(topic)] for topic in order]
+        assert len(response.responses) == 2, "t-0 and t-1 are neighbours"
+
+    play(talk, settings=PAGE_CACHE)
