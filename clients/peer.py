@@ -12,24 +12,16 @@ from .errors import BrokerUnreachableError
 
 RECONNECT_BACKOFF_MS = 50
 RECONNECT_BACKOFF_MAX_MS = 1000
+"""Kafka's `reconnect.backoff.ms` and `reconnect.backoff.max.ms`."""
 
 
 class Peer:
     """Who has something to send asks for the connection each time: a lost one is replaced by a new one."""
 
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        options: ConnectionOptions,
-        rng: Random,
-        *,
-        backoff_ms: int = RECONNECT_BACKOFF_MS,
-        backoff_max_ms: int = RECONNECT_BACKOFF_MAX_MS,
-    ) -> None:
+    def __init__(self, host: str, port: int, options: ConnectionOptions, rng: Random) -> None:
         self._address = host, port
         self._options = options
-        self._backoff = Backoff(backoff_ms, backoff_max_ms, rng)
+        self._backoff = Backoff(RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS, rng)
         self._connection: Connection | None = None
         self._lock = asyncio.Lock()
         self._failures = 0
@@ -51,6 +43,8 @@ class Peer:
             await asyncio.sleep(max(0.0, self._not_before - loop.time()))
             if self._closed:
                 raise BrokerUnreachableError("the client is closed")
+            # A broker that takes every connection and then drops it is not to be run at in a circle either.
+            self._not_before = loop.time() + RECONNECT_BACKOFF_MS / 1000
             try:
                 connection = await Connection.open(*self._address, self._options)
             except KafkaError:

@@ -99,6 +99,25 @@ def test_a_crash_is_waited_out_with_growing_pauses() -> None:
     play(story)
 
 
+def test_a_broker_that_drops_every_connection_is_not_run_at() -> None:
+    async def story(brokers: TwoBrokers) -> None:
+        loop, network = brokers.world.loop, brokers.world.network
+        attempts = 0
+        while loop.time() < 10:
+            attempts += 1
+            asking = asyncio.ensure_future(brokers.ask())
+            await asyncio.sleep(0)
+            while not asking.done():
+                # Only once it is ready does it break, so that no attempt to connect counts as failed.
+                if brokers.connections._peers[7][1].open_connection is not None:
+                    network.reset_some(1.0)
+                await asyncio.sleep(0.0001)
+            asking.exception()
+        assert attempts <= 10 / 0.05 + 1
+
+    play(story)
+
+
 def test_silence_ends_with_the_timeout_and_the_next_request_is_another_connections() -> None:
     async def story(brokers: TwoBrokers) -> None:
         loop = brokers.world.loop
