@@ -485,5 +485,4 @@ def services(state: BrokerState) -> Services:
         store=state.store,
         topic_store=state.topic_store,
         turns=state.turns,
-        ports=state.ports,
     )

@@ -30,6 +30,8 @@ class Chance(Protocol):
 
     def random(self) -> float: ...
 
+    def getrandbits(self, k: int, /) -> int: ...
+
 
 @dataclass(slots=True)
 class LoadedLog:

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -20,12 +19,10 @@ from .log import Log
 from .log_checkpoints import CHECKPOINTED, Checkpoint, LogCheckpoints
 from .log_config import LogConfig
 from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
+from .log_loader import Chance
 from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
 from .open_files import OpenFiles
 from .reserve import Reserve
-
-if TYPE_CHECKING:
-    from random import Random
 
 LOGS_PER_LOADING_TASK = 64
 LOGS_PER_CLOSING_TASK = 128
@@ -52,7 +49,7 @@ class LogManager:
         fs: FileSystem,
         config_for: Callable[[str], LogConfig],
         now_ms: Callable[[], int],
-        rng: "Random",
+        rng: Chance,
         lock: Callable[[], AbstractContextManager[object]] = nullcontext,
         reserve_bytes: int = 0,
     ) -> None:

@@ -108,7 +108,7 @@ class KafkaApis:
             run, respond = charge.timing(run), charge.settling(respond)
         if self._rights is not None and request is not None:
             run, respond = self._rights.guarding(run), self._rights.completing(respond)
-        context = RequestContext(header, self._services, connection, respond, charge)
+        context = RequestContext(header, connection, respond, charge)
         try:
             answer = run(context, request)
         except KafkaError as error:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ..network.session import Session
     from ..quotas.charge import Charge
     from .rights import Refusal
-    from .services import Services
 
 
 class Channel(Protocol):
@@ -36,7 +35,6 @@ class RequestContext:
         "_respond",
         "api_key",
         "api_version",
-        "broker",
         "channel",
         "charge",
         "client_id",
@@ -47,7 +45,6 @@ class RequestContext:
     def __init__(
         self,
         header: RequestHeader,
-        broker: Services,
         channel: Channel,
         respond: Callable[[RequestContext, Any], None],
         charge: Charge | None = None,
@@ -56,7 +53,6 @@ class RequestContext:
         self.api_version = header.api_version
         self.correlation_id = header.correlation_id
         self.client_id = header.client_id
-        self.broker = broker
         self.channel = channel
         self.charge = charge
         """What it owes to the client's quotas; None as long as nobody has any."""

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from ..replication.fetch_session import FetchSessions
     from ..replication.log_dir_mover import LogDirMover
     from ..replication.replica_manager import ReplicaManager
-    from ..runtime.ports import Ports
     from ..runtime.turns import Turns
 
 
@@ -92,7 +91,6 @@ class Services:
     store: MetadataStore
     topic_store: TopicStore
     turns: Turns
-    ports: Ports
 
 
 def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:

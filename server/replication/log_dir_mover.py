@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from ...storage.log import Log
     from ...storage.log_dir import LogDir
     from ...storage.log_manager import LogManager
-    from ..cleaning.log_cleaner import LogCleaner
     from ..runtime.ports import Ports
     from .partition import Partition
     from .replica_manager import ReplicaManager
@@ -36,6 +36,13 @@ RETRY_SECONDS = 1.0
 LONGEST_NAME = 255
 
 
+class Cleaner(Protocol):
+    """Whoever compacts logs (`LogCleaner`)."""
+
+    def paused(self, topic_partition: TopicPartition) -> AbstractAsyncContextManager[None]:
+        """While a log is cut, moved or deleted: no pass goes on in it and none begins."""
+
+
 class LogDirMover:
     """All moves of a broker. Loop-thread only; a move outlives a restart."""
 
@@ -43,7 +50,7 @@ class LogDirMover:
         self,
         log_manager: LogManager,
         replica_manager: ReplicaManager,
-        cleaner: LogCleaner,
+        cleaner: Cleaner,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
     ) -> None:

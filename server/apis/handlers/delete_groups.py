@@ -6,10 +6,13 @@ from functools import partial
 
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ...coordinator.group.coordinator import GroupCoordinator
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsResponse | None:
+def handle(
+    ctx: RequestContext, request: DeleteGroupsRequest, *, groups: GroupCoordinator
+) -> DeleteGroupsResponse | None:
     """Each group on its own; answered when all that is removed is removed on disk."""
     results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in request.groups_names}
     response = DeleteGroupsResponse(results=list(results.values()))
@@ -24,5 +27,5 @@ def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> DeleteGroupsRes
             ctx.respond(response)
 
     for group_id in results:
-        ctx.broker.groups.delete(group_id, partial(decided, group_id))
+        groups.delete(group_id, partial(decided, group_id))
     return None

@@ -14,6 +14,7 @@ from ....protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import Group
 from ...coordinator.group.states import GroupState
 from ..authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
@@ -22,21 +23,21 @@ from ..request_context import RequestContext
 FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
-def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
+def handle(ctx: RequestContext, request: DescribeGroupsRequest, *, groups: GroupCoordinator) -> DescribeGroupsResponse:
     """Each group on its own."""
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     answers = []
     for group_id in request.groups:
-        answer = _answer(ctx, group_id)
+        answer = _answer(ctx, group_id, groups=groups)
         if answer.error_code == ErrorCode.NONE:
             answer.authorized_operations = operations
         answers.append(answer)
     return DescribeGroupsResponse(groups=answers)
 
 
-def _answer(ctx: RequestContext, group_id: str) -> DescribedGroup:
+def _answer(ctx: RequestContext, group_id: str, *, groups: GroupCoordinator) -> DescribedGroup:
     try:
-        group = ctx.broker.groups.find(group_id)
+        group = groups.find(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     if isinstance(group, Group):

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse:
+def handle(ctx: RequestContext, request: HeartbeatRequest, *, groups: GroupCoordinator) -> HeartbeatResponse:
     """Answers at once."""
-    groups = ctx.broker.groups
     try:
         check_group_id(request.group_id)
         group = groups.find(request.group_id)

@@ -11,6 +11,8 @@ import logging
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ...config.broker_config import BrokerConfig
+from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.member import NO_MEMBER, JoinReply, JoinResult
 from ...coordinator.group.requests import Joining
 from ..request_context import RequestContext
@@ -21,23 +23,24 @@ MOST_METADATA_BYTES = 1024 * 1024
 """Of one member, all its protocols together."""
 
 
-def handle(ctx: RequestContext, request: JoinGroupRequest) -> None:
+def handle(ctx: RequestContext, request: JoinGroupRequest, *, config: BrokerConfig, groups: GroupCoordinator) -> None:
     """Hand the member to its group, which answers."""
 
     def reply(result: JoinResult) -> None:
         ctx.respond(_response(ctx.api_version, result))
 
     try:
-        _join(ctx, request, ctx.broker.groups.later(reply))
+        _join(ctx, request, groups.later(reply), config=config, groups=groups)
     except KafkaError as error:
         reply(JoinResult(error.code, NO_MEMBER))
 
 
-def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply) -> None:
+def _join(
+    ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply, *, config: BrokerConfig, groups: GroupCoordinator
+) -> None:
     if not request.group_id:
         reply(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
         return
-    config = ctx.broker.config
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         return
@@ -48,7 +51,7 @@ def _join(ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply) -> N
         who = request.member_id or ctx.client_id
         logger.debug("group %r: %r joins: %.200r", request.group_id, who, request.reason)
     rebalance_timeout_ms = request.session_timeout_ms if ctx.api_version == 0 else request.rebalance_timeout_ms
-    ctx.broker.groups.join(
+    groups.join(
         request.group_id,
         Joining(
             member_id=request.member_id,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.member import Leaver, LeaveResult
 from ..request_context import RequestContext
@@ -15,7 +16,7 @@ from ..request_context import RequestContext
 FIRST_VERSION_WITH_SEVERAL = 3
 
 
-def handle(ctx: RequestContext, request: LeaveGroupRequest) -> None:
+def handle(ctx: RequestContext, request: LeaveGroupRequest, *, groups: GroupCoordinator) -> None:
     """Each member on its own; answered when all that goes is gone for sure."""
     check_group_id(request.group_id)
     leaving = [Leaver(one.member_id, one.group_instance_id) for one in request.members]
@@ -25,11 +26,11 @@ def handle(ctx: RequestContext, request: LeaveGroupRequest) -> None:
     def reply(result: LeaveResult) -> None:
         ctx.respond(_response(ctx.api_version, leaving, result))
 
-    group = ctx.broker.groups.find(request.group_id)
+    group = groups.find(request.group_id)
     if group is None:
         reply(LeaveResult(ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)))
     else:
-        ctx.broker.groups.leave(group, leaving, reply)
+        groups.leave(group, leaving, reply)
 
 
 def _response(version: int, leaving: list[Leaver], result: LeaveResult) -> LeaveGroupResponse:

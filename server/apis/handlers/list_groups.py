@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+from ...coordinator.group.coordinator import GroupCoordinator
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: ListGroupsRequest) -> ListGroupsResponse:
+def handle(ctx: RequestContext, request: ListGroupsRequest, *, groups: GroupCoordinator) -> ListGroupsResponse:
     """What is known now, and whether that is all."""
-    groups = ctx.broker.groups
     states = {state.lower() for state in request.states_filter}
     types = {one.lower() for one in request.types_filter}
     listed = [

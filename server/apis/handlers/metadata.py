@@ -17,43 +17,53 @@ from ....protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ....protocol.schema import ZERO_UUID
+from ...config.broker_config import BrokerConfig
+from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.charge import price_of_changes
 from ..authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_REQUESTED
 from ..request_context import RequestContext
+from ..services import ActiveController
 
 NULL_MEANS_ALL_VERSION = 1
 TOPIC_ID_VERSION = 12
 
 
-def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse | Awaitable[MetadataResponse]:
+def handle(
+    ctx: RequestContext,
+    request: MetadataRequest,
+    *,
+    config: BrokerConfig,
+    controller: ActiveController,
+    metadata: MetadataCache,
+) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Answers from the cache at once, unless a topic is to be created first."""
     wanted = request.topics
     if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION):
-        return _response(ctx, request, _known(ctx, ctx.broker.metadata.topic_names))
+        return _response(ctx, request, _known(ctx, metadata.topic_names, metadata=metadata), metadata=metadata)
     if ctx.api_version < TOPIC_ID_VERSION and any(topic.name is None or topic.topic_id.int for topic in wanted):
         # Versions 10 and 11 have the fields, but brokers of that time could not look up by id.
-        return _response(ctx, request, [_refused(topic) for topic in wanted])
+        return _response(ctx, request, [_refused(topic) for topic in wanted], metadata=metadata)
     if any(topic.topic_id.int for topic in wanted):
-        return _response(ctx, request, [_by_id(ctx, topic) for topic in wanted])
+        return _response(ctx, request, [_by_id(ctx, topic, metadata=metadata) for topic in wanted], metadata=metadata)
     names = dict.fromkeys(topic.name or "" for topic in wanted)
-    missing = [name for name in names if name not in ctx.broker.metadata]
-    topics = _known(ctx, names)
-    may_create = ctx.broker.config.auto_create_topics_enable and request.allow_auto_topic_creation
+    missing = [name for name in names if name not in metadata]
+    topics = _known(ctx, names, metadata=metadata)
+    may_create = config.auto_create_topics_enable and request.allow_auto_topic_creation
     creatable = [name for name in missing if is_legal(name)] if may_create else []
     if creatable:
-        return _create_and_respond(ctx, request, topics, missing, creatable)
-    return _response(ctx, request, topics + [_unknown(name) for name in missing])
+        return _create_and_respond(ctx, request, topics, missing, creatable, controller=controller, metadata=metadata)
+    return _response(ctx, request, topics + [_unknown(name) for name in missing], metadata=metadata)
 
 
-def _known(ctx: RequestContext, names: Iterable[str]) -> list[MetadataResponseTopic]:
-    describe, listener, version = ctx.broker.metadata.response_topic, ctx.listener.name, ctx.api_version
+def _known(ctx: RequestContext, names: Iterable[str], *, metadata: MetadataCache) -> list[MetadataResponseTopic]:
+    describe, listener, version = metadata.response_topic, ctx.listener.name, ctx.api_version
     return [topic for name in names if (topic := describe(name, listener, version)) is not None]
 
 
-def _by_id(ctx: RequestContext, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    name = ctx.broker.metadata.topic_name(wanted.topic_id)
-    topic = ctx.broker.metadata.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
+def _by_id(ctx: RequestContext, wanted: MetadataRequestTopic, *, metadata: MetadataCache) -> MetadataResponseTopic:
+    name = metadata.topic_name(wanted.topic_id)
+    topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
     if topic is None:
         return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
     return topic
@@ -65,9 +75,12 @@ async def _create_and_respond(
     topics: list[MetadataResponseTopic],
     missing: list[str],
     creatable: list[str],
+    *,
+    controller: ActiveController,
+    metadata: MetadataCache,
 ) -> MetadataResponse:
     try:
-        results = await ctx.broker.controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
+        results = await controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
     except KafkaError as error:
         results = dict.fromkeys(creatable, error)
     for name in missing:
@@ -78,7 +91,7 @@ async def _create_and_respond(
             topics.append(_failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
         else:
             topics.append(_failed(name, error_or_none.code))
-    return _response(ctx, request, topics)
+    return _response(ctx, request, topics, metadata=metadata)
 
 
 def _unknown(name: str) -> MetadataResponseTopic:
@@ -104,8 +117,9 @@ def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
     )
 
 
-def _response(ctx: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic]) -> MetadataResponse:
-    metadata = ctx.broker.metadata
+def _response(
+    ctx: RequestContext, request: MetadataRequest, topics: list[MetadataResponseTopic], *, metadata: MetadataCache
+) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         # The topics are shared with other answers: marked are copies.
         topics = [topic if topic.error_code else _with_operations(topic) for topic in topics]

@@ -8,7 +8,7 @@ by its generation. 1 has a timestamp for each partition, 2 to 4 how long to keep
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -19,10 +19,14 @@ from ....protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from ...config.broker_config import BrokerConfig
 from ...coordinator.group.allowance import Maker
+from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.offset_commits import Committer
 from ...coordinator.group.offsets import CommittedOffset, Place
 from ...coordinator.group.zookeeper_offsets import store_offsets
+from ...metadata.metadata_cache import MetadataCache
+from ...metadata.metadata_store import MetadataStore
 from ..request_context import RequestContext
 
 TOPIC_ID_VERSION = 10
@@ -30,11 +34,20 @@ NOT_GIVEN = -1
 NEVER_MS = 2**63 - 1
 
 
-def handle(ctx: RequestContext, request: OffsetCommitRequest) -> Awaitable[OffsetCommitResponse] | None:
+def handle(
+    ctx: RequestContext,
+    request: OffsetCommitRequest,
+    *,
+    config: BrokerConfig,
+    groups: GroupCoordinator,
+    metadata: MetadataCache,
+    now_ms: Callable[[], int],
+    store: MetadataStore,
+) -> Awaitable[OffsetCommitResponse] | None:
     """Partitions that cannot be committed are told so; the others are one record batch and share its fate."""
-    response, offsets = _split(ctx, request)
+    response, offsets = _split(ctx, request, config=config, metadata=metadata, now_ms=now_ms)
     if ctx.api_version == 0:
-        return _commit_to_zookeeper(ctx, request.group_id, response, offsets)
+        return _commit_to_zookeeper(request.group_id, response, offsets, store=store)
     reply = partial(_finish, ctx, response)
     committer = Committer(
         request.member_id,
@@ -44,21 +57,26 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> Awaitable[Offse
         Maker(f"/{ctx.client_host}", ctx.client_id or ""),
     )
     try:
-        ctx.broker.groups.commit(request.group_id, committer, offsets, reply)
+        groups.commit(request.group_id, committer, offsets, reply)
     except KafkaError as error:
         reply(error.code)
     return None
 
 
 def _split(
-    ctx: RequestContext, request: OffsetCommitRequest
+    ctx: RequestContext,
+    request: OffsetCommitRequest,
+    *,
+    config: BrokerConfig,
+    metadata: MetadataCache,
+    now_ms: Callable[[], int],
 ) -> tuple[OffsetCommitResponse, dict[Place, CommittedOffset]]:
     """The response with the errors that are known already, and what may be committed."""
-    metadata, now_ms = ctx.broker.metadata, ctx.broker.ports.now_ms()
+    now = now_ms()
     by_id = ctx.api_version >= TOPIC_ID_VERSION
     expire_ms = NOT_GIVEN
     if request.retention_time_ms != NOT_GIVEN:
-        expire_ms = min(now_ms + request.retention_time_ms, NEVER_MS)
+        expire_ms = min(now + request.retention_time_ms, NEVER_MS)
     offsets: dict[Place, CommittedOffset] = {}
     topics = []
     for topic in request.topics:
@@ -68,18 +86,20 @@ def _split(
             if name is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
             else:
-                error = _refusal(ctx, name, asked)
+                error = _refusal(name, asked, config=config, metadata=metadata)
                 if not error:
-                    offsets[name, asked.partition_index] = _offset(asked, now_ms, expire_ms)
+                    offsets[name, asked.partition_index] = _offset(asked, now, expire_ms)
             answers.append(OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=error))
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return OffsetCommitResponse(topics=topics), offsets
 
 
-def _refusal(ctx: RequestContext, topic: str, asked: OffsetCommitRequestPartition) -> ErrorCode:
-    if not ctx.broker.metadata.has_partition(topic, asked.partition_index):
+def _refusal(
+    topic: str, asked: OffsetCommitRequestPartition, *, config: BrokerConfig, metadata: MetadataCache
+) -> ErrorCode:
+    if not metadata.has_partition(topic, asked.partition_index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(asked.committed_metadata or "") > ctx.broker.config.offset_metadata_max_bytes:
+    if len(asked.committed_metadata or "") > config.offset_metadata_max_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
@@ -108,7 +128,7 @@ def _with_outcome(response: OffsetCommitResponse, outcome: ErrorCode) -> OffsetC
 
 
 async def _commit_to_zookeeper(
-    ctx: RequestContext, group_id: str, response: OffsetCommitResponse, offsets: dict[Place, CommittedOffset]
+    group_id: str, response: OffsetCommitResponse, offsets: dict[Place, CommittedOffset], *, store: MetadataStore
 ) -> OffsetCommitResponse:
     numbers = {place: offset.offset for place, offset in offsets.items()}
-    return _with_outcome(response, await store_offsets(ctx.broker.store, group_id, numbers))
+    return _with_outcome(response, await store_offsets(store, group_id, numbers))

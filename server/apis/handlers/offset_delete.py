@@ -10,16 +10,20 @@ from ....protocol.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 from ...coordinator.group.any_group import AnyGroup
+from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import CONSUMER_PROTOCOL_TYPE
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.offsets import Place
+from ...metadata.metadata_cache import MetadataCache
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | None:
+def handle(
+    ctx: RequestContext, request: OffsetDeleteRequest, *, groups: GroupCoordinator, metadata: MetadataCache
+) -> OffsetDeleteResponse | None:
     """Each partition on its own; answered when all that is removed is removed on disk."""
     check_group_id(request.group_id)
-    group = ctx.broker.groups.find(request.group_id)
+    group = groups.find(request.group_id)
     if group is None or group.is_dead:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
     if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -31,7 +35,7 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteRes
         answers = []
         for partition in topic.partitions:
             answer = OffsetDeleteResponsePartition(partition_index=partition.partition_index)
-            answer.error_code = _refusal(ctx, group, topic.name, partition.partition_index)
+            answer.error_code = _refusal(group, topic.name, partition.partition_index, metadata=metadata)
             answers.append(answer)
             if not answer.error_code:
                 removed[topic.name, partition.partition_index] = answer
@@ -43,12 +47,12 @@ def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteRes
         ctx.respond(response)
 
     places = group.offsets.places
-    ctx.broker.groups.offsets.remove(group, [place for place in removed if place in places], done)
+    groups.offsets.remove(group, [place for place in removed if place in places], done)
     return None
 
 
-def _refusal(ctx: RequestContext, group: AnyGroup, topic: str, partition: int) -> ErrorCode:
-    if not ctx.broker.metadata.has_partition(topic, partition):
+def _refusal(group: AnyGroup, topic: str, partition: int, *, metadata: MetadataCache) -> ErrorCode:
+    if not metadata.has_partition(topic, partition):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if not group.is_empty and (group.subscribed_topics is None or group.is_subscribed(topic)):
         return ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

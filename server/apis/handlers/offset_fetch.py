@@ -23,8 +23,11 @@ from ....protocol.messages.offset_fetch import (
 )
 from ....protocol.schema import ZERO_UUID
 from ...coordinator.group.any_group import AnyGroup
+from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset
 from ...coordinator.group.zookeeper_offsets import read_offset
+from ...metadata.metadata_cache import MetadataCache
+from ...metadata.metadata_store import MetadataStore
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_GROUPS = 8
@@ -34,15 +37,24 @@ TOPIC_ID_VERSION = 10
 NOTHING = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET)
 
 
-def handle(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+def handle(
+    ctx: RequestContext,
+    request: OffsetFetchRequest,
+    *,
+    groups: GroupCoordinator,
+    metadata: MetadataCache,
+    store: MetadataStore,
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Answers from memory, where there are only offsets that are durable."""
     if ctx.api_version == 0:
-        return _fetch_from_zookeeper(ctx, request)
+        return _fetch_from_zookeeper(request, metadata=metadata, store=store)
     if ctx.api_version >= FIRST_VERSION_WITH_GROUPS:
-        return OffsetFetchResponse(groups=[_fetch_group(ctx, asked) for asked in request.groups])
+        return OffsetFetchResponse(
+            groups=[_fetch_group(ctx, asked, groups=groups, metadata=metadata) for asked in request.groups]
+        )
     wanted = None if request.topics is None else [(one.name, one.partition_indexes) for one in request.topics]
     try:
-        group = ctx.broker.groups.find(request.group_id)
+        group = groups.find(request.group_id)
     except KafkaError as error:
         if ctx.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=error.code)
@@ -81,12 +93,13 @@ def _all_places(group: AnyGroup | None) -> Iterable[tuple[str, list[int]]]:
     return places.items()
 
 
-def _fetch_group(ctx: RequestContext, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+def _fetch_group(
+    ctx: RequestContext, asked: OffsetFetchRequestGroup, *, groups: GroupCoordinator, metadata: MetadataCache
+) -> OffsetFetchResponseGroup:
     """The answer for one group of version 8 and later."""
     by_id = ctx.api_version >= TOPIC_ID_VERSION
-    metadata = ctx.broker.metadata
     try:
-        group = ctx.broker.groups.find(asked.group_id)
+        group = groups.find(asked.group_id)
         _check_member(group, asked)
     except KafkaError as error:
         return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
@@ -135,14 +148,16 @@ def _topic_of_group(
     )
 
 
-async def _fetch_from_zookeeper(ctx: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+async def _fetch_from_zookeeper(
+    request: OffsetFetchRequest, *, metadata: MetadataCache, store: MetadataStore
+) -> OffsetFetchResponse:
     topics = []
     for topic in request.topics or ():
         partitions = []
         for index in topic.partition_indexes:
             offset, error = NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if ctx.broker.metadata.has_partition(topic.name, index):
-                found = await read_offset(ctx.broker.store, request.group_id, (topic.name, index))
+            if metadata.has_partition(topic.name, index):
+                found = await read_offset(store, request.group_id, (topic.name, index))
                 offset, error = NO_OFFSET if found is None else found, ErrorCode.NONE
             partitions.append(
                 OffsetFetchResponsePartition(

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.member import SyncResult
 from ...coordinator.group.requests import Syncing
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: SyncGroupRequest) -> None:
+def handle(ctx: RequestContext, request: SyncGroupRequest, *, groups: GroupCoordinator) -> None:
     """Hand the request to the group, which answers."""
 
     def reply(result: SyncResult) -> None:
@@ -27,7 +28,6 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> None:
             )
         )
 
-    groups = ctx.broker.groups
     try:
         check_group_id(request.group_id)
         group = groups.find(request.group_id)

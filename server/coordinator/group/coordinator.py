@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.topic_partition import TopicPartition
@@ -37,7 +37,6 @@ from .requests import Joining, Syncing
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
     from ...config.dynamic_config import DynamicConfig
-    from ...controller.controller import Controller
     from ...metadata.metadata_cache import MetadataCache
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Ports
@@ -57,6 +56,13 @@ GroupShard = Shard[dict[str, AnyGroup]]
 """The groups of one partition of `__consumer_offsets`, by name."""
 
 
+class TopicCreator(Protocol):
+    """Whoever makes topics (`Controller`)."""
+
+    async def auto_create(self, names: Iterable[str]) -> Mapping[str, KafkaError | None]:
+        """Make topics that somebody needs; None where that went well. Raises KafkaError if there is no telling."""
+
+
 class GroupCoordinator:
     """Kafka's GroupCoordinator, for groups of either protocol and plain offsets. Loop-thread only."""
 
@@ -66,7 +72,7 @@ class GroupCoordinator:
         config: BrokerConfig,
         replica_manager: ReplicaManager,
         metadata: MetadataCache,
-        controller: Controller,
+        controller: TopicCreator,
         dynamic_config: DynamicConfig,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,

@@ -15,6 +15,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.server.apis.handlers import find_coordinator
 from barnabas.server.apis.handlers.find_coordinator import GROUP, SHARE, TRANSACTION
+from barnabas.server.broker import services
 from barnabas.server.embedded import Broker
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 
@@ -34,7 +35,9 @@ async def ask(broker: Broker, version: int, key_type: int, *keys: str) -> list[t
         request.coordinator_keys = list(keys)
     else:
         request.key = keys[0]
-    context: Any = SimpleNamespace(api_version=version, broker=broker.server.state, listener=broker.server.listeners[0])
+    context: Any = SimpleNamespace(
+        api_version=version, broker=services(broker.server.state), listener=broker.server.listeners[0]
+    )
     data = b"".join(bytes(part) for part in encode_response(await handled(find_coordinator, context, request), version))
     response = decode_response(ApiKey.FIND_COORDINATOR, version, data, 0, len(data))
     assert isinstance(response, FindCoordinatorResponse)

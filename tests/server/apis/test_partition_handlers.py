@@ -70,7 +70,9 @@ async def delete(broker: Broker, version: int, *wanted: tuple[str, int, int]) ->
         for topic, index, offset in wanted
     ]
     request = DeleteRecordsRequest(topics=topics, timeout_ms=1000)
-    answer = await handled(delete_records, cast("RequestContext", SimpleNamespace(broker=broker.server.state)), request)
+    answer = await handled(
+        delete_records, cast("RequestContext", SimpleNamespace(broker=services(broker.server.state))), request
+    )
     response = over_the_wire(ApiKey.DELETE_RECORDS, version, answer)
     return [(p.low_watermark, p.error_code) for topic in response.topics for p in topic.partitions]
 
