@@ -6,6 +6,7 @@ Kafka's `AbstractRequest.getErrorResponse`, as data: which list of the response 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 from ...protocol.apis import API_MESSAGES, ApiKey
@@ -90,6 +91,25 @@ NOTHING = (
 """Numbers that are -1 where there is nothing to tell."""
 
 
+class _Shape(NamedTuple):
+    """Of one struct in one version: what says which item it answers, and where an error goes."""
+
+    names: tuple[tuple[str, str, bool], ...]
+    """Field, what the request may call it instead, whether it may be null."""
+    has_code: bool
+    has_message: bool
+    nothing: tuple[str, ...]
+
+
+@lru_cache(maxsize=512)
+def _shape(struct: type, version: int) -> _Shape:
+    fields = {field.name: field for field in fields_of(struct) if version in field.versions}
+    names = tuple(
+        (field.name, NAMES[field.name], version in field.nullable) for field in fields_of(struct) if field.name in NAMES
+    )
+    return _Shape(names, "error_code" in fields, "error_message" in fields, tuple(set(NOTHING) & fields.keys()))
+
+
 def error_answer(key: ApiKey, version: int, request: Any, error: KafkaError) -> Any | None:
     """The response of a version that gives the error to the request, or else to each of its items.
 
@@ -97,8 +117,11 @@ def error_answer(key: ApiKey, version: int, request: Any, error: KafkaError) -> 
     """
     if not wants_answer(key, request):
         return None
-    response = API_MESSAGES[key].response()
-    if _fail(response, version, error):
+    kind: type = API_MESSAGES[key].response
+    response: Any = kind()
+    shape = _shape(kind, version)
+    if shape.has_code:
+        _fail(response, shape, error)
         return response
     rows = ITEMS.get(key, ())
     for row in rows:
@@ -115,13 +138,8 @@ def fill(response: Any, row: Items, request: Any, version: int, error: KafkaErro
     """Add the answers of all items of the request in that row."""
     # What the response does not group by, it leaves out.
     outer = len(row.asked) - len(row.answered)
-    answers = getattr(response, row.answered[0])
-    present = len(answers)
     for holder in listed(request, row.asked[:outer]):
-        _answer(response, holder, row.asked[outer:], row.answered, version)
-    for added in answers[present:]:
-        for answer in listed(added, row.answered[1:]):
-            _fail(answer, version, error)
+        _answer(response, holder, Items(row.asked[outer:], row.answered), version, error)
 
 
 def listed(message: Any, path: Sequence[str]) -> list[Any]:
@@ -132,41 +150,33 @@ def listed(message: Any, path: Sequence[str]) -> list[Any]:
     return found
 
 
-def _answer(response: Any, request: Any, asked: Sequence[str], answered: Sequence[str], version: int) -> None:
-    """Add an item to the response for each of the request, and what is below them."""
-    field = next(field for field in fields_of(type(response)) if field.name == answered[0])
-    for item in getattr(request, asked[0]) or ():
-        answer: Any = cast(type, field.element)()
-        _name(answer, item, version)
-        if answered[1:]:
-            _answer(answer, item, asked[1:], answered[1:], version)
-        getattr(response, answered[0]).append(answer)
+def _answer(response: Any, request: Any, row: Items, version: int, error: KafkaError) -> None:
+    """Add an item to the response for each of the request, with the error in those that are not lists themselves."""
+    (asked, *more_asked), (answered, *more_answered) = row
+    below = Items(tuple(more_asked), tuple(more_answered)) if more_answered else None
+    struct = cast(type, next(field for field in fields_of(type(response)) if field.name == answered).element)
+    shape = _shape(struct, version)
+    answers = getattr(response, answered)
+    for item in getattr(request, asked) or ():
+        answer: Any = struct()
+        if isinstance(item, Message):
+            for name, alias, nullable in shape.names:
+                source = name if hasattr(item, name) else alias
+                value = getattr(item, source, None)
+                if value is not None or (nullable and hasattr(item, source)):
+                    setattr(answer, name, value)
+        else:
+            setattr(answer, shape.names[0][0], item)
+        if below is not None:
+            _answer(answer, item, below, version, error)
+        else:
+            _fail(answer, shape, error)
+        answers.append(answer)
 
 
-def _name(answer: Any, item: Any, version: int) -> None:
-    """Say in the answer which item it is about."""
-    for field in fields_of(type(answer)):
-        if field.name not in NAMES:
-            continue
-        if not isinstance(item, Message):
-            setattr(answer, field.name, item)
-            return
-        for name in (field.name, NAMES[field.name]):
-            value = getattr(item, name, None)
-            if value is not None or (hasattr(item, name) and version in field.nullable):
-                setattr(answer, field.name, value)
-                break
-
-
-def _fail(answer: Any, version: int, error: KafkaError) -> bool:
-    """Write the error into an answer; whether that version of it has a place for one."""
-    fields = {field.name: field for field in fields_of(type(answer)) if version in field.versions}
-    if "error_code" not in fields:
-        return False
+def _fail(answer: Any, shape: _Shape, error: KafkaError) -> None:
     answer.error_code = error.code
-    if "error_message" in fields:
+    if shape.has_message:
         answer.error_message = error.message
-    for name in NOTHING:
-        if name in fields:
-            setattr(answer, name, -1)
-    return True
+    for name in shape.nothing:
+        setattr(answer, name, -1)
