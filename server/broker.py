@@ -298,7 +298,7 @@ class BrokerServer:
         found = {
             topic_partition: FoundReplica(log.topic_id, log.leader_epochs.latest_epoch)
             for topic_partition, log in state.log_manager.logs.items()
-        } | dict.fromkeys(state.log_manager.offline, FoundReplica())
+        } | dict.fromkeys(state.log_manager.held.offline, FoundReplica())
         await state.controller.start(found)
         state.groups.start()
         state.mover.start()
@@ -393,19 +393,21 @@ class BrokerServer:
         )
         for result in results:
             if isinstance(result, LogDirFailedError):
-                log_manager.fail_log_dir(result.path, result.cause)
+                log_manager.held.fail_log_dir(result.path, result.cause)
             elif isinstance(result, BaseException):
                 raise result
 
     async def _shut_down_logs(self, log_manager: LogManager) -> None:
-        """What `LogManager.shutdown` does, on the lanes.
+        """Kafka's clean shutdown of the logs, on the lanes.
 
         Whatever still runs on a directory's lane, a checkpoint for one, is over before its logs are closed.
         """
         try:
             if self._state is not None:
                 await self._state.replica_manager.flushes.finish()
-                await asyncio.gather(*(self._ports.work.run(one.path, lambda: None) for one in log_manager.online_dirs))
+                await asyncio.gather(
+                    *(self._ports.work.run(one.path, lambda: None) for one in log_manager.held.online_dirs)
+                )
                 lanes = max(CLOSING_LANES, self.config.num_recovery_threads_per_data_dir)
                 await self._on_many_lanes(log_manager, log_manager.closing_tasks(), lanes)
                 tasks = log_manager.marking_tasks(self._state.broker_epoch)
@@ -446,8 +448,8 @@ class BrokerServer:
     async def _retry_replicas(self) -> None:
         """Make the logs for which there was no room; not while a directory is offline, as they may be there."""
         logs = self.state.log_manager
-        if len(logs.online_dirs) == len(logs.dirs):
-            await self.state.controller.retry_replicas(self.state.broker_id, lost=logs.offline)
+        if len(logs.held.online_dirs) == len(logs.dirs):
+            await self.state.controller.retry_replicas(self.state.broker_id, lost=logs.held.offline)
 
     async def _checkpoint(self, name: str) -> None:
         await self.state.replica_manager.run_on_lanes(self.state.log_manager.checkpoint_tasks(name))

@@ -10,6 +10,7 @@ from ..protocol.topic_partition import TopicPartition
 from .errors import CorruptCheckpointError, LogDirFailedError, StorageError
 from .filesystem import FileSystem
 from .future_logs import OpenLog
+from .held_logs import HeldLogs
 from .log import Log
 from .log_config import LogConfig
 from .log_dir import (
@@ -49,11 +50,9 @@ FindStrays = Callable[[Mapping[str, FoundFolder]], Mapping[str, str]]
 
 @dataclass
 class FoundLogs:
-    """Puts what it finds into its manager's `logs`, `dir_of` and `offline`."""
+    """Puts what it finds into `held`."""
 
-    logs: dict[TopicPartition, Log]
-    dir_of: dict[TopicPartition, LogDir]
-    offline: dict[TopicPartition, StorageError]
+    held: HeldLogs
     fs: FileSystem
     config_for: Callable[[str], LogConfig]
     open_log: OpenLog
@@ -100,7 +99,7 @@ class FoundLogs:
         Raises `DuplicateLogError`.
         """
         for partition_dir in partition_dirs:
-            other = self.dir_of.setdefault(partition_dir.topic_partition, log_dir)
+            other = self.held.dir_of.setdefault(partition_dir.topic_partition, log_dir)
             if other is not log_dir:
                 name = partition_dir.topic_partition
                 raise DuplicateLogError(f"{name} is in {other.path} and in {log_dir.path}")
@@ -114,7 +113,7 @@ class FoundLogs:
             path = f"{log_dir.path}/{partition_dir.name}"
             topic_partition = partition_dir.topic_partition
             try:
-                self.logs[topic_partition] = self._open(log_dir, topic_partition)
+                self.held.logs[topic_partition] = self._open(log_dir, topic_partition)
             except LogDirFailedError:
                 raise
             except OSError as error:
@@ -126,7 +125,7 @@ class FoundLogs:
 
     def _give_up(self, path: str, topic_partition: TopicPartition, error: StorageError) -> None:
         _logger.error("%s is not served: %s", path, error)
-        self.offline[topic_partition] = error
+        self.held.offline[topic_partition] = error
 
     def _open(self, log_dir: LogDir, topic_partition: TopicPartition) -> Log:
         log = self.open_log(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Protocol
+from uuid import UUID
 
 from ..protocol.topic_partition import TopicPartition
 from .filesystem import FileSystem
@@ -23,7 +24,14 @@ class OpenLog(Protocol):
     """`Log.open` with everything that is the same for all logs of a broker."""
 
     def __call__(
-        self, path: str, *, config: LogConfig, recovery_point: int, log_start_offset: int, clean_shutdown: bool
+        self,
+        path: str,
+        *,
+        config: LogConfig,
+        recovery_point: int,
+        log_start_offset: int,
+        clean_shutdown: bool,
+        topic_id: UUID | None = None,
     ) -> Log: ...
 
 

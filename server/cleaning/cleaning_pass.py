@@ -126,7 +126,7 @@ class CleaningPass:
         except (Exception, asyncio.CancelledError):
             swap.abandon()
             raise
-        self._log_manager.delete_later(log, swap.complete())
+        self._log_manager.retention.delete_later(log, swap.complete())
         self._before += group.replaced_size
         self._after += group.size
         self._segments_before += len(group.replaced)

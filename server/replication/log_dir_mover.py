@@ -90,7 +90,7 @@ class LogDirMover:
         self._check_replica(topic_partition)
         if copy is not None or self._log_manager.log_dir_of(topic_partition) == destination.path:
             return
-        if len(self._log_manager.online_dirs) < len(self._log_manager.dirs):
+        if len(self._log_manager.held.online_dirs) < len(self._log_manager.dirs):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "There are offline log directories: a copy may be there.")
         self._begin(copies.begin(topic_partition, destination))
 

@@ -18,8 +18,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import MAGIC_POSITION
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
+from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
-from ...storage.log_manager import AllLogDirsFailedError
 from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
 from .delayed_fetch import AwaitedRead, DelayedFetch, FetchCallback, FetchedPartition, FetchParams, FetchResult
 from .delayed_operation import Purgatory
@@ -69,7 +69,7 @@ class ReplicaManager:
         on_all_failed: Callable[[], None],
     ) -> None:
         self.log_manager = log_manager
-        log_manager.on_dir_failure = self._dir_failed
+        log_manager.held.on_dir_failure = self._dir_failed
         self.acks_all_on_disk = acks_all_on_disk
         self.produce_purgatory = Purgatory("Produce", loop)
         self.fetch_purgatory = Purgatory("Fetch", loop)
@@ -122,7 +122,7 @@ class ReplicaManager:
         """Have the folders of new partitions made and synced on the lanes of their directories, for `become_leader`."""
         tasks: list[LaneTask] = []
         with suppress(AllLogDirsFailedError):
-            tasks = self.log_manager.preparation_tasks(topic_ids)
+            tasks = self.log_manager.creation.preparation_tasks(topic_ids)
         for task in tasks:
             try:
                 await self._ports.work.run(task.lane, task)
@@ -149,7 +149,7 @@ class ReplicaManager:
         if partition is None:
             config = self._topic_log_config(topic_partition.topic)
             try:
-                log = self.log_manager.get_or_create_log(
+                log = self.log_manager.creation.get_or_create_log(
                     topic_partition, topic_id=topic_id, config=config, is_new=is_new
                 )
             except (OSError, LogDirFailedError, AllLogDirsFailedError) as error:
@@ -173,7 +173,7 @@ class ReplicaManager:
                     await self._ports.work.run(task.lane, task)
             except LogDirFailedError as error:
                 # Its folder may have its old name again at the next start.
-                self.log_manager.offline[topic_partition] = error
+                self.log_manager.held.offline[topic_partition] = error
                 self.log_dir_failed(error.path, error.cause)
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             except (OSError, AllLogDirsFailedError) as error:
@@ -425,10 +425,10 @@ class ReplicaManager:
         logs = self.log_manager
         with suppress(AllLogDirsFailedError):
             for first in range(0, len(topic_partitions), RETAINED_PER_TURN):
-                below = logs.begin_retention(topic_partitions[first : first + RETAINED_PER_TURN])
+                below = logs.retention.begin(topic_partitions[first : first + RETAINED_PER_TURN])
                 if below:
                     await self.keep_log_starts(below)
-                    while tasks := logs.finish_retention(below):
+                    while tasks := logs.retention.finish(below):
                         await self.run_on_lanes(tasks)
                 await asyncio.sleep(0)
 
@@ -452,7 +452,7 @@ class ReplicaManager:
     def log_dir_failed(self, directory: str, error: BaseException) -> None:
         """A log directory cannot be written or read any more: have it taken offline, for good."""
         with suppress(AllLogDirsFailedError):
-            self.log_manager.fail_log_dir(directory, error if isinstance(error, OSError) else None)
+            self.log_manager.held.fail_log_dir(directory, error if isinstance(error, OSError) else None)
 
     def _dir_failed(self, failure: LogDirFailedError, lost: list[TopicPartition]) -> None:
         """A log directory is offline, whoever found out: its partitions are too, and nobody waits for them."""
@@ -464,7 +464,7 @@ class ReplicaManager:
                 self.progressed(partition)
         if lost:
             self._on_partitions_lost(lost)
-        if not self.log_manager.online_dirs:
+        if not self.log_manager.held.online_dirs:
             self._on_all_failed()
 
     async def run_on_lanes(self, tasks: Sequence[LaneTask], beside: str = "") -> None:

@@ -57,8 +57,8 @@ class ManagedHistory(History):
         self.manager.open_dirs()
         self.manager.write_identity(1, "cluster")
         load(self.manager)
-        require(TP not in self.manager.offline, f"the log is offline: {self.manager.offline.get(TP)}")
-        log = self.manager.logs.get(TP) or self.manager.get_or_create_log(TP, topic_id=TOPIC_ID, is_new=True)
+        require(TP not in self.manager.held.offline, f"the log is offline: {self.manager.held.offline.get(TP)}")
+        log = self.manager.logs.get(TP) or self.manager.creation.get_or_create_log(TP, topic_id=TOPIC_ID, is_new=True)
         log.update_high_watermark(log.log_end_offset)
         return log
 

@@ -243,4 +243,4 @@ def test_a_deletion_without_handles_comes_back(world: World) -> None:
     fault = world.broker.disk.fail("fsync_dir", errno.EMFILE, "/data", times=1)
     wait_until(world, lambda: not any(name.startswith("t-0") for name in world.broker.disk.list_dir("/data")), 120)
     assert fault.times == 0
-    assert server.state.log_manager.online_dirs
+    assert server.state.log_manager.held.online_dirs

@@ -47,13 +47,13 @@ def check_disk(
         contents[topic_partition] = [bytes(batch.view) for batch in batches]
     shut_down(world.manager)
     check_indexes(disk)
-    for ending in ("shutdown", "close"):
+    for end in (shut_down, LogManager.close):
         manager = make_manager(disk, config=config, manager_class=manager_class)
         manager.open_dirs()
         load(manager)
         again = {key: [bytes(batch.view) for batch in read_everything(log)] for key, log in manager.logs.items()}
-        require(again == contents, f"a later start before {ending} finds other records")
-        getattr(manager, ending)()
+        require(again == contents, f"a later start before {end.__name__} finds other records")
+        end(manager)
 
 
 def _probe() -> bytes:
@@ -71,7 +71,10 @@ def check_promises(
     contents = {}
     for topic_partition, promise in promises.items():
         log = manager.logs.get(topic_partition)
-        require(topic_partition not in manager.offline, f"{topic_partition}: {manager.offline.get(topic_partition)}")
+        require(
+            topic_partition not in manager.held.offline,
+            f"{topic_partition}: {manager.held.offline.get(topic_partition)}",
+        )
         if log is None:
             require(not promise.must_exist, f"{topic_partition} is gone")
             continue

@@ -98,9 +98,9 @@ class World:
         """Creates a partition; from the return on it must survive."""
         promise = self.promises[topic_partition] = Promise(topic_id)
         if is_prepared:
-            for task in self.manager.preparation_tasks({topic_partition: topic_id}):
+            for task in self.manager.creation.preparation_tasks({topic_partition: topic_id}):
                 task()
-        self.manager.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
+        self.manager.creation.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
         promise.must_exist = True
 
     def append(

@@ -18,7 +18,7 @@ def run(manager: LogManager, tasks: Iterable[LaneTask]) -> None:
         try:
             task()
         except LogDirFailedError as error:
-            manager.fail_log_dir(error.path, error.cause)
+            manager.held.fail_log_dir(error.path, error.cause)
 
 
 def load(manager: LogManager, strays: Mapping[str, str] | None = None) -> None:
@@ -41,10 +41,10 @@ def checkpoint(manager: LogManager, *names: str) -> None:
 
 def retain(manager: LogManager) -> None:
     """All of retention, but for the files, which go with `delete_due`."""
-    below = manager.begin_retention(list(manager.logs))
+    below = manager.retention.begin(list(manager.logs))
     if below:
         checkpoint(manager, LOG_START_OFFSET_CHECKPOINT)
-    while tasks := manager.finish_retention(below):
+    while tasks := manager.retention.finish(below):
         run(manager, tasks)
 
 

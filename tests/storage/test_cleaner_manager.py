@@ -46,7 +46,7 @@ class Manager:
 
     def log(self, key: TopicPartition, turns: int = 0) -> Log:
         """The log of a partition, with so many closed segments of overwritten keys."""
-        log = self.logs.get_or_create_log(key)
+        log = self.logs.creation.get_or_create_log(key)
         for turn in range(turns):
             put(log, [("k", str(turn)), ("other", "x" * 40)], timestamp=self.clock.now_ms)
             log.roll()

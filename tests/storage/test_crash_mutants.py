@@ -20,6 +20,7 @@ from barnabas.storage.flush_task import FlushTask
 from barnabas.storage.lane_task import LaneTask
 from barnabas.storage.leader_epochs import LeaderEpochCache
 from barnabas.storage.log import Log
+from barnabas.storage.log_creation import LogCreation
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from barnabas.storage.log_loader import LogLoader
 from barnabas.storage.log_manager import LogManager
@@ -112,7 +113,7 @@ def marker_before_the_flush(patch: Patch) -> None:
     closing_tasks = LogManager.closing_tasks
 
     def marker_first(manager: LogManager) -> Any:
-        for log_dir in manager.online_dirs:
+        for log_dir in manager.held.online_dirs:
             log_dir.write_clean_shutdown_marker()
         return closing_tasks(manager)
 
@@ -161,20 +162,20 @@ def truncation_keeps_the_recovery_point(patch: Patch) -> None:
 
 
 def old_offsets_for_a_new_log(patch: Patch) -> None:
-    patch.setattr(LogManager, "_begin_anew", lambda *_: _nothing)
+    patch.setattr(LogCreation, "_begin_anew", lambda *_: _nothing)
 
 
 def new_folder_not_made_durable(patch: Patch) -> None:
-    create = LogManager._create_log
+    create = LogCreation._create_log
 
-    def create_without_sync(manager: LogManager, log_dir: LogDir, *arguments: Any) -> Log:
-        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, log_dir.path)
+    def create_without_sync(creation: LogCreation, log_dir: LogDir, *arguments: Any) -> Log:
+        fs, creation._fs = creation._fs, _NoFolderSync(creation._fs, log_dir.path)
         try:
-            return create(manager, log_dir, *arguments)
+            return create(creation, log_dir, *arguments)
         finally:
-            manager._fs = fs
+            creation._fs = fs
 
-    patch.setattr(LogManager, "_create_log", create_without_sync)
+    patch.setattr(LogCreation, "_create_log", create_without_sync)
 
 
 class _NoFolderSync:
@@ -196,7 +197,7 @@ class _NoFolderSync:
 def delete_without_rename(patch: Patch) -> None:
     def delete_in_place(manager: LogManager, topic_partition: TopicPartition) -> LaneTask:
         log = manager.logs.pop(topic_partition)
-        log_dir = manager._dir_of.pop(topic_partition)
+        log_dir = manager.held.dir_of.pop(topic_partition)
         log.close_handles()
         return LaneTask(log_dir.path, partial(log_dir.remove_log, log.path))
 
@@ -207,7 +208,7 @@ def rename_of_a_deleted_folder_not_synced(patch: Patch) -> None:
     delete = LogManager.delete_log
 
     def delete_without_sync(manager: LogManager, topic_partition: TopicPartition) -> LaneTask | None:
-        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, manager._dir_of[topic_partition].path)
+        fs, manager._fs = manager._fs, _NoFolderSync(manager._fs, manager.held.dir_of[topic_partition].path)
         try:
             return delete(manager, topic_partition)
         finally:

@@ -22,7 +22,7 @@ def written() -> tuple[SimDisk, list[int]]:
     manager = make_manager(disk, config=ONE_SEGMENT)
     manager.open_dirs()
     load(manager)
-    log = manager.get_or_create_log(TP, is_new=True)
+    log = manager.creation.get_or_create_log(TP, is_new=True)
     bounds = [0]
     for number in range(BATCHES):
         builder = RecordBatchBuilder(producer_id=5, producer_epoch=0, base_sequence=number)

@@ -18,7 +18,7 @@ def disk() -> SimDisk:
     manager = make_manager(disk, config=SMALL.with_changes(segment_bytes=900))
     manager.open_dirs()
     load(manager)
-    fill(manager.get_or_create_log(TP, is_new=True))
+    fill(manager.creation.get_or_create_log(TP, is_new=True))
     shut_down(manager)
     return disk
 

@@ -81,7 +81,7 @@ FATAL = {
 def written(root: Path) -> LogManager:
     manager = started(OsFileSystem(), str(root))
     for topic_partition, topic_id in ((A, ID_A), (B, ID_B)):
-        log = manager.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
+        log = manager.creation.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
         log.append_as_leader(batch(b"1", b"2", b"3"), leader_epoch=0)
         log.flush()
     return manager
@@ -106,7 +106,7 @@ def test_it_is_in_nobodys_way_and_stays(tmp_path: Path, oddity: str, how: str) -
         again = started(OsFileSystem(), str(tmp_path), config=SMALL.with_changes(retention_bytes=1))
         assert set(again.logs) == {A, B}
         assert values(again.logs[A]) == [b"1", b"2", b"3"]
-        again.get_or_create_log(A, topic_id=ID_A)
+        again.creation.get_or_create_log(A, topic_id=ID_A)
         shut_down(again)
         assert foreign_bytes(tmp_path) == kept
 
@@ -118,8 +118,8 @@ def test_a_log_without_its_records_is_offline_alone(tmp_path: Path, oddity: str,
     FATAL[oddity](tmp_path)
     again = started(OsFileSystem(), str(tmp_path))
     assert set(again.logs) == {B}
-    assert set(again.offline) == {A}
-    assert again.online_dirs
+    assert set(again.held.offline) == {A}
+    assert again.held.online_dirs
     shut_down(again)
 
 
@@ -149,7 +149,7 @@ def test_a_deleted_log_leaves_behind_what_was_never_its_own(tmp_path: Path) -> N
     shut_down(manager)
     again = started(OsFileSystem(), str(root))
     delete_due(again)
-    assert again.online_dirs
+    assert again.held.online_dirs
     assert (left / "notes").exists()
     shut_down(again)
 
@@ -163,7 +163,7 @@ def test_a_linked_folder_of_a_partition_is_served_and_deleted(tmp_path: Path) ->
     assert values(manager.logs[A]) == [b"1", b"2", b"3"]
     manager.delete_log(A)
     delete_due(manager)
-    assert manager.online_dirs
+    assert manager.held.online_dirs
     assert not [path for path in root.iterdir() if path.name.endswith("-delete")]
     shut_down(manager)
 
@@ -178,7 +178,7 @@ def test_a_stray_is_not_opened_nor_changed_nor_taken(tmp_path: Path, how: str) -
     assert set(manager.logs) == {B}
     assert manager.log_dir_of(A) is None
     with pytest.raises(KafkaError, match="somebody's copy") as raised:
-        manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+        manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
     assert raised.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
     shut_down(manager)
     assert {path: path.read_bytes() for path in (tmp_path / "a-0").iterdir()} == before
@@ -187,10 +187,10 @@ def test_a_stray_is_not_opened_nor_changed_nor_taken(tmp_path: Path, how: str) -
 def test_a_file_with_a_partitions_name_is_no_reason_to_give_up_a_directory(tmp_path: Path) -> None:
     manager = written(tmp_path)
     (tmp_path / "c-0").write_bytes(b"x")
-    for task in manager.preparation_tasks({TopicPartition("c", 0): ID_A}):
+    for task in manager.creation.preparation_tasks({TopicPartition("c", 0): ID_A}):
         task()
     with pytest.raises(KafkaError) as raised:
-        manager.get_or_create_log(TopicPartition("c", 0), is_new=True)
+        manager.creation.get_or_create_log(TopicPartition("c", 0), is_new=True)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-    assert manager.online_dirs
+    assert manager.held.online_dirs
     shut_down(manager)

@@ -39,7 +39,7 @@ def test_a_full_disk_is_survived_again_and_again(small_disk: Path) -> None:
     manager = make_manager(OsFileSystem(), (str(small_disk / "logs"),), config=config)
     manager.open_dirs()
     load(manager)
-    log = manager.get_or_create_log(TopicPartition("t", 0), is_new=True)
+    log = manager.creation.get_or_create_log(TopicPartition("t", 0), is_new=True)
     builder = RecordBatchBuilder()
     builder.append(None, bytes(50_000), (), NOW_MS)
     batch = builder.build()
@@ -54,7 +54,7 @@ def test_a_full_disk_is_survived_again_and_again(small_disk: Path) -> None:
         assert len(read_everything(log)) == end - log.log_start_offset
         log.update_high_watermark(end)
         checkpoint(manager)
-        assert manager.online_dirs, cycle
+        assert manager.held.online_dirs, cycle
         filler.unlink()
         log.append_as_leader(memoryview(bytearray(batch)), leader_epoch=0)
         assert log.log_end_offset == end + 1
@@ -82,7 +82,7 @@ def test_retention_that_needs_room_itself_is_lent_some() -> None:
     manager.open_dirs()
     load(manager)
     run(manager, manager.reserve_tasks(Reserve.fill))
-    log = manager.get_or_create_log(TopicPartition("t", 0), is_new=True)
+    log = manager.creation.get_or_create_log(TopicPartition("t", 0), is_new=True)
     builder = RecordBatchBuilder(producer_id=7, producer_epoch=0, base_sequence=0)
     builder.append(None, bytes(50_000), (), NOW_MS - 1000)
     log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=0)

@@ -26,7 +26,7 @@ WRITTEN = [f"value {number}".encode() * 20 for number in range(40)]
 def prepared(disk: SimDisk, *, log_start: int = 0) -> tuple[LogManager, FutureLog]:
     """A log of forty records, flushed, and a complete copy of it in the other directory, flushed too."""
     manager = started(disk, ONE, TWO)
-    log = manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    log = manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
     for value in WRITTEN:
         log.append_as_leader(batch(value), leader_epoch=0)
     log.update_high_watermark(log.log_end_offset)

@@ -80,7 +80,7 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         manager.write_identity(1, "cluster")
         load(manager)
         for magic, codec in FORMATS:
-            log = manager.get_or_create_log(TopicPartition(topic(magic, codec), 0))
+            log = manager.creation.get_or_create_log(TopicPartition(topic(magic, codec), 0))
             numbers = range(start * 40, start * 40 + 40)
             for number in numbers:
                 buffer = bytearray(produced(magic, codec, number))

@@ -16,10 +16,11 @@ from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.found_logs import DuplicateLogError
+from barnabas.storage.held_logs import AllLogDirsFailedError
 from barnabas.storage.log import SEGMENTS_PER_TURN, Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from barnabas.storage.log_manager import AllLogDirsFailedError, LogManager
+from barnabas.storage.log_manager import LogManager
 from barnabas.storage.meta_properties import InconsistentMetaPropertiesError
 from barnabas.storage.partition_dir import marked_dir_name, parse_partition_dir
 
@@ -155,7 +156,7 @@ def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
     fs, roots = OsFileSystem(), (str(tmp_path / "1"), str(tmp_path / "2"))
     manager = started(fs, *roots)
     for topic_partition, topic_id in ((A, ID_A), (B, ID_B)):
-        manager.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
+        manager.creation.get_or_create_log(topic_partition, topic_id=topic_id, is_new=True)
     manager.logs[A].append_as_leader(batch(b"1", b"2"), leader_epoch=0)
     manager.logs[A].update_high_watermark(1)
     shut_down(manager, broker_epoch=7)
@@ -177,7 +178,7 @@ def test_everything_is_there_after_a_clean_stop(tmp_path: Path) -> None:
 def test_loading_is_cut_into_tasks_for_lanes(disk: SimDisk) -> None:
     manager = started(disk, "/one", "/two")
     for partition in range(300):
-        manager.get_or_create_log(TopicPartition("t", partition), is_new=True)
+        manager.creation.get_or_create_log(TopicPartition("t", partition), is_new=True)
     shut_down(manager)
     again = make_manager(disk, ("/one", "/two"))
     again.open_dirs()
@@ -192,7 +193,7 @@ def test_loading_is_cut_into_tasks_for_lanes(disk: SimDisk) -> None:
 
 def test_what_kafka_keeps_beside_partitions_is_left_alone(disk: SimDisk) -> None:
     manager = started(disk)
-    manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
     shut_down(manager)
     for name in (
         "__cluster_metadata-0",
@@ -213,7 +214,7 @@ def test_what_kafka_keeps_beside_partitions_is_left_alone(disk: SimDisk) -> None
 
 def test_an_unreadable_checkpoint_costs_a_recovery_and_no_data(disk: SimDisk) -> None:
     manager = started(disk)
-    manager.get_or_create_log(A, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
+    manager.creation.get_or_create_log(A, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
     manager.logs[A].flush()
     checkpoint(manager)
     manager.close()
@@ -224,7 +225,7 @@ def test_an_unreadable_checkpoint_costs_a_recovery_and_no_data(disk: SimDisk) ->
 def test_a_partition_in_two_directories_is_refused(disk: SimDisk) -> None:
     for root in ("/one", "/two"):
         manager = started(disk, root)
-        manager.get_or_create_log(A, is_new=True)
+        manager.creation.get_or_create_log(A, is_new=True)
         shut_down(manager)
     manager = make_manager(disk, ("/one", "/two"))
     manager.open_dirs()
@@ -234,14 +235,14 @@ def test_a_partition_in_two_directories_is_refused(disk: SimDisk) -> None:
 
 def test_a_folder_that_contradicts_itself_goes_offline_alone(disk: SimDisk) -> None:
     manager = started(disk)
-    manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
-    manager.get_or_create_log(B, topic_id=ID_B, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
+    manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    manager.creation.get_or_create_log(B, topic_id=ID_B, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
     shut_down(manager)
     disk.write_atomic("/data/a-0/partition.metadata", b"version: 9\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
     again = started(disk)
     assert set(again.logs) == {B}
     with pytest.raises(KafkaError) as raised:
-        again.get_log(A)
+        again.held.get_log(A)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     shut_down(again)
 
@@ -251,19 +252,19 @@ def test_a_folder_that_contradicts_itself_goes_offline_alone(disk: SimDisk) -> N
 
 def test_a_log_belongs_to_one_topic_id(disk: SimDisk) -> None:
     manager = started(disk)
-    log = manager.get_or_create_log(A, is_new=True)
-    assert manager.get_or_create_log(A) is log
-    assert manager.get_or_create_log(A, topic_id=ID_A) is log
+    log = manager.creation.get_or_create_log(A, is_new=True)
+    assert manager.creation.get_or_create_log(A) is log
+    assert manager.creation.get_or_create_log(A, topic_id=ID_A) is log
     assert log.topic_id == ID_A
     with pytest.raises(KafkaError) as raised:
-        manager.get_or_create_log(A, topic_id=ID_B)
+        manager.creation.get_or_create_log(A, topic_id=ID_B)
     assert raised.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 def test_new_logs_go_where_the_fewest_are(disk: SimDisk) -> None:
     manager = started(disk, "/one", "/two", "/three")
     for partition in range(7):
-        manager.get_or_create_log(TopicPartition("t", partition), is_new=True)
+        manager.creation.get_or_create_log(TopicPartition("t", partition), is_new=True)
     holders = [manager.log_dir_of(TopicPartition("t", partition)) for partition in range(7)]
     assert sorted(map(holders.count, ("/one", "/two", "/three"))) == [2, 2, 3]
 
@@ -274,14 +275,14 @@ def test_deletion_is_a_rename_and_the_files_go_later(disk: SimDisk) -> None:
     manager = make_manager(disk, ("/data",), config=config, now_ms=lambda: now_ms)
     manager.open_dirs()
     load(manager)
-    log = manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    log = manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
     log.append_as_leader(batch(b"1"), leader_epoch=0)
     manager.delete_log(A)
-    assert manager.get_log(A) is None
+    assert manager.held.get_log(A) is None
     (renamed,) = [name for name in disk.list_dir("/data") if name.endswith("-delete")]
     assert renamed.startswith("a-0.")
     assert values(log) == [b"1"], "a reader may finish"
-    manager.get_or_create_log(A, topic_id=ID_B, is_new=True)
+    manager.creation.get_or_create_log(A, topic_id=ID_B, is_new=True)
     now_ms += 999
     delete_due(manager)
     assert disk.exists(f"/data/{renamed}")
@@ -293,7 +294,7 @@ def test_deletion_is_a_rename_and_the_files_go_later(disk: SimDisk) -> None:
 
 def test_a_deletion_is_resumed_after_a_restart(disk: SimDisk) -> None:
     manager = started(disk, config=SMALL.with_changes(file_delete_delay_ms=1_000_000))
-    manager.get_or_create_log(A, is_new=True)
+    manager.creation.get_or_create_log(A, is_new=True)
     manager.delete_log(A)
     manager.close()
     again = started(disk)
@@ -304,7 +305,7 @@ def test_a_deletion_is_resumed_after_a_restart(disk: SimDisk) -> None:
 
 def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one(disk: SimDisk) -> None:
     manager = started(disk)
-    log = manager.get_or_create_log(A, is_new=True)
+    log = manager.creation.get_or_create_log(A, is_new=True)
     log.append_as_leader(batch(*[b"x"] * 9), leader_epoch=0)
     log.update_high_watermark(9)
     log.flush()
@@ -313,7 +314,7 @@ def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one(disk: SimDisk) 
     manager.delete_log(A)
     manager.close()
     again = started(disk)
-    again.get_or_create_log(A, is_new=True).append_as_leader(batch(b"new"), leader_epoch=0)
+    again.creation.get_or_create_log(A, is_new=True).append_as_leader(batch(b"new"), leader_epoch=0)
     again.logs[A].flush()
     again.close()
     assert values(started(disk).logs[A]) == [b"new"]
@@ -324,23 +325,23 @@ def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one(disk: SimDisk) 
 
 def test_many_segments_go_some_at_a_time(disk: SimDisk) -> None:
     manager = started(disk, config=SMALL.with_changes(retention_bytes=1, segment_bytes=200))
-    log = manager.get_or_create_log(A, is_new=True)
+    log = manager.creation.get_or_create_log(A, is_new=True)
     for _ in range(2 * SEGMENTS_PER_TURN + 3):
         log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
     log.update_high_watermark(log.log_end_offset)
     count = len(log.segments)
     assert count > SEGMENTS_PER_TURN
-    below = manager.begin_retention([A])
-    assert manager.finish_retention(below)
+    below = manager.retention.begin([A])
+    assert manager.retention.finish(below)
     assert len(log.segments) == count - SEGMENTS_PER_TURN
     retain(manager)
     assert len(log.segments) == 1
-    assert manager.finish_retention(below) == []
+    assert manager.retention.finish(below) == []
 
 
 def test_a_late_checkpoint_gives_way_to_one_of_a_later_moment(disk: SimDisk) -> None:
     manager = started(disk)
-    log = manager.get_or_create_log(A, is_new=True)
+    log = manager.creation.get_or_create_log(A, is_new=True)
     log.append_as_leader(batch(*[b"x"] * 9), leader_epoch=0)
     log.update_high_watermark(9)
     log.maybe_increment_log_start_offset(3)
@@ -354,18 +355,18 @@ def test_a_late_checkpoint_gives_way_to_one_of_a_later_moment(disk: SimDisk) -> 
 
 def test_a_log_that_is_being_made_is_in_every_checkpoint_of_its_recovery_point(disk: SimDisk) -> None:
     manager = started(disk)
-    (preparation,) = manager.preparation_tasks({A: ID_A})
+    (preparation,) = manager.creation.preparation_tasks({A: ID_A})
     checkpoint(manager, RECOVERY_POINT_CHECKPOINT)
     assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n1\na 0 0\n"
     preparation()
-    manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
     checkpoint(manager, RECOVERY_POINT_CHECKPOINT)
     assert disk.read_bytes(f"/data/{RECOVERY_POINT_CHECKPOINT}") == b"0\n1\na 0 0\n"
 
 
 def test_segments_go_by_size_and_their_files_later(disk: SimDisk) -> None:
     manager = started(disk, config=SMALL.with_changes(retention_bytes=500, segment_bytes=200))
-    log = manager.get_or_create_log(A, is_new=True)
+    log = manager.creation.get_or_create_log(A, is_new=True)
     for _ in range(10):
         log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
     log.update_high_watermark(10)
@@ -379,7 +380,7 @@ def test_segments_go_by_size_and_their_files_later(disk: SimDisk) -> None:
 
 def test_a_truncation_lowers_the_recovery_point_on_disk_at_once(disk: SimDisk) -> None:
     manager = started(disk)
-    log = manager.get_or_create_log(A, is_new=True)
+    log = manager.creation.get_or_create_log(A, is_new=True)
     for value in (b"1", b"2", b"3"):
         log.append_as_leader(batch(value), leader_epoch=0)
     log.flush()
@@ -396,23 +397,23 @@ def test_a_truncation_lowers_the_recovery_point_on_disk_at_once(disk: SimDisk) -
 
 def test_a_failing_fsync_takes_its_directory_offline_and_no_other(disk: SimDisk) -> None:
     manager = started(disk, "/one", "/two", config=SMALL.with_changes(flush_ms=0))
-    manager.get_or_create_log(A, is_new=True)
-    manager.get_or_create_log(B, is_new=True)
+    manager.creation.get_or_create_log(A, is_new=True)
+    manager.creation.get_or_create_log(B, is_new=True)
     failing, healthy = (A, B) if manager.log_dir_of(A) == "/one" else (B, A)
     for topic_partition in (A, B):
         manager.logs[topic_partition].append_as_leader(batch(b"1"), leader_epoch=0)
     disk.fail("fdatasync", errno.EIO, "/one/")
     flush(manager, list(manager.logs.values()))
     with pytest.raises(KafkaError) as raised:
-        manager.get_log(failing)
+        manager.held.get_log(failing)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert manager.logs[healthy].recovery_point == 1
-    assert [log_dir.path for log_dir in manager.online_dirs] == ["/two"]
+    assert [log_dir.path for log_dir in manager.held.online_dirs] == ["/two"]
     assert manager.log_dir_of(failing) == "/one"
     third = TopicPartition("c", 0)
     with pytest.raises(KafkaError):
-        manager.get_or_create_log(third)
-    manager.get_or_create_log(third, is_new=True)
+        manager.creation.get_or_create_log(third)
+    manager.creation.get_or_create_log(third, is_new=True)
     assert manager.log_dir_of(third) == "/two"
     shut_down(manager)
     assert disk.exists("/two/.kafka_cleanshutdown")
@@ -421,28 +422,28 @@ def test_a_failing_fsync_takes_its_directory_offline_and_no_other(disk: SimDisk)
 
 def test_the_last_directory_failing_is_the_end(disk: SimDisk) -> None:
     manager = started(disk, "/one", "/two")
-    manager.get_or_create_log(A, is_new=True)
+    manager.creation.get_or_create_log(A, is_new=True)
     holder = manager.log_dir_of(A)
-    assert manager.fail_log_dir("/one") == ([A] if holder == "/one" else [])
+    assert manager.held.fail_log_dir("/one") == ([A] if holder == "/one" else [])
     with pytest.raises(AllLogDirsFailedError):
-        manager.fail_log_dir("/two")
+        manager.held.fail_log_dir("/two")
     assert manager.logs == {}
 
 
 def test_a_directory_that_cannot_be_read_at_the_start_is_offline(disk: SimDisk) -> None:
     manager = started(disk, "/one", "/two")
-    manager.get_or_create_log(A, is_new=True)
-    manager.get_or_create_log(B, is_new=True)
+    manager.creation.get_or_create_log(A, is_new=True)
+    manager.creation.get_or_create_log(B, is_new=True)
     shut_down(manager)
     disk.fail("scan_dir", errno.EIO, "/one", times=None)
     again = started(disk, "/one", "/two")
-    assert [log_dir.path for log_dir in again.online_dirs] == ["/two"]
+    assert [log_dir.path for log_dir in again.held.online_dirs] == ["/two"]
     assert len(again.logs) == 1
 
 
 def test_a_full_disk_refuses_appends_and_heals(disk: SimDisk) -> None:
     manager = started(disk)
-    log = manager.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    log = manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
     log.append_as_leader(batch(b"before"), leader_epoch=0)
     log.flush()
     disk.capacity = disk._used + 30
@@ -450,9 +451,9 @@ def test_a_full_disk_refuses_appends_and_heals(disk: SimDisk) -> None:
         log.append_as_leader(batch(b"does not fit"), leader_epoch=0)
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert values(log) == [b"before"]
-    assert manager.online_dirs
+    assert manager.held.online_dirs
     checkpoint(manager)
-    assert manager.online_dirs, "an older checkpoint is no reason to stop"
+    assert manager.held.online_dirs, "an older checkpoint is no reason to stop"
     disk.capacity = None
     log.append_as_leader(batch(b"after"), leader_epoch=0)
     log.flush()
@@ -464,7 +465,7 @@ def test_a_full_disk_refuses_appends_and_heals(disk: SimDisk) -> None:
 
 def test_a_full_disk_does_not_stop_the_deletion_that_frees_it(disk: SimDisk) -> None:
     manager = started(disk, config=SMALL.with_changes(retention_bytes=300, segment_bytes=200))
-    log = manager.get_or_create_log(A, is_new=True)
+    log = manager.creation.get_or_create_log(A, is_new=True)
     for _ in range(8):
         log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
     log.update_high_watermark(8)
@@ -473,7 +474,7 @@ def test_a_full_disk_does_not_stop_the_deletion_that_frees_it(disk: SimDisk) -> 
     retain(manager)
     delete_due(manager)
     assert disk.free_bytes("/data") > free
-    assert manager.online_dirs
+    assert manager.held.online_dirs
     log.append_as_leader(batch(b"fits again"), leader_epoch=0)
 
 
@@ -481,10 +482,10 @@ def test_a_disk_that_fails_while_loading_takes_all_its_partitions_offline(disk: 
     manager = started(disk, "/one", "/two")
     partitions = [TopicPartition("t", index) for index in range(20)]
     for topic_partition in partitions:
-        manager.get_or_create_log(topic_partition, is_new=True)
+        manager.creation.get_or_create_log(topic_partition, is_new=True)
     lost = {topic_partition for topic_partition in partitions if manager.log_dir_of(topic_partition) == "/one"}
     shut_down(manager)
     disk.fail("scan_dir", errno.EIO, "/one/", skip=3, times=None)
     again = started(disk, "/one", "/two")
-    assert set(again.offline) == lost
+    assert set(again.held.offline) == lost
     assert set(again.logs) == set(partitions) - lost

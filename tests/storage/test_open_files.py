@@ -31,7 +31,7 @@ def limited(disk: SimDisk) -> LogManager:
 
 def test_logs_that_are_written_rolled_read_and_flushed_in_turn_need_few_files(disk: SimDisk) -> None:
     manager = limited(disk)
-    logs = [manager.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
+    logs = [manager.creation.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
     for turn in range(12):
         for log in logs:
             log.append_as_leader(batch(b"x" * 100, b"%d" % turn), leader_epoch=0)
@@ -47,7 +47,7 @@ def test_logs_that_are_written_rolled_read_and_flushed_in_turn_need_few_files(di
 
 def test_what_is_being_flushed_stays_open(disk: SimDisk) -> None:
     manager = limited(disk)
-    logs = [manager.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
+    logs = [manager.creation.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
     for log in logs:
         log.append_as_leader(batch(b"1"), leader_epoch=0)
     held = [(log, log.begin_flush()) for log in logs[: LIMIT // 2]]
@@ -56,12 +56,12 @@ def test_what_is_being_flushed_stays_open(disk: SimDisk) -> None:
     run_together([task for _, task in held])
     for log, task in held:
         assert log.complete_flush(task) == 1
-    assert manager.online_dirs
+    assert manager.held.online_dirs
 
 
 def test_other_threads_close_nothing(disk: SimDisk) -> None:
     manager = started(disk)
-    logs = [manager.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
+    logs = [manager.creation.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
     manager.limit_open_files(LIMIT, is_owner=lambda: False)
     for log in logs:
         log.append_as_leader(batch(b"1"), leader_epoch=0)
@@ -70,21 +70,21 @@ def test_other_threads_close_nothing(disk: SimDisk) -> None:
 
 def test_a_truncation_among_few_files(disk: SimDisk) -> None:
     manager = limited(disk)
-    logs = [manager.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
+    logs = [manager.creation.get_or_create_log(partition, is_new=True) for partition in PARTITIONS]
     for log in logs:
         for _ in range(8):
             log.append_as_leader(batch(b"x" * 100), leader_epoch=0)
         log.update_high_watermark(8)
     manager.truncate_to(dict.fromkeys(PARTITIONS, 5))
     assert {log.log_end_offset for log in logs} == {5}
-    assert manager.online_dirs
+    assert manager.held.online_dirs
 
 
 @pytest.mark.parametrize("how", ["clean", "kill"])
 def test_a_stop_and_a_start_need_few_files(disk: SimDisk, how: str) -> None:
     manager = limited(disk)
     for partition in PARTITIONS:
-        log = manager.get_or_create_log(partition, is_new=True)
+        log = manager.creation.get_or_create_log(partition, is_new=True)
         for _ in range(8):
             log.append_as_leader(batch(b"x" * 100), leader_epoch=0)
     shut_down(manager) if how == "clean" else manager.close()

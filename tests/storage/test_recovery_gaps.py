@@ -106,7 +106,7 @@ def test_a_folder_from_elsewhere_keeps_its_gaps(
 
 def test_a_new_log_is_known_to_be_our_own(tmp_path: Path) -> None:
     logs = manager(tmp_path)
-    logs.get_or_create_log(TP, is_new=True)
+    logs.creation.get_or_create_log(TP, is_new=True)
     checkpoint(logs)
     logs.close()
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 0\n"

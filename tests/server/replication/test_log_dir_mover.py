@@ -211,7 +211,7 @@ def test_what_cannot_be_moved() -> None:
         assert await scene.move("/one", partition=9) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert await scene.move("/one", topic="x" * 240) is ErrorCode.INVALID_TOPIC_EXCEPTION
         assert await scene.move(scene.place) is ErrorCode.NONE
-        scene.plane.state.log_manager.fail_log_dir(scene.elsewhere)
+        scene.plane.state.log_manager.held.fail_log_dir(scene.elsewhere)
         assert await scene.move(scene.elsewhere) is ErrorCode.KAFKA_STORAGE_ERROR
 
     play(talk)

@@ -1,0 +1,111 @@
+"""Which logs a broker has and in which directories, and what a failing disk takes with it."""
+
+from collections.abc import Callable, Sequence
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.topic_partition import TopicPartition
+from .errors import LogDirFailedError, StorageError
+from .lane_task import LaneTask
+from .log import Log
+from .log_dir import LogDir
+
+
+class AllLogDirsFailedError(StorageError):
+    """No log directory is left, so the broker can serve nothing."""
+
+
+class HeldLogs:
+    """A partition is in exactly one place: in `logs`, or in `offline` with the reason why it is not served, or nowhere.
+
+    `dir_of` says where it is in either case. A directory whose disk failed stays offline until the next start, with all
+    its logs; the others go on. For the thread that owns the logs.
+    """
+
+    def __init__(self, dirs: Sequence[LogDir]) -> None:
+        self.dirs = list(dirs)
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline: dict[TopicPartition, StorageError] = {}
+        self.dir_of: dict[TopicPartition, LogDir] = {}
+        self.on_dir_failure: Callable[[LogDirFailedError, list[TopicPartition]], None] | None = None
+        """Told of each directory that fails, with the partitions it held."""
+
+    @property
+    def online_dirs(self) -> list[LogDir]:
+        """The directories whose disks work."""
+        return [log_dir for log_dir in self.dirs if log_dir.is_online]
+
+    def dir_at(self, path: str) -> LogDir:
+        """The directory of a path, as it is configured."""
+        return next(log_dir for log_dir in self.dirs if log_dir.path == path)
+
+    def held_by(self, log_dir: LogDir) -> list[TopicPartition]:
+        """The partitions that a directory has."""
+        return [topic_partition for topic_partition, holder in self.dir_of.items() if holder is log_dir]
+
+    def get_log(self, topic_partition: TopicPartition) -> Log | None:
+        """The log of a partition, None if this broker has none. Raises KAFKA_STORAGE_ERROR if it is offline."""
+        log = self.logs.get(topic_partition)
+        if log is None and topic_partition in self.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline")
+        return log
+
+    def add(self, topic_partition: TopicPartition, log: Log, log_dir: LogDir) -> None:
+        """A log has been made."""
+        self.logs[topic_partition] = log
+        self.dir_of[topic_partition] = log_dir
+        log_dir.partition_count += 1
+
+    def remove(self, topic_partition: TopicPartition) -> None:
+        """A log is gone."""
+        del self.logs[topic_partition]
+        self.dir_of.pop(topic_partition).partition_count -= 1
+
+    # Failure
+
+    def fail_log_dir(self, path: str, cause: OSError | None = None) -> list[TopicPartition]:
+        """Takes a directory and all its logs offline until the next start; returns the partitions it held.
+
+        Nothing in it is written or flushed any more, as what reads show may differ from what is on the disk.
+        Raises `AllLogDirsFailedError` if no directory is left.
+        """
+        log_dir = self.dir_at(path)
+        lost = self.take_offline(log_dir, log_dir.fail(cause or OSError("the disk failed")))
+        if not self.online_dirs:
+            raise AllLogDirsFailedError(f"every log directory has failed: {', '.join(d.path for d in self.dirs)}")
+        return lost
+
+    def take_offline(self, log_dir: LogDir, failure: LogDirFailedError) -> list[TopicPartition]:
+        """Closes what a directory holds; returns it."""
+        held = self.held_by(log_dir)
+        for topic_partition in held:
+            log = self.logs.pop(topic_partition, None)
+            if log is not None:
+                log.close_handles()
+            self.offline[topic_partition] = failure
+        if self.on_dir_failure is not None:
+            self.on_dir_failure(failure, held)
+        return held
+
+    def on_disk(self, log_dir: LogDir, work: Callable[[], object]) -> bool:
+        """Does something on a directory's disk; a failure takes it offline. Returns whether it was done.
+
+        Raises `AllLogDirsFailedError`.
+        """
+        if not log_dir.is_online:
+            return False
+        try:
+            work()
+        except LogDirFailedError as error:
+            self.fail_log_dir(log_dir.path, error.cause)
+        except OSError as error:
+            self.fail_log_dir(log_dir.path, error)
+        else:
+            return True
+        return False
+
+    def run(self, task: LaneTask) -> None:
+        """Does here and now what may be done on a lane. Raises as `on_disk`, and `OSError` for want of handles."""
+        try:
+            task()
+        except LogDirFailedError as error:
+            self.fail_log_dir(error.path, error.cause)

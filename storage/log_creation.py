@@ -1,0 +1,161 @@
+"""Making the logs of new partitions: where, and in which order, so that no crash gives one the offsets of another."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from uuid import UUID
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.topic_partition import TopicPartition
+from .cleaning.cleaner_manager import CleanerManager
+from .errors import PASSING
+from .filesystem import FileSystem
+from .found_logs import FoundLogs
+from .held_logs import HeldLogs
+from .lane_task import LaneTask
+from .log import Log
+from .log_checkpoints import Checkpoint, LogCheckpoints
+from .log_config import LogConfig
+from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
+
+_logger = logging.getLogger(__name__)
+
+
+class LogCreation:
+    """For the thread that owns the logs, apart from the tasks."""
+
+    def __init__(
+        self,
+        held: HeldLogs,
+        found: FoundLogs,
+        checkpoints: LogCheckpoints,
+        cleaner_manager: CleanerManager,
+        fs: FileSystem,
+    ) -> None:
+        self._held = held
+        self._found = found
+        self._checkpoints = checkpoints
+        self._cleaner_manager = cleaner_manager
+        self._fs = fs
+        self._prepared: dict[TopicPartition, LogDir] = {}
+        """Folders that are made and durable, and of which nobody has opened a log yet."""
+
+    def get_or_create_log(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: UUID | None = None,
+        config: LogConfig | None = None,
+        is_new: bool = False,
+    ) -> Log:
+        """The log of a partition, made in the online directory with the fewest partitions if there is none.
+
+        When this returns, a new log survives a power loss. `is_new` says that the partition cannot have a log in a
+        directory that is offline. Raises KAFKA_STORAGE_ERROR, and INCONSISTENT_TOPIC_ID if the folder belongs to
+        another topic of the same name.
+        """
+        log = self._held.get_log(topic_partition)
+        if log is not None:
+            if topic_id is not None:
+                log.assign_topic_id(topic_id)
+            return log
+        if not is_new and len(self._held.online_dirs) < len(self._held.dirs):
+            message = f"Can't create log for {topic_partition} because log directories are offline: it may be there"
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)
+        self._check_no_stray(topic_partition)
+        prepared = self._prepared.get(topic_partition)
+        for log_dir in [prepared] if prepared is not None and prepared.is_online else self._dirs_by_load():
+            path = f"{log_dir.path}/{topic_partition}"
+            was_there = self._fs.exists(path)
+            if was_there and not self._fs.is_dir(path):
+                _logger.warning("no log for %s in %s: a file has the name", topic_partition, log_dir.path)
+                continue
+            try:
+                return self._create_log(log_dir, topic_partition, topic_id, config)
+            except OSError as error:
+                if error.errno not in PASSING:
+                    self._held.fail_log_dir(log_dir.path, error)
+                    continue
+                # A full disk has no room for a new log, which is no reason to give up those that are there.
+                _logger.warning("no log for %s in %s: %s", topic_partition, log_dir.path, error)
+                if not was_there and self._fs.is_dir(path):
+                    self._held.on_disk(log_dir, partial(log_dir.remove_log, path))
+            finally:
+                self._checkpoints.arriving.pop(topic_partition, None)
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"No log directory could take {topic_partition}")
+
+    def _check_no_stray(self, topic_partition: TopicPartition) -> None:
+        for log_dir in self._held.dirs:
+            path = f"{log_dir.path}/{topic_partition}"
+            if path in self._found.strays:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{path} is in the way: {self._found.strays[path]}")
+
+    def _dirs_by_load(self) -> list[LogDir]:
+        return sorted(self._held.online_dirs, key=lambda log_dir: log_dir.partition_count)
+
+    def _create_log(
+        self, log_dir: LogDir, topic_partition: TopicPartition, topic_id: UUID | None, config: LogConfig | None
+    ) -> Log:
+        is_prepared = self._prepared.pop(topic_partition, None) is log_dir
+        if not is_prepared:
+            self._begin_anew(log_dir, [topic_partition])()
+        log = self._found.open_log(
+            f"{log_dir.path}/{topic_partition}",
+            config=config or self._found.config_for(topic_partition.topic),
+            recovery_point=0,
+            log_start_offset=0,
+            clean_shutdown=True,
+            topic_id=topic_id,
+        )
+        if not is_prepared:
+            self._fs.fsync_dir(log.path)
+            self._fs.fsync_dir(log_dir.path)
+        self._held.add(topic_partition, log, log_dir)
+        return log
+
+    def preparation_tasks(self, topic_ids: Mapping[TopicPartition, UUID]) -> list[LaneTask]:
+        """The folders of new partitions, made and synced all at once; `get_or_create_log` then need not wait for disks.
+
+        A partition that a failing task leaves out is made by `get_or_create_log`, which says what is wrong with it.
+        """
+        wanted = [one for one in topic_ids if one not in self._held.dir_of and one not in self._held.offline]
+        per_dir: dict[str, list[TopicPartition]] = {}
+        by_path = {log_dir.path: log_dir for log_dir in self._held.online_dirs}
+        counts = {path: log_dir.partition_count for path, log_dir in by_path.items()}
+        for topic_partition in wanted if counts else ():
+            path = min(counts, key=counts.__getitem__)
+            counts[path] += 1
+            per_dir.setdefault(path, []).append(topic_partition)
+        tasks = []
+        for path, chosen in per_dir.items():
+            log_dir = by_path[path]
+            begin_anew = self._begin_anew(log_dir, chosen)
+            topic_ids_here = {topic_partition: topic_ids[topic_partition] for topic_partition in chosen}
+            tasks.append(LaneTask(path, partial(self._prepare, log_dir, topic_ids_here, begin_anew)))
+        return tasks
+
+    def _prepare(
+        self, log_dir: LogDir, topic_ids: Mapping[TopicPartition, UUID], begin_anew: Callable[[], None]
+    ) -> None:
+        begin_anew()
+        self._prepared.update(dict.fromkeys(log_dir.make_folders(topic_ids), log_dir))
+
+    def _begin_anew(self, log_dir: LogDir, topic_partitions: Iterable[TopicPartition]) -> Callable[[], None]:
+        """Partitions are about to be made: their recovery starts at 0, and no older offsets of their names count.
+
+        A deleted log's offsets must never be applied to a new log of the same name: a recovery point beyond its data
+        would skip recovery, a start offset beyond its end would discard it. An old high watermark may stay, as it is
+        held within the log's ends. What this returns has the checkpoints say so, on any thread; raises `OSError`.
+        """
+        self._checkpoints.arriving.update(dict.fromkeys(topic_partitions, (log_dir, None)))
+        checkpoints = [
+            self._checkpoints.take(log_dir, RECOVERY_POINT_CHECKPOINT),
+            self._checkpoints.take(log_dir, LOG_START_OFFSET_CHECKPOINT),
+            self._cleaner_manager.checkpoint_of(log_dir, self._held.held_by(log_dir)),
+        ]
+        return partial(_write_all, checkpoints)
+
+
+def _write_all(checkpoints: Sequence[Checkpoint]) -> None:
+    for checkpoint in checkpoints:
+        checkpoint.write()

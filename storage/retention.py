@@ -1,0 +1,90 @@
+"""Letting go of what is too old or too much, over all logs of a broker."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+
+from ..protocol.errors import KafkaError
+from ..protocol.topic_partition import TopicPartition
+from .cleaning.cleaner_manager import CleanerManager
+from .deletions import Deletions
+from .errors import LogDirFailedError
+from .filesystem import FileSystem
+from .held_logs import HeldLogs
+from .lane_task import LaneTask
+from .log import Log
+from .reserve import Reserve
+
+_logger = logging.getLogger(__name__)
+
+
+class Retention:
+    """Kafka's LogManager.cleanupLogs, cut where the thread changes. For the thread that owns the logs."""
+
+    def __init__(self, held: HeldLogs, cleaner_manager: CleanerManager, deletions: Deletions, fs: FileSystem) -> None:
+        self._held = held
+        self._cleaner_manager = cleaner_manager
+        self._deletions = deletions
+        self._fs = fs
+
+    def begin(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Raises the start of logs above segments that are too old, too many, or below it; for `finish`.
+
+        By then the new starts have to be on disk, so that a crash never moves a log start back. A log that is being
+        cleaned is left out; its turn comes at the end of that.
+        """
+        found = {}
+        for log in self._not_in_a_pass(topic_partitions):
+            try:
+                below = self._begin(log)
+            except KafkaError as error:
+                _logger.warning("retention of %s has to wait: %s", log.topic_partition, error)
+            except LogDirFailedError as error:
+                self._held.fail_log_dir(error.path, error.cause)
+            else:
+                if below is not None:
+                    found[log.topic_partition] = below
+        return found
+
+    def _begin(self, log: Log) -> int | None:
+        try:
+            return log.begin_retention()
+        except KafkaError:
+            # All segments are to go, and there is no room for the one that takes their place.
+            if not self._held.dir_of[log.topic_partition].use_reserve(Reserve.lend):
+                raise
+        return log.begin_retention()
+
+    def finish(self, below: Mapping[TopicPartition, int]) -> list[LaneTask]:
+        """Marks segments below offsets as to be deleted; the tasks make that durable, the files go some time later.
+
+        Some at a time: to be called until there are no tasks.
+        """
+        directories: dict[str, list[str]] = {}
+        for log in self._not_in_a_pass(below):
+            try:
+                paths = log.finish_retention(below[log.topic_partition])
+            except LogDirFailedError as error:
+                self._held.fail_log_dir(error.path, error.cause)
+            else:
+                if paths:
+                    self.delete_later(log, paths)
+                    directories.setdefault(log.directory, []).append(log.path)
+        return [LaneTask(lane, partial(self._sync_names, paths)) for lane, paths in directories.items()]
+
+    def delete_later(self, log: Log, paths: list[str]) -> None:
+        """Have files that a log needs no more unlinked after `file.delete.delay.ms`."""
+        log_dir = self._held.dir_of[log.topic_partition]
+        self._deletions.add_files(paths, log_dir, log.config.file_delete_delay_ms)
+
+    def _not_in_a_pass(self, topic_partitions: Iterable[TopicPartition]) -> Iterable[Log]:
+        for topic_partition in topic_partitions:
+            log = self._held.logs.get(topic_partition)
+            if log is not None and not self._cleaner_manager.is_in_progress(topic_partition):
+                yield log
+
+    def _sync_names(self, directories: Iterable[str]) -> None:
+        for directory in directories:
+            with suppress(FileNotFoundError):  # the log was deleted meanwhile, and all its files with it
+                self._fs.fsync_dir(directory)
