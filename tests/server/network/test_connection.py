@@ -50,8 +50,10 @@ class Waiting:
         self.client.settimeout(10)
         self.transport: Any = FakeTransport(self.stream, unsent=7000)
         server: Any = SimpleNamespace(loop=asyncio.get_running_loop(), admit=lambda _: True)
-        reader: Any = SimpleNamespace(next_frame=lambda: None, settle=lambda: None, pending=0)
-        self.connection = Connection(server, None, None, reader)  # type: ignore[arg-type]
+        reader: Any = SimpleNamespace(next_frame=lambda: None, settle=lambda: None, close=lambda: None, pending=0)
+        listener: Any = None
+        handle: Any = None
+        self.connection = Connection(server, listener, handle, reader)
         self.connection.connection_made(self.transport)
         self.connection.pause_writing()
         self.file = file
@@ -114,7 +116,6 @@ async def test_a_connection_that_is_closed_first_sends_what_is_before_it_and_kee
 async def test_a_client_that_goes_away_leaves_no_file_behind(waiting: Waiting) -> None:
     server: Any = waiting.connection._server
     server.forget = lambda _: None
-    waiting.connection._reader.close = lambda: None  # type: ignore[method-assign]
     waiting.answer()
     assert waiting.descriptors() == 1
     waiting.connection.connection_lost(None)

@@ -25,8 +25,9 @@ class Desk:
         self.answers: list[Any] = []
         self.wait = 0.0
         self.quotas = ClientQuotas(BrokerConfig(), asyncio.get_running_loop(), lambda: self.clock)
-        self.quotas.request.record = self._record  # type: ignore[method-assign]
-        self.quotas.produce.record = self._produced  # type: ignore[method-assign]
+        patch = pytest.MonkeyPatch()
+        patch.setattr(self.quotas.request, "record", self._record)
+        patch.setattr(self.quotas.produce, "record", self._produced)
 
     def _record(self, user: str, client_id: str, percent: float, now: float) -> float:
         self.percents.append(percent)

@@ -280,7 +280,7 @@ def test_without_a_quota_nothing_is_charged() -> None:
         def charge(*_: object) -> None:
             raise AssertionError("nobody has a quota")
 
-        plane.state.quotas.charge = charge  # type: ignore[method-assign,assignment]
+        pytest.MonkeyPatch().setattr(plane.state.quotas, "charge", charge)
         connection = await plane.connect("any")
         await connection.send(produce(batch(b"x")), 9)
         assert values_in(only_fetched(await connection.send(fetch(at(0)), 11)))

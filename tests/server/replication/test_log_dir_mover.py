@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from tests.server.data_plane import DataPlane
@@ -47,7 +48,7 @@ class Scene:
     def elsewhere(self) -> str:
         return {"/one": "/two", "/two": "/one"}[self.place]
 
-    async def ask(self, request: object, version: int) -> object:
+    async def ask(self, request: object, version: int) -> Any:
         host, _, port = BOOTSTRAP.partition(":")
         connection = await Connection.open(host, int(port), ConnectionOptions())
         try:
@@ -59,7 +60,7 @@ class Scene:
         topics = [AlterReplicaLogDirTopic(name=topic, partitions=[partition])]
         request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=path, topics=topics)])
         answer = await self.ask(request, version)
-        (result,) = answer.results  # type: ignore[attr-defined]
+        (result,) = answer.results
         (told,) = result.partitions
         assert (result.topic_name, told.partition_index) == (topic, partition)
         return ErrorCode(told.error_code)
@@ -69,7 +70,7 @@ class Scene:
         answer = await self.ask(DescribeLogDirsRequest(topics=None), 4)
         return {
             (result.log_dir, one.is_future_key): (one.partition_size, one.offset_lag)
-            for result in answer.results  # type: ignore[attr-defined]
+            for result in answer.results
             for topic in result.topics
             if topic.name == "t"
             for one in topic.partitions

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.server.data_plane import (
@@ -33,11 +35,11 @@ def count_rounds(plane: DataPlane) -> list[str]:
     lanes: list[str] = []
     submit = work.submit
 
-    def counted(lane, job, done):  # type: ignore[no-untyped-def]
+    def counted(lane: str, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         lanes.append(lane)
         submit(lane, job, done)
 
-    work.submit = counted  # type: ignore[method-assign]
+    pytest.MonkeyPatch().setattr(work, "submit", counted)
     return lanes
 
 

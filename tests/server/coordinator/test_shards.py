@@ -1,0 +1,145 @@
+"""A coordinator's log and the shards made of it, for a coordinator that knows nothing of groups."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+from tests.server.data_plane import DataPlane, play
+from tests.sim.disk import Fault
+from tests.sim.world import WorkDelays
+
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.server.coordinator.coordinator_log import CoordinatorLog, Entry
+from barnabas.server.coordinator.latest_records import LatestRecords
+from barnabas.server.coordinator.shards import Shards
+
+State = dict[bytes, bytes]
+SLOW_DISK = WorkDelays(usual=1.0)
+
+
+class Keeper:
+    """Keeps values under keys in topic `t`, and notes what its shards go through."""
+
+    def __init__(self, plane: DataPlane) -> None:
+        self.plane = plane
+        self.log = CoordinatorLog("t", plane.state.replica_manager, plane.now_ms, plane.loop)
+        self.shards: Shards[State] = Shards(
+            self.log, plane.loop, empty=dict, build=self._build, resume=self._resume, unload=self._unload
+        )
+        self.resumed: list[State] = []
+        self.unloaded: list[State] = []
+        self.may_resume = asyncio.Event()
+        self.may_resume.set()
+
+    async def _build(self, records: LatestRecords) -> State:
+        return dict(records.drain())
+
+    async def _resume(self, state: State) -> None:
+        self.resumed.append(state)
+        await self.may_resume.wait()
+
+    def _unload(self, state: State) -> None:
+        self.unloaded.append(state)
+
+    def append(self, *entries: Entry, index: int = 0, timeout_ms: int = 5000) -> asyncio.Future[ErrorCode]:
+        outcome: asyncio.Future[ErrorCode] = self.plane.loop.create_future()
+        self.log.append(index, entries, outcome.set_result, timeout_ms=timeout_ms)
+        return outcome
+
+    async def loaded(self, index: int = 0) -> State:
+        self.shards.current(index)
+        await self.plane.until(lambda: not self.shards.is_loading)
+        return self.shards.loaded(index).state
+
+    def lead_anew(self, index: int = 0) -> None:
+        """The partition's leader is this broker once more, in the next epoch."""
+        partition = self.plane.partition(index=index)
+        partition.become_leader(
+            partition.leader_epoch + 1, partition.partition_epoch, partition.replicas, partition.in_sync_replicas
+        )
+
+
+def test_what_was_appended_is_there_in_the_next_epoch() -> None:
+    async def talk(plane: DataPlane) -> None:
+        keeper = Keeper(plane)
+        assert await keeper.loaded() == {} and not keeper.resumed, "nothing has to be loaded"
+        before = keeper.shards.loaded(0)
+        assert await keeper.append((b"a", b"1"), (b"b", b"1")) is ErrorCode.NONE
+        assert await keeper.append((b"a", b"2"), (b"b", None), (b"c", b"3")) is ErrorCode.NONE
+        assert keeper.shards.loaded(0) is before
+        keeper.lead_anew()
+        with pytest.raises(KafkaError) as caught:
+            keeper.shards.loaded(0)
+        assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await keeper.loaded() == {b"a": b"2", b"c": b"3"}
+        assert keeper.unloaded == [before.state] and not before.is_loaded
+        await keeper.shards.close()
+        assert keeper.unloaded[-1] == {b"a": b"2", b"c": b"3"}
+        with pytest.raises(KafkaError) as caught:
+            keeper.shards.loaded(0)
+        assert caught.value.code is ErrorCode.NOT_COORDINATOR
+
+    play(talk)
+
+
+@pytest.mark.parametrize("how", ["another epoch", "another leader", "close"])
+def test_what_is_given_up_while_it_resumes_is_unloaded(how: str) -> None:
+    async def talk(plane: DataPlane) -> None:
+        keeper = Keeper(plane)
+        await keeper.append((b"a", b"1"))
+        keeper.may_resume.clear()
+        keeper.shards.current(0)
+        await plane.until(lambda: keeper.resumed)
+        if how == "another leader":
+            plane.partition().resign()
+        elif how == "another epoch":
+            keeper.lead_anew()
+        if how == "close":
+            await keeper.shards.close()
+        else:
+            keeper.shards.current(0)
+        keeper.may_resume.set()
+        await plane.until(lambda: not keeper.shards.is_loading)
+        assert sum(state is keeper.resumed[0] for state in keeper.unloaded) == 1
+        if how == "another epoch":
+            assert await keeper.loaded() == {b"a": b"1"}
+
+    play(talk)
+
+
+def test_a_partition_that_cannot_be_read_is_not_served() -> None:
+    async def talk(plane: DataPlane) -> None:
+        keeper = Keeper(plane)
+        broken, sound = plane.partition(index=0).log, plane.partition(index=1).log
+        assert broken.directory != sound.directory
+        for index in (0, 1):
+            await keeper.append((b"a", b"1"), index=index)
+        plane.world.broker.disk.faults.append(Fault("pread", errno.EIO, path_contains=broken.path))
+        keeper.shards.current(0)
+        assert await keeper.loaded(1) == {b"a": b"1"}
+        with pytest.raises(KafkaError) as caught:
+            keeper.shards.loaded(0)
+        assert caught.value.code is ErrorCode.NOT_COORDINATOR, "its log directory is offline"
+        assert plane.partition(index=0).is_offline
+
+    play(talk, settings={"log.dirs": "/data,/data2"})
+
+
+def test_an_append_that_takes_long_is_told_once_and_its_outcome_later() -> None:
+    async def talk(plane: DataPlane) -> None:
+        keeper = Keeper(plane)
+        told: list[object] = []
+        assert keeper.log.append(
+            0, [(b"a", b"1")], told.append, timeout_ms=100, on_overdue=lambda: told.append("overdue")
+        )
+        assert told == []
+        await plane.until(lambda: len(told) == 2)
+        assert told == ["overdue", ErrorCode.NONE]
+        assert await keeper.append((b"b", b"1"), timeout_ms=100) is ErrorCode.REQUEST_TIMED_OUT
+        assert not keeper.log.append(7, [(b"a", b"1")], told.append, timeout_ms=100)
+        assert told[2:] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert keeper.log.append(7, [], told.append, timeout_ms=100) and told[3:] == [ErrorCode.NONE]
+
+    play(talk, delays=SLOW_DISK)
