@@ -20,8 +20,10 @@ from ..log_dir import (
     LogDir,
 )
 from ..log_loader import NO_RECOVERY_POINT, Chance
+from ..log_segment import LOG_SUFFIX
 from ..meta_properties import META_PROPERTIES
 from ..partition_dir import parse_partition_dir
+from ..partition_files import is_log_file
 from .clean_job import CleanerStats, GroupCleaned, PassFinished, Progress
 from .cleaner import clean
 from .log_to_clean import CleanerSettings, LogToClean, log_to_clean
@@ -67,7 +69,8 @@ class OfflineCleaner:
         """Do it. Raises `BlockingIOError` if a broker runs on the directory, OSError, StorageError, KafkaError."""
         parsed = parse_partition_dir(path.rpartition("/")[2])
         names = self._fs.list_dir(path) if self._fs.is_dir(path) else []
-        if parsed is None or parsed.suffix or not any(name.endswith(".log") for name in names):
+        segments = [name for name in names if name.endswith(LOG_SUFFIX) and is_log_file(name)]
+        if parsed is None or parsed.suffix or not segments:
             raise NoPartitionFolderError(f"{path} is no folder of a partition: <topic>-<number> with .log files in it")
         with self._locked(parent_of(path)) as log_dir:
             return self._compact(path, parsed.topic_partition, log_dir, on_progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.storage.test_log_manager import ID_A, ID_B, A, B, batch, started, val
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.storage.cleaning.log_to_clean import CleanerSettings
+from barnabas.storage.cleaning.offline import NoPartitionFolderError, OfflineCleaner
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log_manager import LogManager
 
@@ -194,3 +197,15 @@ def test_a_file_with_a_partitions_name_is_no_reason_to_give_up_a_directory(tmp_p
     assert raised.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert manager.held.online_dirs
     shut_down(manager)
+
+
+def test_a_folder_of_somebody_elses_logs_is_not_compacted(tmp_path: Path) -> None:
+    folder = tmp_path / "nginx-0"
+    folder.mkdir()
+    (folder / "access.log").write_bytes(b"x")
+    cleaner = OfflineCleaner(
+        OsFileSystem(), now_ms=lambda: 0, rng=random.Random(7), config=SMALL, settings=CleanerSettings()
+    )
+    with pytest.raises(NoPartitionFolderError):
+        cleaner.compact(str(folder), lambda progress: None)
+    assert [path.name for path in folder.iterdir()] == ["access.log"]
