@@ -18,6 +18,7 @@ _PRODUCE_KEY = b"\0\0"
 LENGTH_SIZE = 4
 _FIRST_PRIVATE_SIZE = 4096
 LENT_FREELY = 24
+SMALL_FRAME_SIZE = 1 << 16
 
 
 class BufferPool:
@@ -27,20 +28,27 @@ class BufferPool:
     have sent a quarter of one before it gets one: a thousand announcements must not cost a thousand buffers.
     """
 
-    __slots__ = ("_free", "_lent", "_most", "_shared", "shared_view", "size", "window")
+    __slots__ = ("_free", "_is_short", "_lent", "_most", "_shared", "shared_view", "size", "window")
 
     def __init__(self, size: int, most: int) -> None:
         self.size = size
         self._free: list[bytearray] = []
         self._most = most
         self._lent = 0
+        self._is_short = False
         self._share(bytearray(size))
 
     def _share(self, buffer: bytearray) -> None:
         self._shared = buffer
         self.shared_view = memoryview(buffer)
-        self.window = self.shared_view[: self.size // 4]
+        self.window = self.shared_view[: self.size // (64 if self._is_short else 4)]
         """What one read takes at most while no frame is pending: it bounds how long one client is served in one go."""
+
+    def run_short(self, is_short: bool) -> None:
+        """Have little read of a frame before it is known how large it is, and lend nothing freely; or as ever."""
+        if is_short != self._is_short:
+            self._is_short = is_short
+            self._share(self._shared)
 
     def take_shared(self) -> bytearray:
         """The shared buffer, for the stream whose bytes lie in it; another one is shared from now on."""
@@ -50,7 +58,7 @@ class BufferPool:
 
     def may_lend(self, pending: int) -> bool:
         """Whether a stream of which so many bytes are pending may have a buffer."""
-        return self._lent < LENT_FREELY or pending * 4 >= self.size
+        return pending * 4 >= self.size or (self._lent < LENT_FREELY and not self._is_short)
 
     def take(self) -> bytearray:
         self._lent += 1
@@ -135,6 +143,12 @@ class FrameReader:
         """Let go of everything; the reader is not used again."""
         self._release()
         self.pending = 0
+
+    @property
+    def large_frame(self) -> int:
+        """Bytes of the frame that is arriving; 0 if none is, or it is small."""
+        size = self._wanted(self.pending)
+        return size if size > SMALL_FRAME_SIZE else 0
 
     def _wanted(self, pending: int) -> int:
         """Bytes the frame at the start of the pending ones needs in all, as far as its length is known and legal."""

@@ -140,7 +140,9 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.roll.ms": "Age at which a new segment is begun.",
         "log.segment.bytes": "Size at which a new segment is begun.",
         "log.segment.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
-        "max.connections": "Open connections of the whole broker; further ones are closed at once.",
+        "max.connections": (
+            "Open connections of the whole broker; more are closed at once. Four from its own machine always go."
+        ),
         "max.connections.per.ip": "Open connections from one other machine; further ones are closed at once.",
         "max.connections.per.ip.overrides": "Other values of `max.connections.per.ip` as `address:count,...`.",
         "max.incremental.fetch.session.cache.slots": "Incremental fetch sessions that are kept.",
@@ -174,6 +176,10 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "quota.window.size.seconds": "Seconds in one of `quota.window.num`.",
         "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
         "socket.listen.backlog.size": "Connections that wait to be accepted.",
+        "queued.max.request.bytes": (
+            "Memory for requests that have not come completely, of all connections; -1: 256 MiB. One connection "
+            "may go beyond, those behind it wait."
+        ),
         "socket.request.max.bytes": "Largest request that is read; a larger one closes the connection.",
         "socket.send.buffer.bytes": (
             "Send buffer of each connection; -1 leaves it to the system. So much is on its way to a client at a time: "

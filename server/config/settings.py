@@ -91,6 +91,7 @@ class Settings:
     offsets_topic_segment_bytes: int
     producer_id_expiration_check_interval_ms: int
     producer_id_expiration_ms: int
+    queued_max_request_bytes: int
     quota_window_num: int
     quota_window_size_seconds: int
     replica_high_watermark_checkpoint_interval_ms: int

@@ -1,7 +1,9 @@
 """One client connection: frames in, responses out in order, one request at a time.
 
 As Kafka mutes a socket while its request is being processed, the next frame of a connection is not looked at before
-the previous one was answered; what a client pipelines stays in the receive buffer, and a full one stops reading.
+the previous one was answered; what a client pipelines stays in the receive buffer, and a full one stops reading. Whose
+turn it is stands in `SERVING`, what the transport is about in `OUTPUT`: a request is looked at when both say nothing
+against it, and both say so by being false.
 """
 
 from __future__ import annotations
@@ -14,8 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...protocol.errors import ProtocolError
 from ...protocol.frames import FrameReader
+from ...protocol.server_connection import ON_ANSWER, SERVING, ServerEvent, ServerState
+from ..config.listeners import is_loopback
 from .file_sender import FileSender, has_file_slices, read_into_memory
+from .paced_writer import PacedWriter
 from .session import Session
+from .transport_states import OUTPUT, Input, Output, OutputEvent, has_tls, pause_at
 
 if TYPE_CHECKING:
     from ..config.listeners import ListenerConfig
@@ -30,6 +36,8 @@ JOIN_BYTES = 1 << 16
 STALL_BYTES = 1 << 18
 """A client that takes less than this in a while, and no more than half of what is left, is as good as gone."""
 
+_HANDLING, _CLOSING = ServerState.HANDLING, ServerState.CLOSING
+
 Handle = Callable[["Connection", memoryview, int, int], None]
 """Handle the frame at [start, end) of the view; answer by `send`, `skip` or `close`, now or later."""
 
@@ -38,25 +46,24 @@ class Connection(asyncio.BufferedProtocol):
     """Loop-thread only. `handle` is called with one frame at a time and must not keep the view."""
 
     __slots__ = (
-        "_busy",
-        "_closing",
         "_file_answer",
-        "_frozen",
         "_handle",
-        "_held",
+        "_input",
+        "_is_processing",
         "_loop",
         "_muted",
         "_out",
         "_out_bytes",
-        "_processing",
+        "_output",
+        "_paced",
         "_reader",
-        "_reading_paused",
         "_sender",
         "_server",
+        "_state",
         "_transport",
         "_unsent",
-        "_writing_paused",
         "frame_started",
+        "is_local",
         "last_active",
         "on_close",
         "session",
@@ -69,27 +76,28 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = server.loop
         self._reader = reader
         self._transport: asyncio.Transport | None = None
-        self._closing: asyncio.Transport | None = None
-        """The transport while it sends what is left before it closes."""
+        """None before and after."""
+        self._state = ServerState.OPEN
+        self._output = Output.FREE
+        self._input = Input.READING
         self._file_answer: tuple[list[Any], int] | None = None
-        """An answer with stretches of files, and its size, that waits for the transport to send what was before it."""
+        """The answer of `Output.QUEUED`, and its size."""
         self._sender: FileSender | None = None
-        """Sends what the transport cannot: stretches of files. While it does, the request counts as being processed."""
+        """That of `Output.SENDING`. The request counts as being handled until it is done."""
+        self._paced: PacedWriter | None = None
+        """Writes to a transport with TLS."""
         self._unsent = 0
         self._out: list[Any] = []
         self._out_bytes = 0
-        self._busy = False
-        self._frozen = False
         self._muted: asyncio.TimerHandle | None = None
-        self._held = False
-        """Whether no further request is looked at, being frozen or muted."""
-        self._processing = False
-        self._reading_paused = False
-        self._writing_paused = False
+        self._is_processing = False
+        """Whether `_process` will look for the next request when the one in hand is answered."""
         self.session = Session("", listener)
+        self.is_local = False
+        """Whether the client runs on this machine."""
         self.on_close: Callable[[], None] | None = None
         self.last_active = self._loop.time()
-        """Loop time of the last received byte."""
+        """Loop time of the last received byte, or since when bytes are read again."""
         self.frame_started: float | None = None
         """Loop time at which the frame that is still incomplete began to arrive."""
         self.write_stalled: float | None = None
@@ -99,16 +107,18 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast(asyncio.Transport, transport)
-        # The next request waits for the client to take the answers: so there is never more than one of them to hold.
-        # (TLS, were it served, would count as paused for ever with this: it takes 0 unsent bytes for too many.)
-        stream.set_write_buffer_limits(high=0)
-        peer = stream.get_extra_info("peername")
-        self.session.client_host = str(peer[0]) if isinstance(peer, tuple) else ""
+        stream.set_write_buffer_limits(high=pause_at(stream))
+        self._paced = PacedWriter(stream) if has_tls(stream) else None
+        peer, own = stream.get_extra_info("peername"), stream.get_extra_info("sockname")
+        if isinstance(peer, tuple):
+            self.session.client_host = host = str(peer[0])
+            self.is_local = is_loopback(host) or (isinstance(own, tuple) and host == own[0])
         if not self._server.admit(self):
             stream.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._transport = self._closing = None
+        self._turn(ServerEvent.LOST)
+        self._transport = None
         self._stop_sending()
         self._reader.close()
         self._out.clear()
@@ -131,50 +141,52 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
-        self.write_stalled = self._loop.time()
-        self._unsent = self._unsent_bytes()
+        self._output = OUTPUT[self._output][OutputEvent.PAUSED]
+        self._watch_sending()
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
-        if self._closing is None:
-            self.write_stalled = None
+        self._output = OUTPUT[self._output][OutputEvent.RESUMED]
+        if self._state >= _CLOSING:
+            return
+        self.write_stalled = None
+        if self._paced is not None:
+            self._write_paced()
+        if self._output is Output.UNTAKEN:
+            return
         if self._file_answer is not None:
-            self._send_files(*self._file_answer)
-        elif self._transport is not None and not self._processing:
+            self._send_queued()
+        elif not self._is_processing:
             self._process()
 
     # -- what the handler calls ------------------------------------------------------------------------------------
 
     def send(self, parts: list[Any], size: int) -> None:
         """Send the answer to the request in hand, as buffers of `size` bytes in all, and go on with the next."""
-        if self._transport is None:
+        if self._state >= _CLOSING:
             return
         self._out += parts
         self._out_bytes += size
         if size > JOIN_BYTES and has_file_slices(parts):
-            out, size, self._out, self._out_bytes = self._out, self._out_bytes, [], 0
-            self._send_files(out, size)
+            self._send_files()
         else:
             self.skip()
 
     def skip(self) -> None:
-        """The request in hand wants no answer; go on with the next."""
-        self._busy = self._held
+        """The request in hand wants no answer, or has it; go on with the next."""
+        self._state = ON_ANSWER[self._state]
         self.on_close = None
-        if not self._processing and self._transport is not None:
+        if not self._is_processing and self._state < _CLOSING:
             self._process()
 
     def freeze(self) -> None:
         """Answer the request in hand, if there is one, and look at no further one: the broker is about to stop."""
-        self._frozen = self._held = self._busy = True
+        self._turn(ServerEvent.FREEZE)
 
     def mute(self, seconds: float) -> None:
         """Look at no further request for that long once the one in hand is answered (KIP-219)."""
-        if self._transport is None:
-            return
-        self._held = True
-        self._muted = self._loop.call_later(seconds, self._unmute)
+        if self._state < _CLOSING:
+            self._turn(ServerEvent.MUTE)
+            self._muted = self._loop.call_later(seconds, self._unmute)
 
     def refuse(self, error: ProtocolError) -> None:
         """Close because of a request that is none."""
@@ -188,21 +200,22 @@ class Connection(asyncio.BufferedProtocol):
         if self._sender is not None:
             # What would follow the part of the answer that was sent is nothing a client could make sense of.
             self.abort()
-        elif transport is not None:
+        elif transport is not None and self._state < _CLOSING:
             self._flush()
-            self._transport = None
-            self._closing = transport
-            self.write_stalled = self.write_stalled or self._loop.time()
-            self._unsent = self._unsent_bytes()
+            if self._paced is not None:
+                self._paced.write_all()
+            self._turn(ServerEvent.CLOSE)
+            stalled = self.write_stalled
+            self._watch_sending()
+            self.write_stalled = stalled or self.write_stalled
             transport.close()
 
     def abort(self) -> None:
         """Close at once, whatever is unsent."""
-        transport = self._transport or self._closing
-        if transport is not None:
-            self._transport = self._closing = None
+        if self._transport is not None and self._state is not ServerState.CLOSED:
+            self._turn(ServerEvent.LOST)
             self._stop_sending()
-            transport.abort()
+            self._transport.abort()
 
     # -- what the server calls -------------------------------------------------------------------------------------
 
@@ -222,43 +235,65 @@ class Connection(asyncio.BufferedProtocol):
             self._unsent = unsent
         return now - self.write_stalled
 
+    def receiving_for(self, now: float) -> float:
+        """Seconds for which a frame has been arriving; 0 if none is, or it has to wait."""
+        return 0.0 if self.frame_started is None or self._input is Input.SHORT else now - self.frame_started
+
+    @property
+    def large_frame(self) -> int:
+        """Bytes of the frame that is arriving; 0 if none is, or it is small."""
+        return self._reader.large_frame
+
+    def read_on(self) -> None:
+        """There is memory again for the rest of the frame that is being received."""
+        if self._input is Input.SHORT and self._transport is not None and self._state < _CLOSING:
+            self._input = Input.READING
+            self.last_active = self.frame_started = self._loop.time()
+            self._transport.resume_reading()
+
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _turn(self, event: ServerEvent) -> None:
+        self._state = SERVING[self._state][event]
 
     def _process(self) -> None:
         """Handle frames until one has to wait, the bytes end, or the client does not take its answers."""
         reader = self._reader
         handle = self._handle
-        self._processing = True
+        self._is_processing = True
         try:
-            while reader.pending and not self._busy and not self._writing_paused and self._transport is not None:
+            while reader.pending and not self._state and not self._output:
                 bounds = reader.next_frame()
                 if bounds is None:
                     break
-                self._busy = True
+                self._state = _HANDLING
                 handle(self, reader.data, bounds[0], bounds[1])
                 if self._out_bytes > JOIN_BYTES:
                     self._flush()
         except ProtocolError as error:
             self.refuse(error)
         finally:
-            self._processing = False
-        if self._transport is None:
+            self._is_processing = False
+        if self._state >= _CLOSING:
             reader.close()
             return
         reader.settle()
         if self._out:
             self._flush()
-        if reader.pending or self._reading_paused or self.frame_started is not None:
+        if reader.pending or self._input or self.frame_started is not None:
             self._pace_reading()
 
     def _flush(self) -> None:
         """Hand the collected answers to the transport."""
         transport, out, size = self._transport, self._out, self._out_bytes
-        if not out or transport is None:
+        if not out or transport is None or self._state >= _CLOSING:
             return
         self._out = []
         self._out_bytes = 0
-        if size <= JOIN_BYTES:
+        if self._paced is not None:
+            self._paced.add(out)
+            self._write_paced()
+        elif size <= JOIN_BYTES:
             transport.write(out[0] if len(out) == 1 else b"".join(out))
         else:
             transport.writelines(out)
@@ -266,34 +301,45 @@ class Connection(asyncio.BufferedProtocol):
             if not transport.is_closing():
                 transport.set_write_buffer_limits(high=0)
 
-    def _send_files(self, out: list[Any], size: int) -> None:
-        """Send answers, of which the last carries stretches of files, and then go on."""
+    def _write_paced(self) -> None:
+        paced = self._paced
+        while paced is not None and paced.unsent and not self._output:
+            paced.write()
+
+    def _send_files(self) -> None:
+        """Send the collected answers, of which the last carries stretches of files, once the transport is empty."""
+        self._file_answer = self._out, self._out_bytes
+        self._out, self._out_bytes = [], 0
+        self._output = OUTPUT[self._output][OutputEvent.FILES]
+        if self._output is Output.SENDING:
+            self._send_queued()
+
+    def _send_queued(self) -> None:
+        """Send the answer that waited for the transport to be empty, and then go on."""
         transport = self._transport
-        assert transport is not None, "an answer for nobody"
+        assert transport is not None and self._file_answer is not None, "an answer for nobody"
+        out, size = self._file_answer
         self._file_answer = None
         stream = transport.get_extra_info("socket")
         try:
-            if stream is None or transport.get_extra_info("sslcontext"):
-                transport.writelines(read_into_memory(out))
-            elif transport.get_write_buffer_size():
-                self._file_answer = out, size
+            if stream is None or self._paced is not None:
+                self._out, self._out_bytes = read_into_memory(out), size
+                self._output = OUTPUT[self._output][OutputEvent.SENT]
+                self._flush()
+                self.skip()
                 return
-            else:
-                self._sender = FileSender(stream, out, size, self._loop, self._files_sent)
+            self._sender = FileSender(stream, out, size, self._loop, self._files_sent)
         except OSError as error:
             self._files_sent(error)
             return
-        if self._sender is None:
-            self.skip()
-            return
         self._sender.send()
         if self._sender is not None:
-            self.write_stalled = self._loop.time()
-            self._unsent = self._sender.unsent
+            self._watch_sending()
 
     def _files_sent(self, error: OSError | None) -> None:
         """The kernel has taken all of an answer with files, or there is nothing more to be done about it."""
         self._sender = None
+        self._output = OUTPUT[self._output][OutputEvent.SENT]
         if error is None:
             self.write_stalled = None
             self.skip()
@@ -306,10 +352,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _unmute(self) -> None:
         self._muted = None
-        self._held = self._frozen
-        # An answer that is still being sent goes on with the next request itself.
-        if self._sender is None and self._file_answer is None:
-            self.skip()
+        self._turn(ServerEvent.UNMUTE)
+        if not self._state and not self._is_processing:
+            self._process()
 
     def _stop_sending(self) -> None:
         self._file_answer = None
@@ -317,25 +362,33 @@ class Connection(asyncio.BufferedProtocol):
             self._sender.close()
             self._sender = None
 
+    def _watch_sending(self) -> None:
+        """Note since when the client has not taken how much."""
+        self.write_stalled = self._loop.time()
+        self._unsent = self._unsent_bytes()
+
     def _unsent_bytes(self) -> int:
         if self._sender is not None:
             return self._sender.unsent
-        transport = self._transport or self._closing
-        return transport.get_write_buffer_size() if transport is not None else 0
+        paced = self._paced.unsent if self._paced is not None else 0
+        return paced + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def _pace_reading(self) -> None:
-        """Stop reading from a client whose unhandled requests fill the buffer; note since when a frame is late."""
-        transport, pending = self._transport, self._reader.pending
-        waiting = self._busy or self._writing_paused
+        """Stop reading what there is no use or no memory for; note since when a frame is late."""
+        transport, reader = self._transport, self._reader
         if transport is None:
             return
-        if waiting and pending >= READ_AHEAD_BYTES:
-            if not self._reading_paused:
-                self._reading_paused = True
-                transport.pause_reading()
-        elif self._reading_paused:
-            self._reading_paused = False
-            transport.resume_reading()
+        pending = reader.pending
+        waiting = bool(self._state or self._output)
+        wanted = Input.READING
+        if waiting:
+            if pending >= READ_AHEAD_BYTES:
+                wanted = Input.FULL
+        elif not self._server.grants.may_receive(self):
+            wanted = Input.SHORT
+        if bool(wanted) != bool(self._input):
+            (transport.pause_reading if wanted else transport.resume_reading)()
+        self._input = wanted
         if waiting or not pending:
             self.frame_started = None
         elif self.frame_started is None:

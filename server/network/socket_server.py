@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...protocol.frames import BufferPool, FrameReader
 from ..runtime.log_limit import LimitedLog
 from .connection import Connection, Handle
 from .file_sender import limit_send_buffer
+from .receive_grants import ReceiveGrants
 
 if TYPE_CHECKING:
     from ...protocol.errors import ProtocolError
@@ -28,12 +29,18 @@ RECEIVE_BYTES = (1 << 20) + (1 << 14)
 SPARE_BUFFERS = 16
 SMALL_FRAME_BYTES = 8 << 20
 """No request but Produce has a reason to be larger."""
+HALF_RECEIVED_BYTES = 256 << 20
+"""Large frames that are arriving, all together, where `queued.max.request.bytes` says nothing (`ReceiveGrants`)."""
 FRAME_SECONDS = 30.0
 """A frame that has begun to arrive must be complete within this time."""
+SILENT_SECONDS = 3.0
+"""A client that sends nothing of its large frame for this time, while others wait to send theirs, is cut off."""
 STALL_SECONDS = 30.0
 """A client that takes next to nothing of its answers for this time is cut off."""
 RESERVED_FILES = 128
 """So many file handles are left to logs and the metadata store when clients use up all others."""
+LOCAL_CONNECTIONS = 4
+"""So many from the broker's own machine are never too many: whatever somebody sets, somebody can set it back."""
 LAST_ANSWERS_SECONDS = 1.0
 """A stop waits so long for clients to take what is ready for them."""
 SWEEP_SECONDS = 1.0
@@ -69,7 +76,10 @@ class SocketServer:
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
         self._by_listener: Counter[str] = Counter()
+        self._local = 0
         self._pool = BufferPool(RECEIVE_BYTES, SPARE_BUFFERS)
+        queued = config.queued_max_request_bytes
+        self.grants = ReceiveGrants(queued if queued > 0 else HALF_RECEIVED_BYTES, self._pool.run_short)
         self._sweeper: asyncio.Handle | None = None
         self._closing = False
         self._all_gone: asyncio.Future[None] | None = None
@@ -141,30 +151,10 @@ class SocketServer:
 
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, or refuse it by the limits of the configuration or the quota of its address."""
-        host = connection.session.client_host
-        config = self._config
-        if self._closing or len(self._connections) >= config.max_connections:
-            self._refusals.write(
-                logging.WARNING, "refused a connection from %s: max.connections=%d", host, config.max_connections
-            )
-            return False
-        name = connection.session.listener.name
-        listener_limit = config.listener_connections_allowed(name)
-        if self._by_listener[name] >= listener_limit:
-            self._refusals.write(
-                logging.WARNING, "refused a connection to listener %s: max.connections=%d", name, listener_limit
-            )
-            return False
-        limit = config.connections_allowed(host)
-        if limit is not None and self._by_host[host] >= limit:
-            self._refusals.write(
-                logging.WARNING, "refused a connection from %s: max.connections.per.ip=%d", host, limit
-            )
-            return False
-        open_files = self._open_files()
-        if open_files is not None and connection.fileno() >= max(open_files - RESERVED_FILES, open_files // 2):
-            # The lowest free number is given to a new socket, so that its number tells how many are in use.
-            self._refusals.write(logging.WARNING, "refused a connection from %s: too many open files", host)
+        host, name = connection.session.client_host, connection.session.listener.name
+        refusal = self._refusal(connection, host, name)
+        if refusal is not None:
+            self._refusals.write(logging.WARNING, *refusal)
             return False
         wait = self._connection_quota.wait(host, self.loop.time()) if self._connection_quota is not None else 0.0
         if wait > 0:
@@ -175,13 +165,37 @@ class SocketServer:
         self._connections[connection] = None
         self._by_host[host] += 1
         self._by_listener[name] += 1
+        self._local += connection.is_local
         return True
+
+    def _refusal(self, connection: Connection, host: str, listener: str) -> tuple[Any, ...] | None:
+        """What is to be logged of a new connection that is one too many."""
+        config = self._config
+        open_files = self._open_files()
+        # The lowest free number is given to a new socket, so that its number tells how many are in use.
+        if open_files is not None and connection.fileno() >= max(open_files - RESERVED_FILES, open_files // 2):
+            return "refused a connection from %s: too many open files", host
+        if self._closing:
+            return "refused a connection from %s: the broker is about to stop", host
+        if connection.is_local and self._local < LOCAL_CONNECTIONS:
+            return None
+        if len(self._connections) >= config.max_connections:
+            return "refused a connection from %s: max.connections=%d", host, config.max_connections
+        of_listener = config.listener_connections_allowed(listener)
+        if self._by_listener[listener] >= of_listener:
+            return "refused a connection to listener %s: max.connections=%d", listener, of_listener
+        of_host = config.connections_allowed(host)
+        if of_host is not None and self._by_host[host] >= of_host:
+            return "refused a connection from %s: max.connections.per.ip=%d", host, of_host
+        return None
 
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
+        self.grants.release(connection)
         if self._connections.pop(connection, self) is None:
             if self._all_gone is not None and not self._connections and not self._all_gone.done():
                 self._all_gone.set_result(None)
+            self._local -= connection.is_local
             self._by_listener[connection.session.listener.name] -= 1
             self._by_host[connection.session.client_host] -= 1
             if not self._by_host[connection.session.client_host]:
@@ -218,15 +232,15 @@ class SocketServer:
 
     def _end_if_overdue(self, connection: Connection) -> None:
         """Close what has been idle too long, sends a frame too slowly, or does not take its answers."""
-        now = self.loop.time()
+        now, host = self.loop.time(), connection.session.client_host
         if connection.last_active < now - self._config.connections_max_idle_ms / 1000:
-            logger.debug("closed an idle connection from %s", connection.session.client_host)
-        elif connection.frame_started is not None and connection.frame_started < now - FRAME_SECONDS:
-            logger.info(
-                "closed the connection from %s: a request takes too long to arrive", connection.session.client_host
-            )
+            logger.debug("closed an idle connection from %s", host)
+        elif connection.receiving_for(now) > FRAME_SECONDS:
+            logger.info("closed the connection from %s: a request takes too long to arrive", host)
+        elif self.grants.is_wasted_on(connection) and connection.last_active < now - SILENT_SECONDS:
+            logger.info("closed the connection from %s: others wait for the memory that it holds", host)
         elif connection.stalled_for(now) > STALL_SECONDS:
-            logger.info("closed the connection from %s: it does not take its answers", connection.session.client_host)
+            logger.info("closed the connection from %s: it does not take its answers", host)
         else:
             return
         connection.abort()
