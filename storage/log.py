@@ -1,11 +1,12 @@
 """The log of one partition: appends, reads, rolls, truncates, flushes and forgets. Owns the offset invariants."""
 
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import RecordBatch, iter_batches
-from .errors import CorruptSegmentError, failing_dir, read_failure, write_failure
+from .errors import CorruptSegmentError, failing_dir, failing_read, read_failure, write_failure
 from .filesystem import FileSystem, parent_of
 from .flush_task import FlushTask
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
@@ -13,8 +14,6 @@ from .leader_epochs import LeaderEpochCache
 from .log_append import append_info, check_producers, duplicate_info
 from .log_config import NEVER, LogConfig
 from .log_loader import Chance, LoadedLog, LogLoader, create_segment, rebuild_producer_state
-from .log_offsets import aborted_transactions
-from .log_queries import LogQueries
 from .log_reader import LogReader
 from .log_retention import deletable_segments
 from .log_segment import MAX_RELATIVE_OFFSET, LogSegment
@@ -25,15 +24,14 @@ from .producer_state import ProducerStateManager
 from .record_validator import Origin, validate_and_assign
 from .segment_changes import SegmentChanges
 from .segment_swap import SegmentSwap
+from .time_index import TimestampOffset
 from .unsynced_files import UnsyncedFiles
 
 SEGMENTS_PER_TURN = 64
 """How many segments retention lets go at once: each has four files to rename."""
 
-__all__ = ["FetchData", "FlushTask", "Log", "LogAppendInfo", "LogOffsetMetadata"]
 
-
-class Log(LogQueries):
+class Log:
     """Kafka's UnifiedLog. Used by one thread, apart from `FlushTask.run`.
 
     Invariant: log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset, and recovery_point <=
@@ -44,38 +42,29 @@ class Log(LogQueries):
     before and usable; `LogDirFailedError` for any other I/O error, after which nothing in the directory is.
     """
 
-    def __init__(
-        self,
-        path: str,
-        loaded: LoadedLog,
-        *,
-        config: LogConfig,
-        fs: FileSystem,
-        now_ms: Callable[[], int],
-        rng: Chance,
-        topic_id: UUID | None,
-    ) -> None:
+    def __init__(self, loader: LogLoader, loaded: LoadedLog, topic_id: UUID | None) -> None:
         """For `open`."""
-        self.path = path
-        self.directory = parent_of(path)
-        self.topic_partition = topic_partition_of(path)
+        self.path = loader.path
+        self.directory = parent_of(loader.path)
+        self.topic_partition = topic_partition_of(loader.path)
         self.topic_id = topic_id
         self.leader_epochs: LeaderEpochCache = loaded.leader_epochs
         self.producer_state: ProducerStateManager = loaded.producer_state
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.high_watermark = loaded.log_start_offset
-        self.last_flush_ms = now_ms()
-        self._fs = fs
-        self._now_ms = now_ms
-        self._rng = rng
-        self._segments: LogSegments = loaded.segments
-        self._active: LogSegment = loaded.segments.last
+        self.last_flush_ms = loader.now_ms()
+        self._fs = loader.fs
+        self._now_ms = loader.now_ms
+        self._rng = loader.rng
+        self.segments: LogSegments = loaded.segments
+        """Oldest first; the last one is active. For others to look at."""
+        self.active_segment: LogSegment = loaded.segments.last
         self._first_unstable_offset = NEVER
-        self._unsynced = UnsyncedFiles(fs, loaded.log_end_offset)
-        self._reader = LogReader(self._segments, self._unsynced)
-        self._changes = SegmentChanges(self._segments, self._unsynced, self._reader, self.producer_state)
-        self.config = config
+        self._unsynced = UnsyncedFiles(loader.fs, loaded.log_end_offset)
+        self._reader = LogReader(self.segments, self._unsynced)
+        self._changes = SegmentChanges(self.segments, self._unsynced, self._reader, self.producer_state)
+        self.config = loader.config
         self._refresh_first_unstable_offset()
 
     @classmethod
@@ -99,18 +88,11 @@ class Log(LogQueries):
         """
         if not fs.is_dir(path):
             fs.mkdir(path)
-        loaded = LogLoader(path, config, fs, now_ms, rng).load(
+        loader = LogLoader(path, config, fs, now_ms, rng)
+        loaded = loader.load(
             recovery_point=recovery_point, log_start_offset=log_start_offset, clean_shutdown=clean_shutdown
         )
-        log = cls(
-            path,
-            loaded,
-            config=config,
-            fs=fs,
-            now_ms=now_ms,
-            rng=rng,
-            topic_id=read_partition_metadata(fs, path),
-        )
+        log = cls(loader, loaded, read_partition_metadata(fs, path))
         if topic_id is not None:
             log.assign_topic_id(topic_id)
         return log
@@ -128,6 +110,11 @@ class Log(LogQueries):
         self._target_magic = config.message_magic
         self._roll_timestamp = -2  # found at the next append, as it may take a look into the file
         self.producer_state.producer_id_expiration_ms = config.producer_id_expiration_ms
+
+    @property
+    def size(self) -> int:
+        """Bytes of all segments."""
+        return self.segments.size_in_bytes
 
     @property
     def last_stable_offset(self) -> int:
@@ -172,7 +159,7 @@ class Log(LogQueries):
         if producers and (duplicate := check_producers(self.producer_state, producers, origin)) is not None:
             return duplicate_info(duplicate, self.log_start_offset, self._config)
         size = len(data)
-        segment = self._active
+        segment = self.active_segment
         if (
             segment.records.size + size > self._segment_size
             or max_timestamp > self._roll_timestamp
@@ -237,7 +224,7 @@ class Log(LogQueries):
 
     def _segment_for(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
         """The segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
-        segment = self._active
+        segment = self.active_segment
         if size > self._segment_size:
             message = f"{size} bytes exceed the segment size of {self._segment_size} of {self.topic_partition}"
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
@@ -265,7 +252,7 @@ class Log(LogQueries):
         An empty active segment stays. What was closed is flushed with the next flush. Errors as `append_as_leader`.
         """
         base_offset = max(expected_next_offset, self.log_end_offset)
-        active = self._active
+        active = self.active_segment
         if active.base_offset == base_offset and active.size == 0:
             return active
         try:
@@ -284,17 +271,12 @@ class Log(LogQueries):
         return create_segment(self.path, base_offset, self._config, self._fs, now_ms=self._now_ms(), rng=self._rng)
 
     def _activate(self, segment: LogSegment) -> None:
-        self._segments.add(segment)
-        self._active = segment
+        self.segments.add(segment)
+        self.active_segment = segment
         self._refresh_roll_timestamp()
 
     def _refresh_roll_timestamp(self) -> None:
-        """Find the timestamp above which a batch rolls the active segment; below any, if only the clock can tell."""
-        first = self._active.load_first_timestamp()
-        if first is None or first < 0:
-            self._roll_timestamp = NEVER if first is None else -2
-        else:
-            self._roll_timestamp = first + self._config.max_segment_ms - self._active.roll_jitter_ms
+        self._roll_timestamp = self.active_segment.roll_timestamp(self._config)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -322,7 +304,8 @@ class Log(LogQueries):
         if offset >= end_offset or offset < self.log_start_offset:
             if offset != end_offset:
                 self._raise_out_of_range(offset)
-            return FetchData(b"", self.log_end_offset_metadata, [] if read_committed else None)
+            end = LogOffsetMetadata(end_offset, self.active_segment.base_offset, self.active_segment.size)
+            return FetchData(b"", end, [] if read_committed else None)
         bound = end_offset if max_offset is None or max_offset > end_offset else max_offset
         found = None
         try:
@@ -339,9 +322,44 @@ class Log(LogQueries):
             if found is None:
                 return FetchData(b"", LogOffsetMetadata(offset), [] if read_committed else None)
             data, first = found
-            return FetchData(data, first, aborted_transactions(self, first, len(data)) if read_committed else None)
+            aborted = self._reader.aborted_transactions(first, len(data), end_offset) if read_committed else None
+            return FetchData(data, first, aborted)
         except (OSError, CorruptSegmentError) as error:
             raise read_failure(self.directory, error) from error
+
+    def _raise_out_of_range(self, offset: int) -> NoReturn:
+        message = f"offset {offset} of {self.topic_partition} is not in {self.log_start_offset}..{self.log_end_offset}"
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, message)
+
+    def convert_to_offset_metadata(self, offset: int) -> LogOffsetMetadata:
+        """Where `offset` lies. Errors as `read`."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            self._raise_out_of_range(offset)
+        with failing_read(self.directory):
+            return self._reader.offset_metadata(offset, self.log_end_offset)
+
+    def bytes_between(self, offset: int, bound: int) -> int:
+        """Bytes of the batches from the one that contains `offset` up to `bound`. Errors as `read`."""
+        if offset >= bound:
+            return 0
+        start, end = self.convert_to_offset_metadata(offset), self.convert_to_offset_metadata(bound)
+        return self._reader.bytes_between(start, end)
+
+    def fetch_offset_by_timestamp(self, timestamp: int) -> TimestampOffset | None:
+        """The first record not older than `timestamp`, exactly, with its own timestamp; None if there is none."""
+        with failing_read(self.directory):
+            return self._reader.find_by_timestamp(timestamp, self.log_start_offset)
+
+    def max_timestamp_and_offset(self) -> TimestampOffset | None:
+        """The record with the largest timestamp (the first of several); None if none has a timestamp."""
+        with failing_read(self.directory):
+            return self._reader.find_max_timestamp(self.log_start_offset)
+
+    def legacy_fetch_offsets_before(self, timestamp: int, max_offsets: int) -> list[int]:
+        """ListOffsets v0: segment starts by file time, up to `timestamp` (-1 all, -2 oldest), newest first."""
+        with failing_read(self.directory):
+            ends = (self.log_start_offset, self.log_end_offset, self._now_ms())
+            return self._reader.offsets_before(timestamp, max_offsets, *ends)
 
     # -- watermarks ------------------------------------------------------------------------------------------------
 
@@ -405,7 +423,7 @@ class Log(LogQueries):
             raise write_failure(self.directory, error) from error
 
     def _begin_flush(self) -> FlushTask:
-        return self._unsynced.begin(self._active, self.leader_epochs, self.log_end_offset, lambda: self.path)
+        return self._unsynced.begin(self.active_segment, self.leader_epochs, self.log_end_offset, lambda: self.path)
 
     def complete_flush(self, task: FlushTask) -> int:
         """`task.run` has succeeded: the recovery point may rise; returns it."""
@@ -436,22 +454,22 @@ class Log(LogQueries):
         if offset >= self.log_end_offset:
             self.leader_epochs.truncate_from_end(offset)
             return False
-        if offset < self._segments.first.base_offset:
+        if offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(offset)
             return True
         with failing_dir(self.directory):
-            self._changes.remove_files([segment for segment in self._segments if segment.base_offset > offset])
-            self._active = self._segments.last
-            self._active.truncate_to(offset, self._now_ms())
+            self._changes.remove_files([segment for segment in self.segments if segment.base_offset > offset])
+            self.active_segment = self.segments.last
+            self.active_segment.truncate_to(offset, self._now_ms())
             with self._unsynced.held():
-                self._active.flush()
+                self.active_segment.flush()
         self._after_truncation(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Remove everything and go on, empty, at `offset`. Raises `LogDirFailedError`."""
         with failing_dir(self.directory):
-            self._changes.remove_files(list(self._segments))
+            self._changes.remove_files(list(self.segments))
             self.producer_state.truncate_fully_and_start_at(offset)
             self._activate(self._create_segment(offset))
             self._fs.fsync_dir(self.path)
@@ -468,7 +486,7 @@ class Log(LogQueries):
         self._refresh_roll_timestamp()
         rebuild_producer_state(
             self.producer_state,
-            self._segments,
+            self.segments,
             log_start_offset=self.log_start_offset,
             end_offset=offset,
             now_ms=self._now_ms(),
@@ -488,9 +506,9 @@ class Log(LogQueries):
             deletable = deletable_segments(self, self._now_ms())
             if not deletable:
                 return None
-            if len(deletable) == len(self._segments):
+            if len(deletable) == len(self.segments):
                 self.roll()
-            following = self._segments.higher(deletable[-1].base_offset)
+            following = self.segments.higher(deletable[-1].base_offset)
             assert following is not None, "the active segment is not deletable"
             self.maybe_increment_log_start_offset(following.base_offset)
             return following.base_offset
@@ -501,7 +519,7 @@ class Log(LogQueries):
         So many that nobody waits for long; when none is left, none are renamed. Raises `LogDirFailedError`.
         """
         with failing_dir(self.directory):
-            segments = self._segments.wholly_below(min(below, self.log_start_offset))
+            segments = self.segments.wholly_below(min(below, self.log_start_offset))
             return self._changes.rename_to_deleted(segments[:SEGMENTS_PER_TURN])
 
     # -- compaction ------------------------------------------------------------------------------------------------
@@ -513,23 +531,6 @@ class Log(LogQueries):
         """
         return SegmentSwap(self._changes, directory=self.path, fs=self._fs, config=self._config, new=new)
 
-    def replace_segments(self, new: Sequence[int], old: Sequence[int]) -> list[str]:
-        """A whole swap, here and now; the paths of the old files, to be unlinked some time later.
-
-        Raises `LogDirFailedError`.
-        """
-        swap = self.begin_swap(new)
-        with failing_dir(self.directory):
-            swap.prepare()
-            swap.install(old)
-            swap.finish()
-            return swap.complete()
-
-    @property
-    def is_swapping(self) -> bool:
-        """Whether segments have been replaced whose files do not have their last names yet."""
-        return self._unsynced.is_held
-
     # -- end -------------------------------------------------------------------------------------------------------
 
     def begin_close(self) -> FlushTask | None:
@@ -537,7 +538,7 @@ class Log(LogQueries):
 
         None if nobody wrote since the log was opened. No other flush may be under way. Raises `LogDirFailedError`.
         """
-        active, unsynced = self._active, self._unsynced
+        active, unsynced = self.active_segment, self._unsynced
         with failing_dir(self.directory):
             self.producer_state.map_end_offset = self.log_end_offset
             self._take_snapshot()
@@ -564,7 +565,7 @@ class Log(LogQueries):
 
     def close_handles(self) -> None:
         """Give all handles back without writing anything: the disk failed, or the files are about to go."""
-        for segment in self._segments:
+        for segment in self.segments:
             self._unsynced.close(segment.close_handles)
         self._unsynced.close_snapshots()
 
@@ -576,7 +577,7 @@ class Log(LogQueries):
         unsynced = self._unsynced
         if not unsynced.is_in_use:
             unsynced.close_snapshots()
-            for segment in (*unsynced.rolled, self._active):
+            for segment in (*unsynced.rolled, self.active_segment):
                 segment.close_handles()
             self._reader.give_files_back()
 
@@ -592,6 +593,6 @@ class Log(LogQueries):
         except OSError:
             self.path = old
             raise
-        self._segments.moved_to(path)
+        self.segments.moved_to(path)
         self.producer_state.moved_to(path)
         self.leader_epochs.path = f"{path}/{EPOCHS_FILE_NAME}"

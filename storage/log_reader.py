@@ -1,10 +1,12 @@
 """Reading a log across its segments: bytes for a fetch, and where offsets and timestamps lie."""
 
+from ..protocol.special_timestamps import EARLIEST, LATEST
 from .filesystem import Sendable
 from .log_segment import LogSegment
 from .log_segments import LogSegments
 from .log_values import LogOffsetMetadata
 from .time_index import TimestampOffset
+from .transaction_index import AbortedTxn
 from .unsynced_files import UnsyncedFiles
 
 _OPEN_SEGMENTS_MAX = 4
@@ -97,12 +99,43 @@ class LogReader:
         assert floor is not None, f"offset {offset} is below the first segment"
         return LogOffsetMetadata(offset, floor.base_offset, floor.position_of(offset))
 
+    def aborted_transactions(self, start: LogOffsetMetadata, length: int, log_end_offset: int) -> list[AbortedTxn]:
+        """The aborted transactions that overlap the batches in `length` bytes from `start` on. Raises OSError."""
+        segments = self._segments.from_offset(start.segment_base_offset)
+        beyond = segments[0].offset_index.upper_bound(start.position, length)
+        if beyond is not None:
+            upper_bound = beyond.offset
+        else:
+            upper_bound = segments[1].base_offset if len(segments) > 1 else log_end_offset
+        found: list[AbortedTxn] = []
+        for segment in segments:
+            overlapping, is_complete = segment.transaction_index.collect_aborted(start.offset, upper_bound)
+            found += overlapping
+            if is_complete:
+                break
+        return found
+
     def bytes_between(self, start: LogOffsetMetadata, end: LogOffsetMetadata) -> int:
         """Bytes of the batches from one place to another."""
         if start.segment_base_offset == end.segment_base_offset:
             return end.position - start.position
         between = self._segments.between(start.segment_base_offset, end.segment_base_offset)
         return sum(segment.size for segment in between) - start.position + end.position
+
+    def offsets_before(
+        self, timestamp: int, max_offsets: int, log_start_offset: int, log_end_offset: int, now_ms: int
+    ) -> list[int]:
+        """Segment starts by modification time, newest first. Kafka's legacyFetchOffsetsBefore. Raises OSError."""
+        candidates = [(max(segment.base_offset, log_start_offset), segment.modified_ms) for segment in self._segments]
+        if self._segments.last.size:
+            candidates.append((log_end_offset, now_ms))
+        if timestamp == EARLIEST:
+            candidates = candidates[:1]
+        elif timestamp != LATEST:
+            while candidates and candidates[-1][1] > timestamp:
+                candidates.pop()
+        offsets = [offset for offset, _ in candidates][-max_offsets:] if max_offsets > 0 else []
+        return sorted(offsets, reverse=True)
 
     def find_by_timestamp(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
         """The first record at or above `log_start_offset` that is not older than `timestamp`. Raises OSError."""

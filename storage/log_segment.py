@@ -8,7 +8,7 @@ from .batch_scan import HEADER_FRONT_SIZE, SCANNED_READ, BatchScan
 from .errors import CorruptIndexError, CorruptSegmentError
 from .file_records import BatchPosition, FileRecords
 from .filesystem import File, FileSystem, Sendable
-from .log_config import LogConfig
+from .log_config import NEVER, LogConfig
 from .offset_index import OffsetIndex
 from .segment_tail import SegmentTail
 from .time_index import NO_TIMESTAMP, TimeIndex, TimestampOffset
@@ -274,6 +274,13 @@ class LogSegment:
         if self.size > config.segment_size - size or last_offset > self.max_offset or self.is_index_full:
             return True
         return self.size > 0 and self.waited_ms(now_ms, max_timestamp) > config.max_segment_ms - self.roll_jitter_ms
+
+    def roll_timestamp(self, config: LogConfig) -> int:
+        """The timestamp above which a batch rolls the segment; below any, if only the clock tells. Raises OSError."""
+        first = self.load_first_timestamp()
+        if first is None:
+            return NEVER
+        return first + config.max_segment_ms - self.roll_jitter_ms if first >= 0 else -2
 
     def waited_ms(self, now_ms: int, max_timestamp: int) -> int:
         """Time between the first batch and the one to come, by their timestamps, or by the clock if they have none."""

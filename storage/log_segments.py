@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
+from typing import overload
 
 from .filesystem import FileSystem
 from .log_segment import LogSegment
@@ -25,6 +26,19 @@ class LogSegments:
 
     def __len__(self) -> int:
         return len(self._base_offsets)
+
+    @overload
+    def __getitem__(self, slot: int) -> LogSegment: ...
+
+    @overload
+    def __getitem__(self, slot: slice) -> list[LogSegment]: ...
+
+    def __getitem__(self, slot: int | slice) -> LogSegment | list[LogSegment]:
+        """By place, the oldest first."""
+        bases = self._base_offsets[slot]
+        return (
+            [self._by_base_offset[base] for base in bases] if isinstance(bases, list) else self._by_base_offset[bases]
+        )
 
     def __iter__(self) -> Iterator[LogSegment]:
         """Oldest first, over a snapshot."""

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .filesystem import FileSystem
+from .errors import failing_dir
+from .filesystem import FileSystem, parent_of
 from .log_config import LogConfig
 from .log_segment import LOG_SUFFIX, LogSegment
 from .log_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
@@ -36,6 +37,14 @@ class SegmentSwap:
         self.old: list[LogSegment] = []
         self._snapshots: list[str] = []
         self._is_installed = False
+
+    def run(self, old: Sequence[int]) -> list[str]:
+        """All steps, here and now; the paths of the old files. Raises `LogDirFailedError`."""
+        with failing_dir(parent_of(self._directory)):
+            self.prepare()
+            self.install(old)
+            self.finish()
+            return self.complete()
 
     def prepare(self) -> None:
         """First step, on any thread: open the `.cleaned` segments, which are durable, and name them `.swap`.

@@ -100,11 +100,6 @@ class UnsyncedFiles:
         """Whether somebody counts on the open handles."""
         return bool(self._flushes) or self._holds > 0
 
-    @property
-    def is_held(self) -> bool:
-        """Whether files are getting other names."""
-        return self._holds > 0
-
     def close(self, close: Callable[[], None]) -> None:
         """Close something now, or when nothing can be using it any more."""
         if self.is_in_use:

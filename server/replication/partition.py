@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from ...storage.leader_epochs import EpochEnd
-    from ...storage.log import FetchData, Log, LogAppendInfo
+    from ...storage.log import Log
+    from ...storage.log_values import FetchData, LogAppendInfo
     from ...storage.record_validator import Origin
 
 NO_LEADER_EPOCH = -1
@@ -239,12 +240,16 @@ class Partition:
             lend=lend,
         )
 
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """(largest known epoch at or below `epoch`, its end offset); (-1, -1) if that cannot be said."""
+        return self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
+
     def divergence(self, last_fetched_epoch: int, fetch_offset: int) -> EpochEnd | None:
         """Where the log of a reader parted from this one, if that was before its fetch offset (KIP-595).
 
         Raises KafkaError OFFSET_OUT_OF_RANGE.
         """
-        end = self.log.end_offset_for_epoch(last_fetched_epoch)
+        end = self.end_offset_for_epoch(last_fetched_epoch)
         if end.epoch < 0 or end.end_offset < 0:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"no epoch up to {last_fetched_epoch} is known")
         return end if end.epoch < last_fetched_epoch or end.end_offset < fetch_offset else None

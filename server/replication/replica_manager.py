@@ -354,11 +354,11 @@ class ReplicaManager:
     def last_offset_for_leader_epoch(
         self, topic: str, index: int, leader_epoch: int, *, current_leader_epoch: int
     ) -> EpochEnd:
-        """Where a leader epoch ends in a partition that this broker leads: `Log.end_offset_for_epoch`.
+        """Where a leader epoch ends in a partition that this broker leads: `Partition.end_offset_for_epoch`.
 
         Raises KafkaError.
         """
-        return self._led(topic, index, current_leader_epoch).log.end_offset_for_epoch(leader_epoch)
+        return self._led(topic, index, current_leader_epoch).end_offset_for_epoch(leader_epoch)
 
     def active_producers(self, topic: str, index: int) -> Collection[ProducerStateEntry]:
         """The idempotent and transactional producers that a partition knows. Raises KafkaError."""

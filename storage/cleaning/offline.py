@@ -145,7 +145,7 @@ class OfflineCleaner:
             if isinstance(event, Progress):
                 on_progress(event)
             elif isinstance(event, GroupCleaned):
-                for old in log.replace_segments([event.base_offset], event.replaced):
+                for old in log.begin_swap([event.base_offset]).run(event.replaced):
                     self._fs.unlink(old)
             elif isinstance(event, PassFinished):
                 report.passes.append(event.stats)

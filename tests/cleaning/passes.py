@@ -75,5 +75,5 @@ def choice(history: History) -> LogToClean:
 
 def swap(history: History, base_offset: int, replaced: Iterable[int]) -> None:
     """Put a cleaned group into its place and drop what was there."""
-    for path in history.log.replace_segments([base_offset], list(replaced)):
+    for path in history.log.begin_swap([base_offset]).run(list(replaced)):
         history.fs.unlink(path)

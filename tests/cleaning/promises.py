@@ -19,7 +19,7 @@ from tests.cleaning.history import History
 from barnabas.protocol.record_batch import Batch, RecordBatch, iter_batches
 from barnabas.storage.dump import verify_indexes
 from barnabas.storage.filesystem import FileSystem
-from barnabas.storage.log import FetchData
+from barnabas.storage.log_values import FetchData
 from barnabas.storage.producer_state import end_marker_of
 
 

@@ -142,7 +142,7 @@ def clean_with_ours(one: Stage, topic: str, to: Path) -> Path:
     while (found := log_to_clean(log.topic_partition, log, clean_offset, now_ms)).is_cleanable:
         for event in clean(found.job(CleanerSettings(), now_ms), fs, lambda size: None):
             if isinstance(event, GroupCleaned):
-                for path in log.replace_segments([event.base_offset], event.replaced):
+                for path in log.begin_swap([event.base_offset]).run(event.replaced):
                     fs.unlink(path)
             elif isinstance(event, PassFinished):
                 clean_offset = event.next_dirty_offset

@@ -14,8 +14,9 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.server.replication.partition import Partition
 from barnabas.storage import log
 from barnabas.storage.flush_task import FlushTask
-from barnabas.storage.log import Log, LogAppendInfo
+from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
+from barnabas.storage.log_values import LogAppendInfo
 from barnabas.storage.producer_state import ProducedBatch, ProducerStateManager
 
 FEW = range(8)

@@ -121,7 +121,7 @@ def compact(log: Log, disk: SimDisk, clean_offset: int | None = None, *, now_ms:
     job = to_clean(log, clean_offset, now_ms=now_ms).job(CleanerSettings(), now_ms)
     for event in clean(job, disk, lambda size: None):
         if isinstance(event, GroupCleaned):
-            for path in log.replace_segments([event.base_offset], event.replaced):
+            for path in log.begin_swap([event.base_offset]).run(event.replaced):
                 disk.unlink(path)
         elif isinstance(event, PassFinished):
             return event.next_dirty_offset

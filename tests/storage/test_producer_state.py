@@ -10,7 +10,8 @@ from tests.storage.logs import NOW_MS, Clock, append, batch, marker, open_log
 
 from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
-from barnabas.storage.log import Log, LogAppendInfo
+from barnabas.storage.log import Log
+from barnabas.storage.log_values import LogAppendInfo
 
 MAX_SEQUENCE = 2**31 - 1
 

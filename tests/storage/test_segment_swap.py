@@ -66,7 +66,7 @@ def test_readers_find_everything_at_each_step(disk: SimDisk) -> None:
             assert state(log) == before
             assert log.max_timestamp_and_offset() is not None
             log.legacy_fetch_offsets_before(-1, 10)
-    assert not log.is_swapping
+    assert not log._unsynced._holds
     assert names(disk, ".swap") == names(disk, ".cleaned") == []
     assert names(disk, ".deleted")
 
@@ -117,7 +117,7 @@ def test_a_disk_that_fails_on_the_way_fails_the_directory(disk: SimDisk) -> None
     (group, *_) = cleaned_groups(log, disk)
     disk.fail("rename", errno.EIO, ".log.swap")
     with pytest.raises(LogDirFailedError):
-        log.replace_segments([group.base_offset], group.replaced)
+        log.begin_swap([group.base_offset]).run(group.replaced)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -210,7 +210,7 @@ def test_two_new_segments_count_together_or_not_at_all(disk: SimDisk) -> None:
             again.make_everything_durable()
             again.crash_at(call)
             with suppress(SimCrash):
-                other.replace_segments(closed, closed)
+                other.begin_swap(closed).run(closed)
             again.crash()
             assert state(reopened(again.survivor(seed, mode), end)) == before
 

@@ -190,8 +190,8 @@ def test_only_a_newer_leader_epoch_counts() -> None:
         assert (partition.leader_epoch, partition.partition_epoch, partition.replicas) == (3, 0, (1,))
     partition.become_leader(5, 9, (1,), (1,))
     append(partition, 1)
-    assert partition.log.end_offset_for_epoch(3) == (3, 1)
-    assert partition.log.end_offset_for_epoch(5) == (5, 2)
+    assert partition.end_offset_for_epoch(3) == (3, 1)
+    assert partition.end_offset_for_epoch(5) == (5, 2)
 
 
 def test_fencing_by_epoch() -> None:
