@@ -123,7 +123,7 @@ class ManagedHistory(History):
         between()
         swap.finish()
         between()
-        self.owner.delete_later(self.log, swap.complete())
+        self.owner.retention.delete_later(self.log, swap.complete())
 
     def _expect(self, grabbed: LogToClean) -> None:
         """From here on a crash may find anything below the bound cleaned."""
