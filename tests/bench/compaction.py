@@ -65,6 +65,9 @@ CASES = {
 """Bytes of a record, records in a hundred that a later one replaces, megabytes of log."""
 
 
+FORMS = {"mb_per_s": "higher", "peak_mb": "lower", "p50_ms": "lower", "p99_ms": "lower"}
+
+
 def dirty_folder(case: str) -> Path:
     """The log of a case, made once: dirty segments, and behind them one that stays active."""
     size, duplicates, megabytes = CASES[case]
@@ -86,13 +89,14 @@ def records_in(folder: Path) -> int:
 class DirtyBroker:
     """A broker with topics that are copies of one dirty log, which it leaves alone until `clean`."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, *, form: str = "process") -> None:
+        """`form` is where ours has its logs cleaned: `process` or `thread`."""
         self.health_port = free_port()
         self.server: BrokerProcess
         if name == "kafka":
             self.server = KafkaServer(folder, heap="1g", properties=CLEANER, log_level="info")
         else:
-            own = {"health.port": str(self.health_port)}
+            own = {"health.port": str(self.health_port), "log.cleaner.worker": form}
             self.server = BarnabasServer(folder, properties={**CLEANER, **own})
 
     def _admin(self) -> AdminClient:
@@ -271,6 +275,28 @@ def measure_disturbance(run: Run) -> Figures:
     }
 
 
+def measure_forms(run: Run) -> Figures:
+    """Passes in a process and in a thread of the broker: speed, all memory there is, and what a producer notices."""
+    assert isinstance(run.target, BrokerTarget)
+    figures: Figures = {}
+    for form in ("process", "thread"):
+        broker = DirtyBroker("ours", run.target.server.folder / form, form=form)
+        try:
+            broker.start(["warm", "measured", "beside"], dirty_folder("1k-10"))
+            broker.clean("warm")
+            figures[f"mb_per_s_{form}"] = broker.clean("measured") / 1e6
+            peak = peak_mb(broker.server.pid)
+            figures[f"peak_mb_{form}"] = peak + (peak_mb(broker.worker()) if form == "process" else 0)
+            broker.create(["latency"], {})
+            load.run("latency", bootstrap=broker.server.bootstrap, topic="latency", seconds=2)
+            broker.let_clean(["beside"])
+            beside = load.run("latency", bootstrap=broker.server.bootstrap, topic="latency", seconds=run.seconds)
+            figures[f"p50_ms_{form}"], figures[f"p99_ms_{form}"] = beside["p50_ms"], beside["p99_ms"]
+        finally:
+            broker.server.kill()
+    return figures
+
+
 def compaction_benches() -> list[Bench]:
     """The four cases, what a worker costs, and what it costs others."""
     made = []
@@ -304,6 +330,15 @@ def compaction_benches() -> list[Bench]:
             measure_worker,
             targets=("ours",),
             goals=(Goal("worker_over_buffer_mb", LIMIT, 64), Goal("map_puts_per_s", LIMIT, 3_000_000)),
+            started=False,
+            warmup=0,
+        ),
+        Bench(
+            "cleaning-forms",
+            "compaction in a process and in a thread: speed, all memory there is, and 1000 requests a second beside it",
+            {f"{figure}_{form}": better for form in ("process", "thread") for figure, better in FORMS.items()},
+            measure_forms,
+            targets=("ours",),
             started=False,
             warmup=0,
         ),
