@@ -31,6 +31,9 @@ SEGMENTS_PER_TURN = 64
 """How many segments retention lets go at once: each has four files to rename."""
 
 
+_new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
+
+
 class Log:
     """Kafka's UnifiedLog. Used by one thread, apart from `FlushTask.run`.
 
@@ -181,15 +184,9 @@ class Log:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if producers:
             self._take_in(segment, producers)
-        return LogAppendInfo(
-            first_offset,
-            last_offset,
-            max_timestamp,
-            result.log_append_time_ms,
-            self.log_start_offset,
-            result.record_count,
-            size,
-        )
+        append_time, start = result.log_append_time_ms, self.log_start_offset
+        fields = first_offset, last_offset, max_timestamp, append_time, start, result.record_count, size, False
+        return _new_tuple(LogAppendInfo, fields)
 
     def append_as_follower(self, records: memoryview) -> LogAppendInfo:
         """Append what the leader has, offsets and epochs as they are; a batch cut off at the end is left out.

@@ -36,6 +36,8 @@ from .validation_result import (
 
 __all__ = ["AppendRequest", "Origin", "RecordValidationError", "ValidationResult", "validate_and_assign"]
 
+_new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
+
 
 def validate_and_assign(
     records: memoryview,
@@ -67,10 +69,9 @@ def validate_and_assign(
         taken = take_plain_batch(records, base_offset, leader_epoch, config.max_message_bytes, rules)
         if taken is not None:
             count, max_timestamp, producer_id = taken
-            result = ValidationResult(records, base_offset, base_offset + count - 1, count, max_timestamp)
-            if producer_id >= 0:
-                result.producer_batches = (RecordBatch(records),)
-            return result
+            producers = (RecordBatch(records),) if producer_id >= 0 else ()
+            fields = records, base_offset, base_offset + count - 1, count, max_timestamp, NO_TIMESTAMP, producers, ()
+            return _new_tuple(ValidationResult, fields)
     request = AppendRequest(
         base_offset, now_ms, config, leader_epoch, origin, require_single_v2_batch, allow_zstd, target_magic
     )

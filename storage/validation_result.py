@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..protocol.compression import CODEC_BY_CONFIG_NAME
@@ -72,8 +71,7 @@ class AppendRequest(NamedTuple):
 CODEC_NAMES = {int(codec): name for name, codec in CODEC_BY_CONFIG_NAME.items()}
 
 
-@dataclass(slots=True)
-class ValidationResult:
+class ValidationResult(NamedTuple):
     """Records ready to be written, and what the log wants to know about them. Without records the offsets are -1."""
 
     records: bytes | bytearray | memoryview

@@ -66,16 +66,17 @@ class DelayedOperation(ABC):
 class Purgatory:
     """Operations of one kind, by the keys whose changes may complete them."""
 
-    __slots__ = ("_loop", "_watchers", "name")
+    __slots__ = ("_loop", "name", "watchers")
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
         self._loop = loop
-        self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        """Who waits for what; a key that nobody waits for is not in it."""
 
     def __len__(self) -> int:
         """Operations that wait now."""
-        return len({operation for watching in self._watchers.values() for operation in watching})
+        return len({operation for watching in self.watchers.values() for operation in watching})
 
     def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: float) -> None:
         """Park an operation whose condition does not hold yet, until one of `keys` changes or the time is up."""
@@ -83,11 +84,11 @@ class Purgatory:
         watched = tuple(keys)
         operation.park(self, watched, timer)
         for key in watched:
-            self._watchers.setdefault(key, {})[operation] = None
+            self.watchers.setdefault(key, {})[operation] = None
 
     def check(self, key: Hashable) -> int:
         """`key` changed: complete what can be completed; returns how many."""
-        watching = self._watchers.get(key)
+        watching = self.watchers.get(key)
         if not watching:
             return 0
         return sum(operation.try_complete() for operation in list(watching) if not operation.is_completed)
@@ -95,20 +96,20 @@ class Purgatory:
     def forget(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
         """Stop watching."""
         for key in keys:
-            watching = self._watchers.get(key)
+            watching = self.watchers.get(key)
             if watching is not None:
                 watching.pop(operation, None)
                 if not watching:
-                    del self._watchers[key]
+                    del self.watchers[key]
 
     def cancel(self, key: Hashable) -> None:
         """Give up everything that watches `key`, without an answer."""
-        for operation in list(self._watchers.get(key, ())):
+        for operation in list(self.watchers.get(key, ())):
             operation.cancel()
 
     def complete_all(self) -> None:
         """Answer everything that waits, as its deadline would; for shutdown."""
-        for watching in list(self._watchers.values()):
+        for watching in list(self.watchers.values()):
             for operation in list(watching):
                 self._expire(operation)
 

@@ -73,6 +73,7 @@ class ReplicaManager:
         self.acks_all_on_disk = acks_all_on_disk
         self.produce_purgatory = Purgatory("Produce", loop)
         self.fetch_purgatory = Purgatory("Fetch", loop)
+        self._purgatories = self.produce_purgatory, self.fetch_purgatory
         self.flushes = GroupCommit(ports, loop, self.log_dir_failed)
         self.flush_wanted = self.flushes.request
         self._on_partitions_lost = on_partitions_lost
@@ -446,8 +447,9 @@ class ReplicaManager:
     def progressed(self, partition: Partition) -> None:
         """Its high watermark has risen, or what is on disk, or it is led otherwise: answer whoever waited for that."""
         key = partition.topic_partition
-        self.produce_purgatory.check(key)
-        self.fetch_purgatory.check(key)
+        for purgatory in self._purgatories:
+            if purgatory.watchers and key in purgatory.watchers:
+                purgatory.check(key)
 
     def log_dir_failed(self, directory: str, error: BaseException) -> None:
         """A log directory cannot be written or read any more: have it taken offline, for good."""

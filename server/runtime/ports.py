@@ -64,9 +64,8 @@ class CleaningWork(Protocol):
         """End what is going on."""
 
 
-def no_faults(name: str) -> bool:
-    """The production answer of every fault point."""
-    return False
+no_faults: Callable[[str], bool] = frozenset[str]().__contains__
+"""The production answer of every fault point."""
 
 
 def no_time() -> float:

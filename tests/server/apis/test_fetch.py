@@ -357,7 +357,7 @@ def test_a_reader_that_goes_away_leaves_no_watcher(how: str) -> None:
         else:
             client.writer.transport.abort()
         await plane.until(lambda: len(purgatory) == 0, seconds=5)
-        assert not purgatory._watchers
+        assert not purgatory.watchers
         await plane.append(batch(b"v"))
 
     play(talk, settings=PAGE_CACHE)
@@ -637,7 +637,7 @@ def test_many_waiting_readers_are_all_woken_by_one_request() -> None:
         await (await plane.connect()).send(request, 9)
         for response in await asyncio.gather(*waiting):
             assert values_in(only_fetched(response)) == [b"v"]
-        assert not plane.state.replica_manager.fetch_purgatory._watchers
+        assert not plane.state.replica_manager.fetch_purgatory.watchers
 
     play(talk, settings=PAGE_CACHE)
 

@@ -1,0 +1,85 @@
+"""The way of a produce request through the code, traced in a running broker: what the architecture page says it is."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+from tests.bench.wire import Answers, connect, produce_request, received, small_batch
+
+import barnabas
+from barnabas.protocol.native import native
+from barnabas.server.embedded import Broker
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = str(Path(barnabas.__file__).parent)
+MOST_FILES, MOST_FILES_ON_DISK = 14, 20
+MOST_CALLS = 40
+TOPIC = "t"
+
+pytestmark = pytest.mark.skipif(native is None, reason="without compiled code its twins are on the way, too")
+
+
+class Trace:
+    """Counts calls of the project's functions on all threads that begin while it is installed, by file."""
+
+    def __init__(self) -> None:
+        self.files: Counter[str] | None = None
+
+    def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
+        files, path = self.files, frame.f_code.co_filename
+        if files is not None and event == "call" and path.startswith(PACKAGE):
+            files[path[len(PACKAGE) + 1 :]] += 1
+
+    def of_one(self, stream: socket.socket, request: bytes) -> Counter[str]:
+        """Calls from a request until its answer: the least of some, as others come upon an index entry or a timer."""
+        answers = Answers(TOPIC)
+        ways = []
+        for number in range(60):
+            if number >= 30:
+                self.files = Counter()
+            stream.sendall(request)
+            while not answers.take(received(stream)):
+                continue
+            if self.files is not None:
+                ways.append(self.files)
+                self.files = None
+        return min(ways, key=lambda files: (len(files), files.total()))
+
+
+def way(acks: int, durability: str) -> Counter[str]:
+    trace = Trace()
+    threading.setprofile(trace)
+    try:
+        with (
+            Broker([TOPIC], config={"acks.all.durability": durability}) as broker,
+            connect(broker.bootstrap) as stream,
+        ):
+            return trace.of_one(stream, produce_request(TOPIC, [(0, small_batch())], acks))
+    finally:
+        threading.setprofile(None)
+
+
+def files_told(title: str) -> list[str]:
+    """The files named in the table of the architecture page's chapter of that title, in their order."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    chapter = page.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    return [name for row in re.findall(r"^\| \d+ .*", chapter, re.M) for name in re.findall(r"`([a-z_/]+\.py)`", row)]
+
+
+def test_a_produce_request_comes_through_the_files_that_the_page_names() -> None:
+    files = way(1, "page-cache")
+    assert sorted(files) == sorted(files_told("The path of a produce request")), files
+    assert len(files) <= MOST_FILES
+    assert files.total() <= MOST_CALLS, files
+
+
+def test_one_that_waits_for_the_disk_comes_through_a_few_more() -> None:
+    files = way(-1, "disk")
+    assert len(files) <= MOST_FILES_ON_DISK, files
