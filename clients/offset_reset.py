@@ -11,7 +11,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.special_timestamps import EARLIEST, LATEST
 from ..protocol.topic_partition import TopicPartition
 from .admin import Admin
-from .group_descriptions import DEAD
+from .admin.group_descriptions import DEAD
 
 INACTIVE = ("Empty", DEAD)
 

@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from ...protocol.errors import KafkaError
-from ..admin import Admin
-from ..group_admin import GroupListing, Outcome, PartitionLag
-from ..group_descriptions import GroupDescription
+from ..admin import Admin, GroupDescription, GroupListing, Outcome, PartitionLag
 from .group_options import As, Output, StateFilter, Topics, TypeFilter, named_partitions, wants_json
 from .group_reset import reset_offsets
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, print_json, print_rows, run

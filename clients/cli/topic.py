@@ -10,10 +10,9 @@ import typer
 from ...protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.uuid_text import uuid_text
-from ..admin import BROKER_DEFAULT, HIGH_WATERMARK, Admin, ConfigChange, ConfigResource, NewTopic, raise_first
+from ..admin import BROKER_DEFAULT, HIGH_WATERMARK, Admin, ConfigChange, ConfigResource, NewTopic, Outcome, raise_first
 from ..cluster import TopicInfo
 from ..errors import UnsupportedVersionError
-from ..group_admin import Outcome
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_json, print_rows, run
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, add_completion=False)

@@ -9,8 +9,8 @@ import pytest
 from tests.clients import test_group_histories
 from tests.clients.group_world import GROUP, PARTITIONS, QUICK, TOPIC, Diary, GroupWorld, play
 
+from barnabas.clients.admin import GroupDescription
 from barnabas.clients.errors import CommitFailedError, FencedInstanceIdError
-from barnabas.clients.group_descriptions import GroupDescription
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 

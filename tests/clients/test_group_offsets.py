@@ -9,10 +9,10 @@ import pytest
 from tests.clients.group_world import GROUP, PARTITIONS, TOPIC, GroupWorld, play
 
 from barnabas.clients import OffsetAndMetadata
+from barnabas.clients.admin import GroupDescription
 from barnabas.clients.cluster import Cluster
 from barnabas.clients.connection import Connection
 from barnabas.clients.errors import CommitFailedError, NoOffsetError, RebalanceInProgressError
-from barnabas.clients.group_descriptions import GroupDescription
 from barnabas.clients.offset_reset import ResetKind, ResetTarget, plan_reset, require_inactive
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest

@@ -11,9 +11,8 @@ from tests.kafka import LAST_WITH_ZOOKEEPER, NEWEST, KafkaServer, KafkaTools
 from tests.server_process import wait_until
 
 from barnabas.clients import Admin, Consumer, Producer, RebalanceListener
-from barnabas.clients.admin import NewTopic, raise_first
+from barnabas.clients.admin import GroupDescription, NewTopic, raise_first
 from barnabas.clients.errors import FencedInstanceIdError
-from barnabas.clients.group_descriptions import GroupDescription
 from barnabas.clients.offset_reset import ResetKind, ResetTarget, plan_reset, require_inactive
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from ..protocol.apis import ApiKey
-from ..protocol.codec import decode_versioned
-from ..protocol.consumer_protocol import ConsumerProtocolAssignment
-from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ..protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
-from ..protocol.messages.describe_groups import DescribeGroupsRequest
-from ..protocol.topic_partition import TopicPartition
-from .connection import Connection
-from .errors import code_of
-from .group.joining import PROTOCOL_TYPE, read_subscription
-from .group.sticky_user_data import partitions_in
+from ...protocol.apis import ApiKey
+from ...protocol.codec import decode_versioned
+from ...protocol.consumer_protocol import ConsumerProtocolAssignment
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from ...protocol.messages.describe_groups import DescribeGroupsRequest
+from ...protocol.topic_partition import TopicPartition
+from ..connection import Connection
+from ..errors import code_of
+from ..group.joining import PROTOCOL_TYPE, read_subscription
+from ..group.sticky_user_data import partitions_in
 
 CLASSIC = "classic"
 CONSUMER = "consumer"

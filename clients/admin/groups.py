@@ -1,41 +1,39 @@
-"""The admin client's part about groups: who is in them, what they have consumed, how far they are behind."""
+"""Groups: who is in them, what they have consumed, how far they are behind."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
-from ..protocol.apis import ApiKey
-from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.messages.delete_groups import DeleteGroupsRequest
-from ..protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from ..protocol.messages.list_groups import ListGroupsRequest
-from ..protocol.messages.offset_delete import (
+from ...protocol.apis import ApiKey
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.delete_groups import DeleteGroupsRequest
+from ...protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ...protocol.messages.list_groups import ListGroupsRequest
+from ...protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from ..protocol.negotiation import LAST_VERSIONS_BY_NAME
-from ..protocol.special_timestamps import LATEST
-from ..protocol.topic_partition import TopicPartition
-from .client import Client
-from .connection import Connection
-from .errors import code_of
-from .group.find_coordinators import find_coordinators
-from .group.offset_requests import (
+from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
+from ...protocol.special_timestamps import LATEST
+from ...protocol.topic_partition import TopicPartition
+from ..client import Client
+from ..connection import Connection
+from ..errors import code_of
+from ..group.offset_requests import (
     OffsetAndMetadata,
     commit_request,
     committed_offsets,
     fetch_requests,
 )
+from ..name_list import name_list
+from ..offsets import OffsetLookup
+from .coordinators import Coordinators
 from .group_descriptions import GroupDescription, describe_on
-from .name_list import name_list
-from .offsets import OffsetLookup
+from .outcomes import Outcome, outcome
 
-R = TypeVar("R")
-Outcome = KafkaError | None
-"""None: done."""
 Committed = dict[TopicPartition, OffsetAndMetadata]
 
 _FIRST_LIST_WITH_STATES = 4
@@ -69,10 +67,12 @@ class PartitionLag(NamedTuple):
 
 
 class GroupAdmin:
-    """What `Admin` can do with groups. Methods that act on several groups return an outcome for each."""
+    """What `Admin` does with groups."""
 
-    _client: Client
-    _timeout_ms: int
+    def __init__(self, client: Client, *, timeout_ms: int) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+        self._coordinators = Coordinators(client, timeout_ms=timeout_ms)
 
     async def list_groups(self, *, states: Collection[str] = (), types: Collection[str] = ()) -> list[GroupListing]:
         """The groups of all brokers, or those in these states (2.6) and of these types (3.8). Raises KafkaError."""
@@ -97,16 +97,16 @@ class GroupAdmin:
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription | KafkaError]:
         """State and members; a group that does not exist is GROUP_ID_NOT_FOUND."""
-        return await self._at_coordinators(group_ids, describe_on)
+        return await self._coordinators.ask(group_ids, describe_on)
 
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
         """Delete groups without members, and all they have committed."""
 
         async def ask(connection: Connection, ids: list[str]) -> dict[str, Outcome]:
             response = await connection.send(DeleteGroupsRequest(groups_names=ids))
-            return {r.group_id: _outcome(r.error_code, f"group {r.group_id!r}") for r in response.results}
+            return {r.group_id: outcome(r.error_code, f"group {r.group_id!r}") for r in response.results}
 
-        return await self._at_coordinators(group_ids, ask)
+        return await self._coordinators.ask(group_ids, ask)
 
     # Offsets
 
@@ -125,7 +125,7 @@ class GroupAdmin:
             answers = [connection.send(request, version) for request in fetch_requests(ids, wanted, version)]
             return committed_offsets(ids, await asyncio.gather(*answers))
 
-        return await self._at_coordinators(group_ids, ask)
+        return await self._coordinators.ask(group_ids, ask)
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
@@ -138,7 +138,7 @@ class GroupAdmin:
             response = await connection.send(commit_request(group_id, new), version)
             return {group_id: _by_partition(response.topics)}
 
-        return await self._of_one(group_id, ask)
+        return await self._coordinators.ask_one(group_id, ask)
 
     async def delete_group_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
@@ -152,10 +152,10 @@ class GroupAdmin:
 
         async def ask(connection: Connection, ids: list[str]) -> dict[str, dict[TopicPartition, Outcome] | KafkaError]:
             response = await connection.send(request)
-            error = _outcome(response.error_code, f"group {group_id!r}")
+            error = outcome(response.error_code, f"group {group_id!r}")
             return {group_id: error or _by_partition(response.topics)}
 
-        return await self._of_one(group_id, ask)
+        return await self._coordinators.ask_one(group_id, ask)
 
     async def remove_members(
         self, group_id: str, instance_ids: Iterable[str] | None = None, *, reason: str = "removed by an admin client"
@@ -179,13 +179,13 @@ class GroupAdmin:
         async def ask(connection: Connection, ids: list[str]) -> dict[str, dict[str, Outcome] | KafkaError]:
             version = connection.version_for(ApiKey.LEAVE_GROUP, lowest=_FIRST_LEAVE_OF_MANY)
             response = await connection.send(request, version)
-            error = _outcome(response.error_code, f"group {group_id!r}")
+            error = outcome(response.error_code, f"group {group_id!r}")
             return {
                 group_id: error
-                or {m.group_instance_id or m.member_id: _outcome(m.error_code, "member") for m in response.members}
+                or {m.group_instance_id or m.member_id: outcome(m.error_code, "member") for m in response.members}
             }
 
-        return await self._of_one(group_id, ask)
+        return await self._coordinators.ask_one(group_id, ask)
 
     async def group_lag(self, group_ids: Iterable[str] | None = None) -> list[PartitionLag]:
         """How far groups (all by default) are behind, by group and partition, whether they have members or not.
@@ -217,64 +217,10 @@ class GroupAdmin:
         found = await OffsetLookup(self._client).find(dict.fromkeys(there, LATEST), timeout_ms=self._timeout_ms)
         return {tp: at.offset for tp, at in found.items()}
 
-    # Asking coordinators
 
-    async def _of_one(
-        self, group_id: str, ask: Callable[[Connection, list[str]], Awaitable[Mapping[str, R | KafkaError]]]
-    ) -> R:
-        answer = (await self._at_coordinators([group_id], ask))[group_id]
-        if isinstance(answer, KafkaError):
-            raise answer
-        return answer
-
-    async def _at_coordinators(
-        self, group_ids: Iterable[str], ask: Callable[[Connection, list[str]], Awaitable[Mapping[str, R | KafkaError]]]
-    ) -> dict[str, R | KafkaError]:
-        """Ask every coordinator about its groups, all at once; again about those whose coordinator has moved."""
-        wanted = list(dict.fromkeys(name_list(group_ids, "group_ids")))
-        done: dict[str, R | KafkaError] = {}
-
-        async def ask_one(node_id: int, ids: list[str]) -> Mapping[str, R | KafkaError]:
-            try:
-                return await ask(await self._client.connection(node_id), ids)
-            except KafkaError as error:
-                return dict.fromkeys(ids, error)
-
-        async def attempt() -> None:
-            missing = [g for g in wanted if g not in done or _is_passing(done[g])]
-            by_node: dict[int, list[str]] = {}
-            for group_id, node in (await find_coordinators(self._client, missing)).items() if missing else ():
-                if isinstance(node, KafkaError):
-                    done[group_id] = node
-                else:
-                    self._client.cluster.add_brokers([node])
-                    by_node.setdefault(node.node_id, []).append(group_id)
-            for answers in await asyncio.gather(*(ask_one(node_id, ids) for node_id, ids in by_node.items())):
-                done.update(answers)
-            for group_id in missing:
-                answer = done[group_id]
-                if isinstance(answer, KafkaError) and _is_passing(answer):
-                    raise answer
-
-        try:
-            await self._client.retrying(attempt, timeout_ms=self._timeout_ms)
-        except KafkaError as error:
-            for group_id in wanted:
-                done.setdefault(group_id, error)
-        return {group_id: done[group_id] for group_id in wanted}
-
-
-def _is_passing(answer: object) -> bool:
-    return isinstance(answer, KafkaError) and answer.code.retriable
-
-
-def _by_partition(topics: Iterable[object]) -> dict[TopicPartition, Outcome]:
+def _by_partition(topics: Iterable[Any]) -> dict[TopicPartition, Outcome]:
     return {
-        TopicPartition(topic.name, p.partition_index): _outcome(p.error_code, f"{topic.name}-{p.partition_index}")  # type: ignore[attr-defined]
+        TopicPartition(topic.name, p.partition_index): outcome(p.error_code, f"{topic.name}-{p.partition_index}")
         for topic in topics
-        for p in topic.partitions  # type: ignore[attr-defined]
+        for p in topic.partitions
     }
-
-
-def _outcome(code: int, message: str) -> Outcome:
-    return None if code == ErrorCode.NONE else KafkaError(code_of(code), message)

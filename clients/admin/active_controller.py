@@ -1,0 +1,34 @@
+"""Requests that only the controller of the cluster answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...protocol.apis import api_key_of
+from ...protocol.errors import ErrorCode, KafkaError
+from ..client import Client
+
+
+class ActiveController:
+    """Finds the controller, and finds it again when it has moved."""
+
+    def __init__(self, client: Client, *, request_timeout_ms: int, timeout_ms: int) -> None:
+        self._client = client
+        self.request_timeout_ms = request_timeout_ms
+        self._timeout_ms = timeout_ms
+
+    async def ask(self, request: Any, results: str, *, lowest: int = 0, fit: Any = None) -> Any:
+        """Send to the controller; again if it is not that any more. `results` names the list with the outcomes."""
+
+        async def ask() -> Any:
+            connection = await self._client.controller_connection()
+            version = connection.version_for(api_key_of(request.__class__), lowest=lowest)
+            if fit is not None:
+                fit(version)
+            timeout_ms = self.request_timeout_ms + self._timeout_ms
+            response = await connection.send(request, version, timeout_ms=timeout_ms)
+            if any(result.error_code == ErrorCode.NOT_CONTROLLER for result in getattr(response, results)):
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, f"broker {connection.address}")
+            return response
+
+        return await self._client.retrying(ask, timeout_ms=self._timeout_ms)

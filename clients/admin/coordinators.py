@@ -1,0 +1,73 @@
+"""Requests about groups, each of which only its own coordinator answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from ...protocol.errors import KafkaError
+from ..client import Client
+from ..connection import Connection
+from ..group.find_coordinators import find_coordinators
+from ..name_list import name_list
+
+R = TypeVar("R")
+Ask = Callable[[Connection, list[str]], Awaitable[Mapping[str, R | KafkaError]]]
+"""Asks one coordinator about some of its groups."""
+
+
+class Coordinators:
+    """Finds the coordinators of groups, and finds them again when they have moved."""
+
+    def __init__(self, client: Client, *, timeout_ms: int) -> None:
+        self._client = client
+        self._timeout_ms = timeout_ms
+
+    async def ask_one(self, group_id: str, ask: Ask[R]) -> R:
+        """Ask the coordinator of one group. Raises KafkaError."""
+        answer = (await self.ask([group_id], ask))[group_id]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    async def ask(self, group_ids: Iterable[str], ask: Ask[R]) -> dict[str, R | KafkaError]:
+        """Ask every coordinator about its groups, all at once; again about those whose coordinator has moved.
+
+        Raises TypeError for one name where a list of them is wanted.
+        """
+        wanted = list(dict.fromkeys(name_list(group_ids, "group_ids")))
+        done: dict[str, R | KafkaError] = {}
+
+        async def ask_node(node_id: int, ids: list[str]) -> Mapping[str, R | KafkaError]:
+            try:
+                return await ask(await self._client.connection(node_id), ids)
+            except KafkaError as error:
+                return dict.fromkeys(ids, error)
+
+        async def attempt() -> None:
+            missing = [g for g in wanted if g not in done or _is_passing(done[g])]
+            by_node: dict[int, list[str]] = {}
+            for group_id, node in (await find_coordinators(self._client, missing)).items() if missing else ():
+                if isinstance(node, KafkaError):
+                    done[group_id] = node
+                else:
+                    self._client.cluster.add_brokers([node])
+                    by_node.setdefault(node.node_id, []).append(group_id)
+            for answers in await asyncio.gather(*(ask_node(node_id, ids) for node_id, ids in by_node.items())):
+                done.update(answers)
+            for group_id in missing:
+                answer = done[group_id]
+                if isinstance(answer, KafkaError) and _is_passing(answer):
+                    raise answer
+
+        try:
+            await self._client.retrying(attempt, timeout_ms=self._timeout_ms)
+        except KafkaError as error:
+            for group_id in wanted:
+                done.setdefault(group_id, error)
+        return {group_id: done[group_id] for group_id in wanted}
+
+
+def _is_passing(answer: object) -> bool:
+    return isinstance(answer, KafkaError) and answer.code.retriable
