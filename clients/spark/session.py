@@ -19,28 +19,34 @@ def session(
     """The running session, or a new one.
 
     `master` None leaves the choice to Spark's own settings (`spark-submit`), and `local[*]` if there are none. Sets
-    JAVA_HOME if Java is neither there nor on the PATH, and PYSPARK_PYTHON unless it is set. Raises NoJavaError.
+    JAVA_HOME if Java is neither there nor on the PATH, and PYSPARK_PYTHON unless it is set. A running session that
+    was started without them gets the sources by `register`. Raises NoJavaError.
     """
     home = find_java_home()
     if home is not None:
         host.set_environment("JAVA_HOME", str(home))
-    if host.environment("PYSPARK_PYTHON") is None:
-        # Otherwise workers are the first python3 on the PATH, which need not be the one with these packages.
-        host.set_environment("PYSPARK_PYTHON", host.interpreter())
+    host.set_environment("PYSPARK_PYTHON", _python_of_workers())
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
         builder = builder.master(master)
     for key, value in (config or {}).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if spark.sparkContext.pythonExec != _python_of_workers():
+        register(spark)
+    return spark
 
 
 def register(spark: SparkSession) -> None:
     """Make `format("barnabas")` and `format("barnabas-log")` known to a session, whatever else is installed.
 
-    Spark finds both by itself in most places; a broken neighbour among the installed `pyspark_…` modules, or one that
-    was installed after the session began, hides them.
+    Spark finds both by itself where PYSPARK_PYTHON said in time which Python has them; a broken neighbour among the
+    installed `pyspark_…` modules, or one that was installed after the session began, hides them. From here on the
+    session's workers are PYSPARK_PYTHON's, or run the Python that called this, unless the session is a remote one.
     """
+    context = getattr(spark, "sparkContext", None)
+    if context is not None:
+        context.pythonExec = _python_of_workers()
     for source in (BarnabasSource, BarnabasLogSource):
         try:
             spark.dataSource.register(source)
@@ -48,3 +54,8 @@ def register(spark: SparkSession) -> None:
             # Spark 4.0 says so of one that it found by itself; later ones replace it.
             if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
                 raise
+
+
+def _python_of_workers() -> str:
+    """Without a word Spark takes the first python3 on the PATH, which need not be the one with these packages."""
+    return host.environment("PYSPARK_PYTHON") or host.interpreter()

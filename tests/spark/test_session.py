@@ -1,12 +1,15 @@
 """Finding Java and Python for a session, and the settings of secure connections."""
 
 import importlib
+import os
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from tests.spark.conftest import Cluster
+from tests.tools import CHECKOUT, require_tool
 
 from barnabas.clients.spark import host, java
 from barnabas.clients.spark.log_source import BarnabasLogSource
@@ -50,12 +53,49 @@ def test_the_java_of_the_wheel_takes_sparks_arguments(tmp_path: Path) -> None:
     assert "version" in done.stderr
 
 
+STRANGE_PYTHON = """#!/bin/sh
+# A Python that has PySpark's archives and nothing that was installed.
+PYTHONPATH=$(printf %s "$PYTHONPATH" | tr : '\\n' | grep -e pyspark -e py4j | paste -sd:) exec {python} -S "$@"
+"""
+PLAIN_SESSION = """
+import sys
+sys.path[:0] = {paths!r}
+from pyspark.sql import SparkSession
+from barnabas.clients.spark.session import find_java_home, host, session
+home = find_java_home()
+if home is not None:
+    host.set_environment("JAVA_HOME", str(home))
+plain = (SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1").getOrCreate())
+def count():
+    read = plain.read.format("barnabas").schema("value binary")
+    return read.option("kafka.bootstrap.servers", sys.argv[1]).option("subscribe", "t").load().count()
+try:
+    print("found", count())
+except Exception as error:
+    print("DATA_SOURCE_NOT_FOUND" in str(error))
+assert session() == plain
+print("rows", count())
+"""
+
+
+def test_a_session_of_another_python_gets_the_sources(cluster: Cluster, tmp_path: Path) -> None:
+    """The `python3` of the PATH, which Spark takes if nobody says otherwise, need not have these packages."""
+    require_tool("java", "Spark needs Java 17 or later")
+    cluster.produce("t", [{"value": b"a"}, {"value": b"b"}])
+    strange = tmp_path / "python3"
+    strange.write_text(STRANGE_PYTHON.format(python=sys.executable))
+    strange.chmod(0o755)
+    paths = [str(CHECKOUT / ".src"), str(CHECKOUT)]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
+    env |= {"PATH": f"{tmp_path}:{env['PATH']}", "PYTHONPATH": ":".join(paths)}
+    command = [sys.executable, "-c", PLAIN_SESSION.format(paths=paths), cluster.bootstrap]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=270, check=False)
+    assert done.stdout.split("\n")[:2] == ["True", "rows 2"], done.stdout + done.stderr[-3000:]
+
+
 def test_looking_for_sources_loads_little() -> None:
     """What Spark imports in every process that looks for a source must not need the rest of the extra."""
-    import sys
-
-    from tests.tools import CHECKOUT
-
     program = (
         "import sys; sys.modules['pyarrow'] = sys.modules['numpy'] = None\n"
         "import pyspark_barnabas, pyspark_barnabas_log\n"
