@@ -60,6 +60,8 @@ class Bench:
     started: bool = True
     rounds: int | None = None
     warmup: int | None = None
+    warm_by: str | None = None
+    """The figure by which a rival is still getting warm as long as it gets better; None: it gets the plan's rounds."""
 
 
 THROUGHPUT = {"mb_per_s": "higher", "cpu_s_per_gb": "lower"}

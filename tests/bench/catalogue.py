@@ -31,6 +31,12 @@ PLAIN = (Goal("mb_per_s", "kafka", 1.4), Goal("mb_per_s", "ceiling", 0.85))
 WIDE = (Goal("mb_per_s", "kafka", 1.2),)
 FETCHED = (Goal("mb_per_s", "kafka", 1.0), Goal("cpu_s_per_gb", "kafka", 0.8), Goal("mb_per_s", "ceiling", 0.9))
 SINGLE = (Goal("requests_per_s", "kafka", 3.0), Goal("requests_per_s", "ceiling", 0.7))
+MANY = tuple(
+    Goal(f"requests_per_s_{count}", against, ratio)
+    for count in STEPS[1:]
+    for against, ratio in (("kafka", 1.0), ("ceiling", 0.75))
+)
+JAVA = (Goal("mb_per_s", "kafka", 1.2), Goal("cpu_s_per_gb", "kafka", 0.5))
 LATENCY = (Goal("p50_ms", "kafka", 0.7), Goal("p99_ms", "kafka", 0.7))
 START = (Goal("first_ack_s", "kafka", 0.1), Goal("idle_mb", "kafka", 0.12))
 
@@ -104,6 +110,7 @@ def compressed_benches(codec: str, size: int, short: str, words: str) -> list[Be
             f"{about}, compressed beforehand, a request for 32 batches of 16 KB, as Java's producer sends them",
             batch_bytes=16_384,
             batches=32,
+            warm_by="mb_per_s",
             **same,
         ),
     ]
@@ -117,7 +124,8 @@ def java_benches() -> list[Bench]:
             f"kafka-producer-perf-test: {words} records, one partition, acks 1",
             size=size,
             driver="java-produce",
-            goals=PLAIN,
+            goals=(*PLAIN, *JAVA[1:]),
+            warm_by="mb_per_s",
         )
         for size, short, words in SIZES
     ]
@@ -130,7 +138,8 @@ def java_benches() -> list[Bench]:
             partitions=32,
             options={"codec": codec},
             targets=BROKERS,
-            goals=WIDE,
+            goals=JAVA,
+            warm_by="mb_per_s",
         )
         for codec in ("zstd", "lz4")
         for size, short, words in SIZES
@@ -144,6 +153,8 @@ def java_benches() -> list[Bench]:
             THROUGHPUT,
             fetch_with("java-consume", size=1000),
             prepare_fetch,
+            goals=JAVA,
+            warm_by="mb_per_s",
         ),
     ]
 
@@ -200,8 +211,10 @@ def request_benches() -> list[Bench]:
         Bench(
             "connections",
             "single-record requests a second over 1, 10, 100 and 1000 connections, 64 (or one each) in flight",
-            {f"requests_per_s_{count}": "higher" for count in STEPS},
+            {f"requests_per_s_{count}": "higher" for count in STEPS} | GROWTH,
             measure_connections,
+            goals=MANY,
+            warm_by=f"requests_per_s_{STEPS[-1]}",
         ),
         Bench(
             "metadata-1000",

@@ -51,8 +51,9 @@ def measure_connections(run: Run) -> Figures:
     run.target.create_topic(topic)
     made: Figures = {}
     for count in STEPS:
-        figures, _ = spent_on(run, "connections", topic=topic, connections=count)
+        figures, cost = spent_on(run, "connections", topic=topic, connections=count)
         made[f"requests_per_s_{count}"] = figures["requests_per_s"]
+        made[f"cpu_us_{count}"] = cost
     run.target.delete_topic(topic)
     return made
 
