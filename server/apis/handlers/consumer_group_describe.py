@@ -6,6 +6,8 @@ that asks here first they are not found.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_describe import (
     Assignment,
@@ -23,13 +25,14 @@ from ...coordinator.group.consumer.member import ConsumerMember
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...metadata.metadata_cache import MetadataCache
 from ..authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
+from ..pace import MOST_ITEMS, Budget, Pace
 from ..request_context import RequestContext
 
 CLASSIC, CONSUMER = 0, 1
 PROTOCOL = "consumer"
 
 
-def handle(
+async def handle(
     ctx: RequestContext,
     request: ConsumerGroupDescribeRequest,
     *,
@@ -37,22 +40,37 @@ def handle(
     groups: GroupCoordinator,
     metadata: MetadataCache,
 ) -> ConsumerGroupDescribeResponse:
-    """Each group on its own."""
+    """Each group on its own, and once.
+
+    Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client asks for them again.
+    """
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    is_enabled = PROTOCOL in config.group_coordinator_rebalance_protocols
+    budget, pace = Budget(), Pace()
     answers = []
-    for group_id in request.group_ids:
-        answer = _answer(group_id, config=config, groups=groups, metadata=metadata)
+    for group_id in islice(dict.fromkeys(request.group_ids), MOST_ITEMS):
+        if not is_enabled:
+            answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
+        elif budget.is_spent:
+            answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        else:
+            answer = _answer(groups, metadata, group_id)
+        budget.spend(sum(map(_size, answer.members)))
         if answer.error_code == ErrorCode.NONE:
             answer.authorized_operations = operations
         answers.append(answer)
+        await pace.step(1 + len(answer.members))
     return ConsumerGroupDescribeResponse(groups=answers)
 
 
-def _answer(
-    group_id: str, *, config: BrokerConfig, groups: GroupCoordinator, metadata: MetadataCache
-) -> DescribedGroup:
-    if PROTOCOL not in config.group_coordinator_rebalance_protocols:
-        return DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
+def _size(member: Member) -> int:
+    """About so many bytes does it take."""
+    assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
+    names = sum(map(len, member.subscribed_topic_names)) + len(member.subscribed_topic_regex or "")
+    return 200 + names + sum(50 + 4 * len(one.partitions) + len(one.topic_name) for one in assigned)
+
+
+def _answer(groups: GroupCoordinator, metadata: MetadataCache, group_id: str) -> DescribedGroup:
     try:
         if not group_id:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
@@ -70,11 +88,11 @@ def _answer(
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
         assignor_name=group.preferred_assignor or assignors[0],
-        members=[_member(group, member, metadata=metadata) for member in group.members.values()],
+        members=[_member(metadata, group, member) for member in group.members.values()],
     )
 
 
-def _member(group: ConsumerGroup, member: ConsumerMember, *, metadata: MetadataCache) -> Member:
+def _member(metadata: MetadataCache, group: ConsumerGroup, member: ConsumerMember) -> Member:
     return Member(
         member_id=member.member_id,
         instance_id=member.instance_id,
@@ -84,13 +102,13 @@ def _member(group: ConsumerGroup, member: ConsumerMember, *, metadata: MetadataC
         client_host=member.client_host,
         subscribed_topic_names=sorted(member.topics),
         subscribed_topic_regex=member.regex,
-        assignment=_assignment(member.assigned, metadata=metadata),
-        target_assignment=_assignment(group.targets.get(member.member_id, NOTHING), metadata=metadata),
+        assignment=_assignment(metadata, member.assigned),
+        target_assignment=_assignment(metadata, group.targets.get(member.member_id, NOTHING)),
         member_type=CONSUMER if member.classic is None else CLASSIC,
     )
 
 
-def _assignment(assigned: Partitions, *, metadata: MetadataCache) -> Assignment:
+def _assignment(metadata: MetadataCache, assigned: Partitions) -> Assignment:
     """With the names of topics; those that are gone are left out."""
     return Assignment(
         topic_partitions=[

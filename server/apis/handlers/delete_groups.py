@@ -3,29 +3,33 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ...coordinator.group.coordinator import GroupCoordinator
+from ..pace import MOST_ITEMS, Pace
 from ..request_context import RequestContext
 
 
-def handle(
+async def handle(
     ctx: RequestContext, request: DeleteGroupsRequest, *, groups: GroupCoordinator
 ) -> DeleteGroupsResponse | None:
-    """Each group on its own; answered when all that is removed is removed on disk."""
-    results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in request.groups_names}
+    """Each group on its own, and once; answered when all that is removed is removed on disk."""
+    names = islice(dict.fromkeys(request.groups_names), MOST_ITEMS)
+    results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in names}
     response = DeleteGroupsResponse(results=list(results.values()))
-    if not results:
-        return response
-    undecided = set(results)
+    undecided, is_asked = set(results), False
 
     def decided(group_id: str, outcome: ErrorCode) -> None:
         results[group_id].error_code = outcome
         undecided.discard(group_id)
-        if not undecided:
+        if is_asked and not undecided:
             ctx.respond(response)
 
+    pace = Pace()
     for group_id in results:
         groups.delete(group_id, partial(decided, group_id))
-    return None
+        await pace.step()
+    is_asked = True
+    return None if undecided else response

@@ -7,6 +7,8 @@ the consumer protocol: it is ConsumerGroupDescribe's business.
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.describe_groups import (
     DescribedGroup,
@@ -18,31 +20,43 @@ from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import Group
 from ...coordinator.group.states import GroupState
 from ..authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
+from ..pace import MOST_ITEMS, Budget, Pace
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_NOT_FOUND = 6
 
 
-def handle(ctx: RequestContext, request: DescribeGroupsRequest, *, groups: GroupCoordinator) -> DescribeGroupsResponse:
-    """Each group on its own."""
+async def handle(
+    ctx: RequestContext, request: DescribeGroupsRequest, *, groups: GroupCoordinator
+) -> DescribeGroupsResponse:
+    """Each group on its own, and once.
+
+    Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client asks for them again.
+    """
     operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    budget, pace = Budget(), Pace()
     answers = []
-    for group_id in request.groups:
-        answer = _answer(ctx, group_id, groups=groups)
+    for group_id in islice(dict.fromkeys(request.groups), MOST_ITEMS):
+        answer = _answer(groups, group_id, ctx.api_version, budget)
         if answer.error_code == ErrorCode.NONE:
             answer.authorized_operations = operations
         answers.append(answer)
+        await pace.step()
     return DescribeGroupsResponse(groups=answers)
 
 
-def _answer(ctx: RequestContext, group_id: str, *, groups: GroupCoordinator) -> DescribedGroup:
+def _answer(groups: GroupCoordinator, group_id: str, version: int, budget: Budget) -> DescribedGroup:
     try:
         group = groups.find(group_id)
     except KafkaError as error:
         return DescribedGroup(group_id=group_id, error_code=error.code)
     if isinstance(group, Group):
-        return _describe(group)
-    if ctx.api_version < FIRST_VERSION_WITH_NOT_FOUND:
+        if budget.is_spent:
+            return DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        described = _describe(group)
+        budget.spend(sum(len(one.member_metadata) + len(one.member_assignment) for one in described.members))
+        return described
+    if version < FIRST_VERSION_WITH_NOT_FOUND:
         return DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     return DescribedGroup(
         group_id=group_id,

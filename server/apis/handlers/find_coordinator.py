@@ -8,14 +8,19 @@ refuses it for good: told to try again, a client would until its time is over. S
 
 from __future__ import annotations
 
+from itertools import islice
+
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...metadata.metadata_cache import MetadataCache
+from ..pace import MOST_ITEMS, Pace
 from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 NOBODY = -1
+BYTES_A_STEP = 500
+"""Of a name, which is hashed."""
 NO_ERROR = "NONE"
 """The message of a success, as Kafka has it before version 4."""
 FIRST_VERSION_WITH_SHARE_GROUPS = 6
@@ -31,10 +36,12 @@ async def handle(
 ) -> FindCoordinatorResponse:
     """One answer for each key; before version 4 there is just one."""
     if ctx.api_version >= 4:
-        answers = [
-            await _coordinator(ctx, request.key_type, key, broker_id=broker_id, groups=groups, metadata=metadata)
-            for key in request.coordinator_keys
-        ]
+        answers, pace = [], Pace()
+        for key in islice(dict.fromkeys(request.coordinator_keys), MOST_ITEMS):
+            answers.append(
+                await _coordinator(ctx, request.key_type, key, broker_id=broker_id, groups=groups, metadata=metadata)
+            )
+            await pace.step(1 + len(key) // BYTES_A_STEP)
         return FindCoordinatorResponse(coordinators=answers)
     answer = await _coordinator(
         ctx, request.key_type, request.key, broker_id=broker_id, groups=groups, metadata=metadata

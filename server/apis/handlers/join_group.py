@@ -19,6 +19,7 @@ from ..request_context import RequestContext
 
 logger = logging.getLogger("barnabas.groups")
 
+MOST_PROTOCOLS = 1000
 MOST_METADATA_BYTES = 1024 * 1024
 """Of one member, all its protocols together."""
 
@@ -30,13 +31,13 @@ def handle(ctx: RequestContext, request: JoinGroupRequest, *, config: BrokerConf
         ctx.respond(_response(ctx.api_version, result))
 
     try:
-        _join(ctx, request, groups.later(reply), config=config, groups=groups)
+        _join(ctx, request, groups.later(reply), config, groups)
     except KafkaError as error:
         reply(JoinResult(error.code, NO_MEMBER))
 
 
 def _join(
-    ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply, *, config: BrokerConfig, groups: GroupCoordinator
+    ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply, config: BrokerConfig, groups: GroupCoordinator
 ) -> None:
     if not request.group_id:
         reply(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
@@ -44,6 +45,8 @@ def _join(
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
         reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         return
+    if len(request.protocols) > MOST_PROTOCOLS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member has at most {MOST_PROTOCOLS} protocols")
     protocols = tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols)
     if sum(len(name) + len(metadata) for name, metadata in protocols) > MOST_METADATA_BYTES:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member's metadata have at most {MOST_METADATA_BYTES} bytes")

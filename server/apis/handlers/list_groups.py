@@ -8,24 +8,27 @@ from __future__ import annotations
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ...coordinator.group.coordinator import GroupCoordinator
+from ..pace import Pace
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: ListGroupsRequest, *, groups: GroupCoordinator) -> ListGroupsResponse:
+async def handle(ctx: RequestContext, request: ListGroupsRequest, *, groups: GroupCoordinator) -> ListGroupsResponse:
     """What is known now, and whether that is all."""
     states = {state.lower() for state in request.states_filter}
     types = {one.lower() for one in request.types_filter}
-    listed = [
-        ListedGroup(
-            group_id=group.group_id,
-            protocol_type=group.protocol_type or "",
-            group_state=group.state.value,
-            group_type=group.type_name,
-        )
-        for group in groups.groups
-        if not group.is_dead
-        and (not states or group.state.value.lower() in states)
-        and (not types or group.type_name in types)
-    ]
+    listed, pace = [], Pace()
+    for group in groups.groups:
+        state = group.state.value
+        is_wanted = (not states or state.lower() in states) and (not types or group.type_name in types)
+        if is_wanted and not group.is_dead:
+            listed.append(
+                ListedGroup(
+                    group_id=group.group_id,
+                    protocol_type=group.protocol_type or "",
+                    group_state=state,
+                    group_type=group.type_name,
+                )
+            )
+        await pace.step()
     error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if groups.is_loading else ErrorCode.NONE
     return ListGroupsResponse(error_code=error, groups=listed)

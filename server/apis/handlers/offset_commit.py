@@ -31,6 +31,7 @@ from ..request_context import RequestContext
 
 TOPIC_ID_VERSION = 10
 NOT_GIVEN = -1
+Check = Callable[[str, OffsetCommitRequestPartition], ErrorCode]
 NEVER_MS = 2**63 - 1
 
 
@@ -45,9 +46,10 @@ def handle(
     store: MetadataStore,
 ) -> Awaitable[OffsetCommitResponse] | None:
     """Partitions that cannot be committed are told so; the others are one record batch and share its fate."""
-    response, offsets = _split(ctx, request, config=config, metadata=metadata, now_ms=now_ms)
+    check = partial(_refusal, metadata, config.offset_metadata_max_bytes)
+    response, offsets = _split(ctx, request, metadata, now_ms(), check)
     if ctx.api_version == 0:
-        return _commit_to_zookeeper(request.group_id, response, offsets, store=store)
+        return _commit_to_zookeeper(store, request.group_id, response, offsets)
     reply = partial(_finish, ctx, response)
     committer = Committer(
         request.member_id,
@@ -64,19 +66,13 @@ def handle(
 
 
 def _split(
-    ctx: RequestContext,
-    request: OffsetCommitRequest,
-    *,
-    config: BrokerConfig,
-    metadata: MetadataCache,
-    now_ms: Callable[[], int],
+    ctx: RequestContext, request: OffsetCommitRequest, metadata: MetadataCache, now_ms: int, check: Check
 ) -> tuple[OffsetCommitResponse, dict[Place, CommittedOffset]]:
     """The response with the errors that are known already, and what may be committed."""
-    now = now_ms()
     by_id = ctx.api_version >= TOPIC_ID_VERSION
     expire_ms = NOT_GIVEN
     if request.retention_time_ms != NOT_GIVEN:
-        expire_ms = min(now + request.retention_time_ms, NEVER_MS)
+        expire_ms = min(now_ms + request.retention_time_ms, NEVER_MS)
     offsets: dict[Place, CommittedOffset] = {}
     topics = []
     for topic in request.topics:
@@ -86,20 +82,18 @@ def _split(
             if name is None:
                 error = ErrorCode.UNKNOWN_TOPIC_ID
             else:
-                error = _refusal(name, asked, config=config, metadata=metadata)
+                error = check(name, asked)
                 if not error:
-                    offsets[name, asked.partition_index] = _offset(asked, now, expire_ms)
+                    offsets[name, asked.partition_index] = _offset(asked, now_ms, expire_ms)
             answers.append(OffsetCommitResponsePartition(partition_index=asked.partition_index, error_code=error))
         topics.append(OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
     return OffsetCommitResponse(topics=topics), offsets
 
 
-def _refusal(
-    topic: str, asked: OffsetCommitRequestPartition, *, config: BrokerConfig, metadata: MetadataCache
-) -> ErrorCode:
+def _refusal(metadata: MetadataCache, most_bytes: int, topic: str, asked: OffsetCommitRequestPartition) -> ErrorCode:
     if not metadata.has_partition(topic, asked.partition_index):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if len(asked.committed_metadata or "") > config.offset_metadata_max_bytes:
+    if len(asked.committed_metadata or "") > most_bytes:
         return ErrorCode.OFFSET_METADATA_TOO_LARGE
     return ErrorCode.NONE
 
@@ -128,7 +122,7 @@ def _with_outcome(response: OffsetCommitResponse, outcome: ErrorCode) -> OffsetC
 
 
 async def _commit_to_zookeeper(
-    group_id: str, response: OffsetCommitResponse, offsets: dict[Place, CommittedOffset], *, store: MetadataStore
+    store: MetadataStore, group_id: str, response: OffsetCommitResponse, offsets: dict[Place, CommittedOffset]
 ) -> OffsetCommitResponse:
     numbers = {place: offset.offset for place, offset in offsets.items()}
     return _with_outcome(response, await store_offsets(store, group_id, numbers))

@@ -7,7 +7,9 @@ takes several groups (KIP-709), 9 knows members of the consumer protocol (KIP-84
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Hashable, Iterable
+from itertools import islice
+from typing import TypeVar
 from uuid import UUID
 
 from ....protocol.errors import ErrorCode, KafkaError
@@ -28,92 +30,145 @@ from ...coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOf
 from ...coordinator.group.zookeeper_offsets import read_offset
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.metadata_store import MetadataStore
+from ..pace import MOST_ITEMS, Budget, Pace
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_GROUPS = 8
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 TOPIC_ID_VERSION = 10
 
+PARTITIONS_A_TURN, STEPS_OF_A_GROUP = 5000, 20
+PARTITION_BYTES = 100
+"""About so much memory does the answer for one take, without the metadata of the commit."""
 NOTHING = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET)
 
+Topic = TypeVar("Topic", bound=Hashable)
 
-def handle(
+
+async def handle(
     ctx: RequestContext,
     request: OffsetFetchRequest,
     *,
     groups: GroupCoordinator,
     metadata: MetadataCache,
     store: MetadataStore,
-) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """Answers from memory, where there are only offsets that are durable."""
+) -> OffsetFetchResponse:
+    """Answers from memory, where there are only offsets that are durable. What is named twice is told once."""
+    pace = Pace(PARTITIONS_A_TURN)
     if ctx.api_version == 0:
-        return _fetch_from_zookeeper(request, metadata=metadata, store=store)
+        return await _fetch_from_zookeeper(request, metadata, store, pace)
     if ctx.api_version >= FIRST_VERSION_WITH_GROUPS:
-        return OffsetFetchResponse(
-            groups=[_fetch_group(ctx, asked, groups=groups, metadata=metadata) for asked in request.groups]
-        )
-    wanted = None if request.topics is None else [(one.name, one.partition_indexes) for one in request.topics]
+        asked = {one.group_id: one for one in reversed(request.groups)}
+        names = islice(dict.fromkeys(one.group_id for one in request.groups), MOST_ITEMS)
+        fetch = GroupFetch(ctx.api_version >= TOPIC_ID_VERSION, groups, metadata, pace)
+        return OffsetFetchResponse(groups=[await fetch.answer(asked[name]) for name in names])
+    group, error = None, ErrorCode.NONE
     try:
         group = groups.find(request.group_id)
-    except KafkaError as error:
+    except KafkaError as refusal:
+        error = refusal.code
         if ctx.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
-            return OffsetFetchResponse(error_code=error.code)
-        return OffsetFetchResponse(topics=[_topic(name, None, places, error.code) for name, places in wanted or ()])
-    if wanted is None:
-        wanted = list(_all_places(group))
-    return OffsetFetchResponse(topics=[_topic(name, group, places, ErrorCode.NONE) for name, places in wanted])
-
-
-def _topic(name: str, group: AnyGroup | None, partitions: Iterable[int], error: ErrorCode) -> OffsetFetchResponseTopic:
-    return OffsetFetchResponseTopic(
-        name=name,
-        partitions=[
-            OffsetFetchResponsePartition(
-                partition_index=index,
-                committed_offset=found.offset,
-                committed_leader_epoch=found.leader_epoch,
-                metadata=found.metadata,
-                error_code=error,
+            return OffsetFetchResponse(error_code=error)
+    if request.topics is None:
+        wanted = _all_places(group)
+    else:
+        wanted = _merged((one.name, one.partition_indexes) for one in request.topics)
+    topics = []
+    for name, partitions in wanted.items():
+        answers = []
+        for index in partitions:
+            found = _find(group, name, index)
+            answers.append(
+                OffsetFetchResponsePartition(
+                    partition_index=index,
+                    committed_offset=found.offset,
+                    committed_leader_epoch=found.leader_epoch,
+                    metadata=found.metadata,
+                    error_code=error,
+                )
             )
-            for index in partitions
-            for found in (_find(group, name, index),)
-        ],
-    )
+            await pace.step()
+        topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
+    return OffsetFetchResponse(topics=topics)
+
+
+def _merged(topics: Iterable[tuple[Topic, Iterable[int]]]) -> dict[Topic, dict[int, None]]:
+    """Each topic once and in it each partition once, in the order in which they are named first."""
+    merged: dict[Topic, dict[int, None]] = {}
+    for topic, partitions in topics:
+        merged.setdefault(topic, {}).update(dict.fromkeys(partitions))
+    return merged
 
 
 def _find(group: AnyGroup | None, topic: str, partition: int) -> CommittedOffset:
     return (group.offsets.get(topic, partition) if group is not None else None) or NOTHING
 
 
-def _all_places(group: AnyGroup | None) -> Iterable[tuple[str, list[int]]]:
+def _all_places(group: AnyGroup | None) -> dict[str, dict[int, None]]:
     """Every partition that has an offset, by topic."""
-    places: dict[str, list[int]] = {}
-    for topic, partition in sorted(group.offsets.committed) if group is not None else ():
-        places.setdefault(topic, []).append(partition)
-    return places.items()
+    committed = sorted(group.offsets.committed) if group is not None else ()
+    return _merged((topic, (partition,)) for topic, partition in committed)
 
 
-def _fetch_group(
-    ctx: RequestContext, asked: OffsetFetchRequestGroup, *, groups: GroupCoordinator, metadata: MetadataCache
-) -> OffsetFetchResponseGroup:
-    """The answer for one group of version 8 and later."""
-    by_id = ctx.api_version >= TOPIC_ID_VERSION
-    try:
-        group = groups.find(asked.group_id)
-        _check_member(group, asked)
-    except KafkaError as error:
-        return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
-    topics = []
-    if asked.topics is None:
-        for name, partitions in _all_places(group):
-            topic_id = metadata.topic_id(name)
-            if topic_id is not None or not by_id:
-                topics.append(_topic_of_group(name, topic_id or ZERO_UUID, group, partitions))
-    else:
-        for topic in asked.topics:
-            wanted = metadata.topic_name(topic.topic_id) if by_id else topic.name
-            topics.append(_topic_of_group(wanted, topic.topic_id, group, topic.partition_indexes))
-    return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+class GroupFetch:
+    """Answers for groups, from version 8 on. Those without room in the answer are put off: clients ask again."""
+
+    def __init__(self, by_id: bool, groups: GroupCoordinator, metadata: MetadataCache, pace: Pace) -> None:
+        self._by_id = by_id
+        self._groups = groups
+        self._metadata = metadata
+        self._pace = pace
+        self._budget = Budget()
+
+    async def answer(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """What one group has committed, or why that is not told."""
+        await self._pace.step(STEPS_OF_A_GROUP)
+        try:
+            if self._budget.is_spent:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the answer is full")
+            group = self._groups.find(asked.group_id)
+            _check_member(group, asked)
+        except KafkaError as error:
+            return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=error.code)
+        topics = [
+            await self._topic(group, name, topic_id, partitions)
+            for name, topic_id, partitions in self._wanted(group, asked)
+        ]
+        return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
+
+    def _wanted(
+        self, group: AnyGroup | None, asked: OffsetFetchRequestGroup
+    ) -> Iterable[tuple[str | None, UUID, Iterable[int]]]:
+        """Topics by name, None for one that there is not, with their ids and partitions."""
+        if asked.topics is None:
+            for name, partitions in _all_places(group).items():
+                topic_id = self._metadata.topic_id(name)
+                if topic_id is not None or not self._by_id:
+                    yield name, topic_id or ZERO_UUID, partitions
+            return
+        named = _merged(((one.name, one.topic_id), one.partition_indexes) for one in asked.topics)
+        for (name, topic_id), partitions in named.items():
+            yield self._metadata.topic_name(topic_id) if self._by_id else name, topic_id, partitions
+
+    async def _topic(
+        self, group: AnyGroup | None, name: str | None, topic_id: UUID, partitions: Iterable[int]
+    ) -> OffsetFetchResponseTopics:
+        error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        answers = []
+        for index in partitions:
+            found = NOTHING if name is None else _find(group, name, index)
+            answers.append(
+                OffsetFetchResponsePartitions(
+                    partition_index=index,
+                    committed_offset=found.offset,
+                    committed_leader_epoch=found.leader_epoch,
+                    metadata=found.metadata,
+                    error_code=error,
+                )
+            )
+            self._budget.spend(PARTITION_BYTES + len(found.metadata))
+            await self._pace.step()
+        return OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=answers)
 
 
 def _check_member(group: AnyGroup | None, asked: OffsetFetchRequestGroup) -> None:
@@ -128,41 +183,22 @@ def _check_member(group: AnyGroup | None, asked: OffsetFetchRequestGroup) -> Non
         raise KafkaError(error, "not a present member of the group")
 
 
-def _topic_of_group(
-    name: str | None, topic_id: UUID, group: AnyGroup | None, partitions: Iterable[int]
-) -> OffsetFetchResponseTopics:
-    return OffsetFetchResponseTopics(
-        name=name or "",
-        topic_id=topic_id,
-        partitions=[
-            OffsetFetchResponsePartitions(
-                partition_index=index,
-                committed_offset=found.offset,
-                committed_leader_epoch=found.leader_epoch,
-                metadata=found.metadata,
-                error_code=ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE,
-            )
-            for index in partitions
-            for found in (NOTHING if name is None else _find(group, name, index),)
-        ],
-    )
-
-
 async def _fetch_from_zookeeper(
-    request: OffsetFetchRequest, *, metadata: MetadataCache, store: MetadataStore
+    request: OffsetFetchRequest, metadata: MetadataCache, store: MetadataStore, pace: Pace
 ) -> OffsetFetchResponse:
     topics = []
-    for topic in request.topics or ():
-        partitions = []
-        for index in topic.partition_indexes:
+    for name, partitions in _merged((one.name, one.partition_indexes) for one in request.topics or ()).items():
+        answers = []
+        for index in partitions:
             offset, error = NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if metadata.has_partition(topic.name, index):
-                found = await read_offset(store, request.group_id, (topic.name, index))
+            if metadata.has_partition(name, index):
+                found = await read_offset(store, request.group_id, (name, index))
                 offset, error = NO_OFFSET if found is None else found, ErrorCode.NONE
-            partitions.append(
+            answers.append(
                 OffsetFetchResponsePartition(
                     partition_index=index, committed_offset=offset, metadata="", error_code=error
                 )
             )
-        topics.append(OffsetFetchResponseTopic(name=topic.name, partitions=partitions))
+            await pace.step()
+        topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
     return OffsetFetchResponse(topics=topics)

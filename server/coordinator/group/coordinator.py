@@ -262,12 +262,11 @@ class GroupCoordinator:
             self._join_new(Group(group_id, self._now_ms()), joining)
 
     def _join_new(self, group: Group, joining: Joining) -> None:
-        """Somebody is the first of a group. Like Kafka 4 this writes down that there is one before anything of it."""
-        if group.supports(joining.protocol_type, joining.protocols):
-            maker = Maker(joining.client_host, joining.client_id)
-            self.check_room(maker)
-            self.members.write_empty(group)
-            self.add(group, maker)
+        """Somebody is the first to join a group; as in Kafka 4 it is there and in the log even if he is refused."""
+        maker = Maker(joining.client_host, joining.client_id)
+        self.check_room(maker)
+        self.members.write_empty(group)
+        self.add(group, maker)
         self.members.join(group, joining)
 
     def commit(self, group_id: str, committer: Committer, offsets: Commits, reply: Reply) -> None:

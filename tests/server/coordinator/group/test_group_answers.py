@@ -222,12 +222,13 @@ def test_a_group_that_nobody_came_to_leaves_the_log_with_the_id_that_was_given_o
     play(talk)
 
 
-def test_a_group_begins_with_somebody_or_an_offset() -> None:
+def test_what_is_refused_leaves_no_group_or_not_for_long() -> None:
     async def talk(cluster: Cluster) -> None:
-        await cluster.ask(joining(protocol="", group_id="a"), 9)
         nothing = joining(group_id="b")
         nothing.protocols = []
         assert (await cluster.ask(nothing, 9)).error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert [one is None for one in records_of(cluster, "b")] == [False], "as Kafka does"
+        await cluster.until(lambda: cluster.group("b") is None, seconds=11 * MINUTE_S)
         assert await cluster.commit(1, topic="nowhere", version=8, group_id="c") == [
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         ]
