@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -30,6 +31,8 @@ from .metadata_store import (
 from .znodes import BrokerRegistration, PartitionState, TopicRegistration
 
 CONFIG_CHANGE_LIFE_MS = 15 * 60 * 1000
+PURGE_INTERVAL_MS = 60 * 1000
+NOTICES_A_PURGE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,7 @@ class TopicStore:
         self._store = store
         self._now_ms = now_ms
         self._token_bytes = token_bytes
+        self._next_purge_ms = 0
 
     # The cluster
 
@@ -339,14 +343,24 @@ class TopicStore:
         return Create(path, data) if await self._store.exists(path) is None else SetData(path, data)
 
     async def _old_notices(self) -> list[Operation]:
-        """Notices that every broker has had its time to read; Kafka purges them likewise."""
-        limit_ms = self._now_ms() - CONFIG_CHANGE_LIFE_MS
+        """Notices that every broker has had its time to read, the oldest first; Kafka purges them likewise.
+
+        They are looked for now and then, not at each of thousands of changes.
+        """
+        now_ms = self._now_ms()
+        if now_ms < self._next_purge_ms:
+            return []
         old: list[Operation] = []
-        for name in await self._store.children(znodes.CONFIG_CHANGES):
+        for name in islice(await self._store.children(znodes.CONFIG_CHANGES), NOTICES_A_PURGE):
             path = f"{znodes.CONFIG_CHANGES}/{name}"
             stat = await self._store.exists(path)
-            if stat is not None and stat.created_ms < limit_ms:
-                old.append(Delete(path))
+            if stat is None:
+                continue
+            if stat.created_ms >= now_ms - CONFIG_CHANGE_LIFE_MS:
+                break
+            old.append(Delete(path))
+        if len(old) < NOTICES_A_PURGE:
+            self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
         return old
 
     async def _write_as_controller(self, operations: list[Operation], term: ControllerTerm) -> list[str | Stat | None]:

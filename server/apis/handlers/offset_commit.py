@@ -48,15 +48,18 @@ def handle(
     """Partitions that cannot be committed are told so; the others are one record batch and share its fate."""
     check = partial(_refusal, metadata, config.offset_metadata_max_bytes)
     response, offsets = _split(ctx, request, metadata, now_ms(), check)
+    maker = Maker(f"/{ctx.client_host}", ctx.client_id or "")
     if ctx.api_version == 0:
-        return _commit_to_zookeeper(store, request.group_id, response, offsets)
+        places = {place: offset.offset for place, offset in offsets.items()}
+        storing = store_offsets(store, request.group_id, places, maker, groups.oldest_allowance)
+        return _commit_to_zookeeper(response, storing)
     reply = partial(_finish, ctx, response)
     committer = Committer(
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
         ctx.api_version,
-        Maker(f"/{ctx.client_host}", ctx.client_id or ""),
+        maker,
     )
     try:
         groups.commit(request.group_id, committer, offsets, reply)
@@ -121,8 +124,5 @@ def _with_outcome(response: OffsetCommitResponse, outcome: ErrorCode) -> OffsetC
     return response
 
 
-async def _commit_to_zookeeper(
-    store: MetadataStore, group_id: str, response: OffsetCommitResponse, offsets: dict[Place, CommittedOffset]
-) -> OffsetCommitResponse:
-    numbers = {place: offset.offset for place, offset in offsets.items()}
-    return _with_outcome(response, await store_offsets(store, group_id, numbers))
+async def _commit_to_zookeeper(response: OffsetCommitResponse, storing: Awaitable[ErrorCode]) -> OffsetCommitResponse:
+    return _with_outcome(response, await storing)

@@ -83,6 +83,8 @@ class GroupCoordinator:
         self._now_ms = ports.now_ms
         self._loop = loop
         self._allowance = Allowance()
+        self.oldest_allowance = Allowance()
+        """Of groups whose offsets are in the metadata store, where OffsetCommit 0 puts them."""
         self._creation: asyncio.Task[None] | None = None
         log = CoordinatorLog(GROUP_METADATA_TOPIC, replica_manager, ports.now_ms, loop)
         self._shards: Shards[dict[str, AnyGroup]] = Shards(

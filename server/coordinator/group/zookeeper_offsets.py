@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
 from ...metadata.metadata_store import NodeExistsError, NoNodeError, StoreError
+from .allowance import Allowance, Maker
 from .offsets import Place
 
 if TYPE_CHECKING:
     from ...metadata.metadata_store import MetadataStore
 
 ROOT = "/consumers"
-MOST_GROUPS = 10_000
 
 
 def _is_legal(group_id: str) -> bool:
@@ -29,7 +29,9 @@ def _path(group_id: str, place: Place) -> str:
     return f"{ROOT}/{group_id}/offsets/{place[0]}/{place[1]}"
 
 
-async def store_offsets(store: MetadataStore, group_id: str, offsets: Mapping[Place, int]) -> ErrorCode:
+async def store_offsets(
+    store: MetadataStore, group_id: str, offsets: Mapping[Place, int], maker: Maker, allowance: Allowance
+) -> ErrorCode:
     """Write offsets one after another; an error leaves the later ones as they were."""
     if not _is_legal(group_id):
         return ErrorCode.INVALID_GROUP_ID
@@ -39,20 +41,14 @@ async def store_offsets(store: MetadataStore, group_id: str, offsets: Mapping[Pl
             try:
                 await store.set(path, data)
             except NoNodeError:
-                if await _is_full(store, group_id):
-                    return ErrorCode.GROUP_MAX_SIZE_REACHED
+                if await store.exists(f"{ROOT}/{group_id}") is None:
+                    if not allowance.has_room(maker):
+                        return ErrorCode.GROUP_MAX_SIZE_REACHED
+                    allowance.made(group_id, maker)
                 await _create(store, path, data)
     except StoreError:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return ErrorCode.NONE
-
-
-async def _is_full(store: MetadataStore, group_id: str) -> bool:
-    try:
-        groups = await store.children(ROOT)
-    except NoNodeError:
-        return False
-    return len(groups) >= MOST_GROUPS and group_id not in groups
 
 
 async def _create(store: MetadataStore, path: str, data: bytes) -> None:

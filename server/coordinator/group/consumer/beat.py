@@ -10,6 +10,8 @@ from .assignment import Assignment
 from .member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 NOT_GIVEN = -1
+MOST_TOPICS = 20_000
+"""More are a record that no log takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,8 @@ class Beat:
                 self.topics is None and self.regex is None,
                 "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining.",
             )
+        too_many = f"A member subscribes to {MOST_TOPICS} topics by name at most."
+        _refuse_if(self.topics is not None and len(self.topics) > MOST_TOPICS, too_many)
         _refuse_if(self.epoch < STATIC_LEAVE_EPOCH, f"MemberEpoch is {self.epoch}, but must be at least -2.")
         _refuse_if(self.epoch == STATIC_LEAVE_EPOCH and self.instance_id is None, "InstanceId can't be null.")
 
