@@ -40,10 +40,10 @@ def _join(
     ctx: RequestContext, request: JoinGroupRequest, reply: JoinReply, config: BrokerConfig, groups: GroupCoordinator
 ) -> None:
     if not request.group_id:
-        reply(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
+        reply.now(JoinResult(ErrorCode.INVALID_GROUP_ID, request.member_id))
         return
     if not config.group_min_session_timeout_ms <= request.session_timeout_ms <= config.group_max_session_timeout_ms:
-        reply(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
+        reply.now(JoinResult(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
         return
     if len(request.protocols) > MOST_PROTOCOLS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a member has at most {MOST_PROTOCOLS} protocols")

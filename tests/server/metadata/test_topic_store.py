@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -183,6 +184,23 @@ async def test_configurations_are_kept_by_entity_and_announced() -> None:
     assert notices == [f"config_change_{number:010d}" for number in range(3)]
     data, _ = await world.store.get(f"/config/changes/{notices[0]}")
     assert json.loads(data) == {"version": 2, "entity_path": "topics/t"}
+
+
+async def test_what_a_change_costs_does_not_grow_with_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    await world.topics.prepare()
+    looked_at = 0
+    exists = world.store.exists
+
+    async def counted(path: str, *rest: Any) -> Any:
+        nonlocal looked_at
+        looked_at += 1
+        return await exists(path, *rest)
+
+    monkeypatch.setattr(world.store, "exists", counted)
+    for number in range(100):
+        await world.topics.set_named_config("groups", f"g{number}", {"consumer.session.timeout.ms": "50000"})
+    assert looked_at < 500
 
 
 async def test_old_announcements_are_purged() -> None:
