@@ -28,6 +28,8 @@ from .controller.controller import Controller
 from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
 from .coordinator.group.coordinator import GroupCoordinator
+from .metadata.cluster_store import ClusterStore
+from .metadata.config_store import ConfigStore
 from .metadata.embedded_store import LANE as STORE_LANE
 from .metadata.embedded_store import EmbeddedStore
 from .metadata.metadata_cache import MetadataCache
@@ -136,17 +138,21 @@ class BrokerServer:
         await self._use_reserves(log_manager, Reserve.give_up)
         store = self._open_store()
         self._stops.append(store.close)
-        topic_store = TopicStore(store, now_ms=self._ports.now_ms, token_bytes=self._ports.token_bytes)
-        cluster_id = await topic_store.prepare(stored_cluster_id)
+        cluster_store = ClusterStore(store, now_ms=self._ports.now_ms, token_bytes=self._ports.token_bytes)
+        topic_store = TopicStore(store, token_bytes=self._ports.token_bytes)
+        config_store = ConfigStore(store, now_ms=self._ports.now_ms)
+        cluster_id = await cluster_store.prepare(stored_cluster_id)
         log_manager.write_identity(broker_id, cluster_id)
-        await dynamic_config.load(topic_store, broker_id)
+        await dynamic_config.load(config_store, broker_id)
         quotas = await self._load_quotas(store)
         await self._load_logs(log_manager, await topic_store.topics())
         self._state = self._build_state(
             broker_id=broker_id,
             cluster_id=cluster_id,
             store=store,
+            cluster_store=cluster_store,
             topic_store=topic_store,
+            config_store=config_store,
             dynamic_config=dynamic_config,
             log_manager=log_manager,
             quotas=quotas,
@@ -195,7 +201,9 @@ class BrokerServer:
         broker_id: int,
         cluster_id: str,
         store: MetadataStore,
+        cluster_store: ClusterStore,
         topic_store: TopicStore,
+        config_store: ConfigStore,
         dynamic_config: DynamicConfig,
         log_manager: LogManager,
         quotas: ClientQuotas,
@@ -203,7 +211,12 @@ class BrokerServer:
         """All parts that handlers reach, none of them at work yet."""
         config, ports, turns = self.config, self._ports, Turns(self._loop, self._ports.collect_new)
         metadata, replica_manager, cleaner, controller = self._topic_parts(
-            broker_id, cluster_id, log_manager, topic_store, dynamic_config
+            broker_id=broker_id,
+            cluster_id=cluster_id,
+            log_manager=log_manager,
+            cluster_store=cluster_store,
+            topic_store=topic_store,
+            dynamic_config=dynamic_config,
         )
         return BrokerState(
             broker_id=broker_id,
@@ -212,7 +225,8 @@ class BrokerServer:
             config=config,
             ports=ports,
             store=store,
-            topic_store=topic_store,
+            cluster_store=cluster_store,
+            config_store=config_store,
             dynamic_config=dynamic_config,
             metadata=metadata,
             controller=controller,
@@ -238,9 +252,11 @@ class BrokerServer:
 
     def _topic_parts(
         self,
+        *,
         broker_id: int,
         cluster_id: str,
         log_manager: LogManager,
+        cluster_store: ClusterStore,
         topic_store: TopicStore,
         dynamic_config: DynamicConfig,
     ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, Controller]:
@@ -262,6 +278,7 @@ class BrokerServer:
         dynamic_config.on_broker_change(cleaner.settings_changed)
         controller = Controller(
             broker_id=broker_id,
+            cluster_store=cluster_store,
             topic_store=topic_store,
             metadata=metadata,
             channel=LocalReplicaChannel(broker_id, replica_manager, cleaner.deleting),
@@ -284,7 +301,7 @@ class BrokerServer:
         )
         await sockets.bind()
         self._stops += [sockets.close, apis.close]
-        registration = await state.topic_store.register_broker(
+        registration = await state.cluster_store.register_broker(
             BrokerRegistration(
                 broker_id=state.broker_id,
                 endpoints=tuple(
@@ -470,7 +487,8 @@ def services(state: BrokerState) -> Services:
     return Services(
         broker_id=state.broker_id,
         config=state.config,
-        configs=ConfigRepository(state.broker_id, state.dynamic_config, state.topic_store, state.metadata),
+        config_store=state.config_store,
+        configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
         controller=state.controller,
         dynamic_config=state.dynamic_config,
         fault=state.ports.fault,
@@ -485,6 +503,5 @@ def services(state: BrokerState) -> Services:
         quotas=state.quotas,
         replica_manager=state.replica_manager,
         store=state.store,
-        topic_store=state.topic_store,
         turns=state.turns,
     )

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
     from .config.dynamic_config import DynamicConfig
     from .controller.controller import Controller
     from .coordinator.group.coordinator import GroupCoordinator
+    from .metadata.cluster_store import ClusterStore
+    from .metadata.config_store import ConfigStore
     from .metadata.metadata_cache import MetadataCache
     from .metadata.metadata_store import MetadataStore
     from .metadata.producer_ids import ProducerIds
-    from .metadata.topic_store import TopicStore
     from .quotas.client_quotas import ClientQuotas
     from .replication.fetch_session import FetchSessions
     from .replication.log_dir_mover import LogDirMover
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class BrokerState:
-    """Built by `server/broker.py`; handlers get it as `ctx.broker` and change the parts only through their methods."""
+    """Built by `server/broker.py`; handlers get of it what `apis/services.py` names."""
 
     broker_id: int
     cluster_id: str
@@ -34,7 +35,8 @@ class BrokerState:
     config: BrokerConfig
     ports: Ports
     store: MetadataStore
-    topic_store: TopicStore
+    cluster_store: ClusterStore
+    config_store: ConfigStore
     dynamic_config: DynamicConfig
     metadata: MetadataCache
     controller: Controller

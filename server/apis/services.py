@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from ..controller.controller import CreatedTopic
     from ..controller.topic_rules import PartitionsCreation, TopicCreation
     from ..coordinator.group.coordinator import GroupCoordinator
+    from ..metadata.config_store import ConfigStore
     from ..metadata.metadata_cache import MetadataCache
     from ..metadata.metadata_store import MetadataStore
     from ..metadata.producer_ids import ProducerIds
-    from ..metadata.topic_store import TopicStore
     from ..metadata.znodes import TopicRegistration
     from ..quotas.client_quotas import ClientQuotas
     from ..replication.fetch_session import FetchSessions
@@ -74,6 +74,7 @@ class Services:
 
     broker_id: int
     config: BrokerConfig
+    config_store: ConfigStore
     configs: ConfigRepository
     controller: ActiveController
     dynamic_config: DynamicConfig
@@ -89,7 +90,6 @@ class Services:
     quotas: ClientQuotas
     replica_manager: ReplicaManager
     store: MetadataStore
-    topic_store: TopicStore
     turns: Turns
 
 

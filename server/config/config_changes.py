@@ -98,13 +98,13 @@ class ConfigChanger:
             match ConfigResourceType(resource.resource_type):
                 case kind if kind in NAMED_KINDS:
                     name, entity_type = resource.resource_name, NAMED_KINDS[kind].entity_type
-                    present = await self._configs.topic_store.named_config(entity_type, name)
+                    present = await self._configs.config_store.named_config(entity_type, name)
                     await self._set_named(kind, name, _edited(present, operations, _NO_LISTS))
                 case ConfigResourceType.TOPIC:
                     await self._edit_topic(resource.resource_name, operations)
                 case ConfigResourceType.BROKER:
                     broker_id = self._broker_id(resource.resource_name)
-                    current = await self._configs.topic_store.broker_config(broker_id)
+                    current = await self._configs.config_store.broker_config(broker_id)
                     await self._set_broker(broker_id, _edited(current, operations, BROKER_KEYS))
                 case ConfigResourceType.BROKER_LOGGER:
                     self._edit_loggers(resource.resource_name, operations)
@@ -113,14 +113,14 @@ class ConfigChanger:
 
     async def _edit_topic(self, topic: str, operations: Sequence[NamedOperation]) -> None:
         self._check_topic(topic)
-        current = await self._configs.topic_store.topic_config(topic)
+        current = await self._configs.config_store.topic_config(topic)
         await self._set_topic(topic, _edited(current, operations, TOPIC_KEYS))
 
     async def _set_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         self._check_topic(topic)
         self._configs.dynamic_config.check_topic_config(settings)
         if not self._validate_only:
-            await self._configs.topic_store.set_topic_config(topic, settings)
+            await self._configs.config_store.set_topic_config(topic, settings)
             self._configs.dynamic_config.topic_config_changed(topic, settings)
 
     def _check_topic(self, topic: str) -> None:
@@ -136,7 +136,7 @@ class ConfigChanger:
             raise KafkaError(ErrorCode.INVALID_REQUEST, kind.alter_without_name)
         kind.check(self._configs.config, settings)
         if not self._validate_only:
-            await self._configs.topic_store.set_named_config(kind.entity_type, name, settings)
+            await self._configs.config_store.set_named_config(kind.entity_type, name, settings)
             self._configs.dynamic_config.named_config_changed(resource_type, name, settings)
 
     def _broker_id(self, name: str) -> int | None:
@@ -149,7 +149,7 @@ class ConfigChanger:
         per_broker = broker_id is not None
         self._configs.dynamic_config.check_broker_config(settings, per_broker=per_broker)
         if not self._validate_only:
-            await self._configs.topic_store.set_broker_config(broker_id, settings)
+            await self._configs.config_store.set_broker_config(broker_id, settings)
             self._configs.dynamic_config.broker_config_changed(settings, per_broker=per_broker)
 
     def _edit_loggers(self, name: str, operations: Sequence[NamedOperation]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ..metadata.config_store import ConfigStore
     from ..metadata.metadata_cache import MetadataCache
-    from ..metadata.topic_store import TopicStore
     from .broker_config import BrokerConfig
     from .dynamic_config import DynamicConfig
 
@@ -19,7 +19,7 @@ class ConfigRepository:
     broker_id: int
     dynamic_config: DynamicConfig
     """What is in force, and the lock for changing it."""
-    topic_store: TopicStore
+    config_store: ConfigStore
     """What is stored."""
     metadata: MetadataCache
     """Which topics there are."""

@@ -36,7 +36,7 @@ _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
 class ConfigSource(Protocol):
-    """Where changed settings are kept (TopicStore)."""
+    """Where changed settings are kept (ConfigStore)."""
 
     async def broker_config(self, broker_id: int | None) -> dict[str, str]: ...
 

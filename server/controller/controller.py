@@ -18,10 +18,11 @@ from uuid import UUID
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..config.broker_config import BrokerConfig
+from ..metadata.cluster_store import ClusterStore, ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreUnavailableError
 from ..metadata.topic_names import collision_key
-from ..metadata.topic_store import ControllerTerm, NewTopic, TopicStore
+from ..metadata.topic_store import NewTopic, TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
 from .adoption import Adoption, FoundReplica, adoptions
@@ -55,6 +56,7 @@ class Controller:
         self,
         *,
         broker_id: int,
+        cluster_store: ClusterStore,
         topic_store: TopicStore,
         metadata: MetadataCache,
         channel: ReplicaChannel,
@@ -63,6 +65,7 @@ class Controller:
         chance: random.Random,
     ) -> None:
         self._broker_id = broker_id
+        self._cluster = cluster_store
         self._store = topic_store
         self._metadata = metadata
         self._channel = channel
@@ -92,10 +95,10 @@ class Controller:
         Raises KafkaError NOT_CONTROLLER if another broker is controller.
         """
         async with self._turn:
-            self._term = await self._store.claim_controller(self._broker_id)
+            self._term = await self._cluster.claim_controller(self._broker_id)
             if self._term is None:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker is the controller of this metadata store.")
-            brokers = await self._store.brokers()
+            brokers = await self._cluster.brokers()
             self._metadata.set_brokers(brokers)
             self._metadata.controller_id = self._broker_id
             self._context.live_brokers = tuple(brokers)

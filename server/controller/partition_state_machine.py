@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
+from ..metadata.cluster_store import ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreUnavailableError
-from ..metadata.topic_store import ControllerTerm, TopicStore
+from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState
 from .context import ControllerContext
 from .election import Election, elect, elect_preferred

@@ -9,8 +9,8 @@ import logging
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import quote, unquote
 
+from ..metadata.config_store import ConfigStore
 from ..metadata.metadata_store import MetadataStore, NoNodeError
-from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import DEFAULT_ENTITY, decode_config
 from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
 
@@ -30,14 +30,14 @@ async def stored_quotas(store: MetadataStore) -> AsyncIterator[tuple[Entity, dic
 
 
 async def alter_stored_quotas(
-    topic_store: TopicStore, entity: Entity, changes: Mapping[str, float | None]
+    config_store: ConfigStore, entity: Entity, changes: Mapping[str, float | None]
 ) -> dict[str, float]:
     """Set these checked quotas of an entity, remove those that are None, and return all that it has then.
 
     Whatever else its node holds stays. Raises StoreUnavailableError.
     """
     entity_type, name = _place(entity)
-    before = await topic_store.client_config(entity_type, name)
+    before = await config_store.client_config(entity_type, name)
     after = dict(before)
     for key, value in changes.items():
         if value is None:
@@ -45,7 +45,7 @@ async def alter_stored_quotas(
         else:
             after[key] = quota_text(entity, key, value)
     if after != before:
-        await topic_store.set_client_config(entity_type, name, after)
+        await config_store.set_client_config(entity_type, name, after)
     return _only_quotas(name, after)
 
 

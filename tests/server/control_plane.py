@@ -17,6 +17,8 @@ from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.controller import Controller
 from barnabas.server.controller.adoption import FoundReplica
 from barnabas.server.controller.replica_channel import LocalReplicaChannel
+from barnabas.server.metadata.cluster_store import ClusterStore
+from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.metadata.node_tree import NodeTree
@@ -88,11 +90,14 @@ class ControlPlane:
         self.config = BrokerConfig(self.properties)
         self.dynamic_config = DynamicConfig(self.config)
         self.chance = random.Random(7)
-        self.topic_store = TopicStore(self.store, now_ms=now_ms, token_bytes=self.chance.randbytes)
+        self.cluster_store = ClusterStore(self.store, now_ms=now_ms, token_bytes=self.chance.randbytes)
+        self.topic_store = TopicStore(self.store, token_bytes=self.chance.randbytes)
+        self.config_store = ConfigStore(self.store, now_ms=now_ms)
         self.replicas = Replicas()
         self.metadata = MetadataCache("cluster-id-of-the-test")
         self.controller = Controller(
             broker_id=BROKER_ID,
+            cluster_store=self.cluster_store,
             topic_store=self.topic_store,
             metadata=self.metadata,
             channel=LocalReplicaChannel(BROKER_ID, self.replicas),
@@ -102,10 +107,10 @@ class ControlPlane:
         )
 
     async def start(self, found: Mapping[TopicPartition, FoundReplica] | None = None) -> ControlPlane:
-        self.metadata.cluster_id = await self.topic_store.prepare()
-        await self.dynamic_config.load(self.topic_store, BROKER_ID)
+        self.metadata.cluster_id = await self.cluster_store.prepare()
+        await self.dynamic_config.load(self.config_store, BROKER_ID)
         endpoint = BrokerEndpoint(LISTENER, "127.0.0.1", 9092)
-        await self.topic_store.register_broker(BrokerRegistration(BROKER_ID, (endpoint,), rack="r1"))
+        await self.cluster_store.register_broker(BrokerRegistration(BROKER_ID, (endpoint,), rack="r1"))
         await self.controller.start(found)
         return self
 
@@ -122,7 +127,7 @@ class ControlPlane:
             dynamic_config=self.dynamic_config,
             metadata=self.metadata,
             controller=self.controller,
-            configs=ConfigRepository(BROKER_ID, self.dynamic_config, self.topic_store, self.metadata),
+            configs=ConfigRepository(BROKER_ID, self.dynamic_config, self.config_store, self.metadata),
             producer_ids=ProducerIds(self.store, BROKER_ID),
             **parts,
         )

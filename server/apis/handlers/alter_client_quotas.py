@@ -17,8 +17,8 @@ from ....protocol.messages.alter_client_quotas import (
     ResponseEntryData,
 )
 from ...config.dynamic_config import DynamicConfig
+from ...metadata.config_store import ConfigStore
 from ...metadata.metadata_store import StoreUnavailableError
-from ...metadata.topic_store import TopicStore
 from ...quotas.client_quotas import ClientQuotas
 from ...quotas.entities import Entity, check_quota, entity_of, invalid
 from ...quotas.stored_quotas import alter_stored_quotas
@@ -31,7 +31,7 @@ async def handle(
     *,
     dynamic_config: DynamicConfig,
     quotas: ClientQuotas,
-    topic_store: TopicStore,
+    config_store: ConfigStore,
 ) -> AlterClientQuotasResponse:
     """An entity that is named twice is changed not at all."""
     response = AlterClientQuotasResponse(entries=[])
@@ -48,7 +48,7 @@ async def handle(
                 entry,
                 validate_only=request.validate_only,
                 quotas=quotas,
-                topic_store=topic_store,
+                config_store=config_store,
                 changing=dynamic_config.changing,
             )
         except KafkaError as error:
@@ -62,7 +62,7 @@ def _key(entry: EntryData) -> tuple[tuple[str, str | None], ...]:
 
 
 async def _alter(
-    entry: EntryData, *, validate_only: bool, quotas: ClientQuotas, topic_store: TopicStore, changing: asyncio.Lock
+    entry: EntryData, *, validate_only: bool, quotas: ClientQuotas, config_store: ConfigStore, changing: asyncio.Lock
 ) -> None:
     """Change one entity's quotas. Raises KafkaError."""
     entity = entity_of([(part.entity_type, part.entity_name) for part in entry.entity])
@@ -72,7 +72,7 @@ async def _alter(
         return
     async with changing:
         try:
-            present = await alter_stored_quotas(topic_store, entity, changes)
+            present = await alter_stored_quotas(config_store, entity, changes)
         except StoreUnavailableError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be written.") from error
         await quotas.changed(entity, present)

@@ -33,10 +33,11 @@ from barnabas.server.config.config_repository import ConfigRepository
 from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.config.keys.catalogue import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS
 from barnabas.server.config.keys.definition import ConfigType
+from barnabas.server.metadata.cluster_store import ClusterStore
+from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache, TopicImage
 from barnabas.server.metadata.node_tree import NodeTree
-from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import BrokerRegistration
 
 TOPIC, BROKER, LOGGER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER
@@ -49,8 +50,9 @@ SET, DELETE, APPEND, SUBTRACT = ConfigOperation
 async def broker() -> Any:
     """The parts of a broker that these handlers reach, with a topic `flights`."""
     config = BrokerConfig({"broker.id": "3", "log.retention.hours": "2", "num.io.threads": "9", "own.secret": "s"})
-    store = TopicStore(EmbeddedStore(NodeTree(lambda: 0)), now_ms=lambda: 0, token_bytes=lambda size: b"\1" * size)
-    await store.prepare()
+    metadata_store = EmbeddedStore(NodeTree(lambda: 0))
+    await ClusterStore(metadata_store, now_ms=lambda: 0, token_bytes=lambda size: b"\1" * size).prepare()
+    store = ConfigStore(metadata_store, now_ms=lambda: 0)
     metadata = MetadataCache("cluster")
     metadata.put_topics([TopicImage("flights", UUID(int=7), {})])
     metadata.set_brokers({BROKER_ID: BrokerRegistration(BROKER_ID, ())})
@@ -58,7 +60,7 @@ async def broker() -> Any:
     return SimpleNamespace(
         configs=ConfigRepository(BROKER_ID, dynamic, store, metadata),
         config=config,
-        topic_store=store,
+        config_store=store,
         metadata=metadata,
         dynamic_config=dynamic,
     )
@@ -271,9 +273,9 @@ async def test_a_group_has_settings_of_its_own_until_they_are_deleted(broker: An
     assert chain(session) == [("consumer.session.timeout.ms", "50000", ConfigSource.GROUP)]
     assert entry(describe(broker, kind, "another"), "consumer.session.timeout.ms").value == "45000"
     assert listed(broker, [kind]) == [(name, kind)]
-    assert await broker.topic_store.named_configs("groups") == {name: {"consumer.session.timeout.ms": "50000"}}
+    assert await broker.config_store.named_configs("groups") == {name: {"consumer.session.timeout.ms": "50000"}}
     again = DynamicConfig(broker.config)
-    await again.load(broker.topic_store, 3)
+    await again.load(broker.config_store, 3)
     assert again.named_config(kind, name) == {"consumer.session.timeout.ms": "50000"}
     assert await edit(broker, kind, name, ("consumer.session.timeout.ms", DELETE, None)) == (ErrorCode.NONE, None)
     assert broker.dynamic_config.group_value(name, "consumer.session.timeout.ms") is None
@@ -295,7 +297,7 @@ async def test_a_client_metrics_subscription_lasts_until_its_last_setting_is_del
     assert chain(entry(result, "interval.ms")) == [("interval.ms", "5000", ConfigSource.CLIENT_METRICS)]
     assert listed(broker, [kind]) == listed(broker, [], version=0) == [(name, kind) for name in names]
     again = DynamicConfig(broker.config)
-    await again.load(broker.topic_store, BROKER_ID)
+    await again.load(broker.config_store, BROKER_ID)
     assert {name: again.named_config(kind, name) for name in again.configured(kind)} == dict.fromkeys(names, settings)
     await edit(broker, kind, names[0], ("interval.ms", DELETE, None))
     interval = entry(describe(broker, kind, names[0], synonyms=True), "interval.ms")
@@ -304,7 +306,7 @@ async def test_a_client_metrics_subscription_lasts_until_its_last_setting_is_del
     assert await replace(broker, kind, names[1], {}) == (0, None)
     assert await replace(broker, kind, "nobody", {}) == (0, None)
     assert listed(broker, [kind]) == [(names[2], kind)]
-    assert await broker.topic_store.named_configs("client-metrics") == {names[2]: settings}
+    assert await broker.config_store.named_configs("client-metrics") == {names[2]: settings}
 
 
 async def test_a_client_metrics_subscription_is_replaced_and_checked_by_the_older_request(broker: Any) -> None:
@@ -351,16 +353,16 @@ async def test_what_holds_for_a_client_is_no_longer_than_strings_of_java(broker:
 async def test_alter_configs_replaces_the_whole_set(broker: Any) -> None:
     await edit(broker, TOPIC, "flights", ("segment.bytes", SET, "100"))
     assert await replace(broker, TOPIC, "flights", {"retention.ms": "5"}) == (ErrorCode.NONE, None)
-    assert await broker.topic_store.topic_config("flights") == {"retention.ms": "5"}
+    assert await broker.config_store.topic_config("flights") == {"retention.ms": "5"}
     log_config = broker.dynamic_config.topic_log_config("flights")
     assert (log_config.retention_ms, log_config.segment_bytes) == (5, 1 << 30)
     assert await replace(broker, TOPIC, "flights", {}) == (ErrorCode.NONE, None)
-    assert await broker.topic_store.topic_config("flights") == {}
+    assert await broker.config_store.topic_config("flights") == {}
 
 
 async def test_operations_set_delete_append_and_subtract(broker: Any) -> None:
     async def policy() -> str | None:
-        settings: dict[str, str] = await broker.topic_store.topic_config("flights")
+        settings: dict[str, str] = await broker.config_store.topic_config("flights")
         return settings.get("cleanup.policy")
 
     assert await edit(broker, TOPIC, "flights", ("cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
@@ -370,7 +372,7 @@ async def test_operations_set_delete_append_and_subtract(broker: Any) -> None:
     await edit(broker, TOPIC, "flights", ("cleanup.policy", SUBTRACT, "delete"))
     assert await policy() == "compact"
     await edit(broker, TOPIC, "flights", ("cleanup.policy", DELETE, None), ("retention.ms", DELETE, None))
-    assert await broker.topic_store.topic_config("flights") == {"segment.bytes": "100"}
+    assert await broker.config_store.topic_config("flights") == {"segment.bytes": "100"}
     assert broker.dynamic_config.topic_log_config("flights").segment_bytes == 100
 
 
@@ -387,16 +389,16 @@ async def test_validate_only_changes_nothing_and_checks_everything(broker: Any, 
     assert await replace(broker, kind, name, {key: "gzip"}, validate_only=True) == (ErrorCode.NONE, None)
     code, _ = await edit(broker, kind, name, (key, SET, "brotli"), validate_only=True)
     assert code in (ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST)
-    assert await broker.topic_store.topic_config("flights") == {}
-    assert await broker.topic_store.broker_config(3) == await broker.topic_store.broker_config(None) == {}
+    assert await broker.config_store.topic_config("flights") == {}
+    assert await broker.config_store.broker_config(3) == await broker.config_store.broker_config(None) == {}
     assert broker.config.compression_type == "producer"
 
 
 async def test_broker_settings_are_stored_per_broker_or_for_all(broker: Any) -> None:
     assert await edit(broker, BROKER, "3", ("max.connections", SET, "5")) == (ErrorCode.NONE, None)
     assert await replace(broker, BROKER, "", {"max.connections": "6"}) == (ErrorCode.NONE, None)
-    assert await broker.topic_store.broker_config(3) == {"max.connections": "5"}
-    assert await broker.topic_store.broker_config(None) == {"max.connections": "6"}
+    assert await broker.config_store.broker_config(3) == {"max.connections": "5"}
+    assert await broker.config_store.broker_config(None) == {"max.connections": "6"}
     assert broker.config.max_connections == 5
 
 

@@ -14,6 +14,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.embedded import Broker
 from barnabas.server.metadata.metadata_cache import TopicImage
+from barnabas.server.metadata.znodes import DELETE_TOPICS
 
 
 def forget_metadata(data_dir: Path) -> None:
@@ -93,7 +94,7 @@ async def test_deletion_cut_short_by_a_kill_is_finished_at_the_next_start(tmp_pa
     async with Broker(data_dir=tmp_path) as broker:
         assert list(broker.server.state.metadata.topic_names) == ["u"]
         assert not (tmp_path / "t-0").exists()
-        assert await broker.server.state.topic_store.topics_to_delete() == []
+        assert await broker.server.state.store.children(DELETE_TOPICS) == []
         await broker.acreate_topic("t")
         assert epochs(broker, "t") == [0]
 

@@ -51,7 +51,7 @@ async def test_created_topic_is_stored_led_and_shown() -> None:
     stored = await plane.topic_store.topic("t")
     assert stored is not None
     assert stored.topic_id == created.topic_id
-    assert await plane.topic_store.topic_config("t") == {"retention.ms": "7"}
+    assert await plane.config_store.topic_config("t") == {"retention.ms": "7"}
     assert plane.dynamic_config.topic_log_config("t").retention_ms == 7
 
 
@@ -169,7 +169,7 @@ async def test_deleted_topic_is_gone_everywhere_and_may_be_created_anew() -> Non
     assert plane.metadata.topic_name(first.topic_id) is None
     assert plane.replicas.deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
     assert await plane.topic_store.topics() == []
-    assert await plane.topic_store.topic_config("t") == {}
+    assert await plane.config_store.topic_config("t") == {}
     assert plane.dynamic_config.topic_config("t") == {}
     (second,) = await create(plane, TopicCreation("t", 1, 1))
     assert second.topic_id != first.topic_id

@@ -16,9 +16,10 @@ from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequ
 from barnabas.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from barnabas.server.apis.handlers import alter_client_quotas, describe_client_quotas
 from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.metadata.cluster_store import ClusterStore
+from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.node_tree import NodeTree
-from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import decode_config, encode_config
 from barnabas.server.quotas.client_quotas import ClientQuotas
 from barnabas.server.quotas.stored_quotas import stored_quotas
@@ -34,14 +35,14 @@ class Plane:
 
     def __init__(self) -> None:
         self.store = EmbeddedStore(NodeTree(lambda: 0))
-        self.topic_store = TopicStore(self.store, now_ms=lambda: 0, token_bytes=bytes)
+        self.config_store = ConfigStore(self.store, now_ms=lambda: 0)
         self.quotas = self.anew()
 
     def anew(self) -> ClientQuotas:
         return ClientQuotas(BrokerConfig(), asyncio.get_running_loop(), lambda: 0.0)
 
     async def start(self) -> Plane:
-        await self.topic_store.prepare()
+        await ClusterStore(self.store, now_ms=lambda: 0, token_bytes=bytes).prepare()
         return self
 
     async def alter(
@@ -58,7 +59,7 @@ class Plane:
 
     async def send(self, request: AlterClientQuotasRequest, version: int = 1) -> list[tuple[ErrorCode, Name]]:
         broker: Any = SimpleNamespace(
-            topic_store=self.topic_store, quotas=self.quotas, dynamic_config=SimpleNamespace(changing=asyncio.Lock())
+            config_store=self.config_store, quotas=self.quotas, dynamic_config=SimpleNamespace(changing=asyncio.Lock())
         )
         context: Any = SimpleNamespace(api_version=version, broker=broker)
         response = await handled(alter_client_quotas, context, request)

@@ -1,4 +1,4 @@
-"""The typed view: what is written where, and what a deposed controller cannot write."""
+"""The typed views: what is written where, and what a deposed controller cannot write."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.metadata import znodes
+from barnabas.server.metadata.cluster_store import ClusterStore, ControllerTerm
+from barnabas.server.metadata.config_store import CONFIG_CHANGE_LIFE_MS, ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import BadVersionError
 from barnabas.server.metadata.node_tree import NodeTree
-from barnabas.server.metadata.topic_store import CONFIG_CHANGE_LIFE_MS, ControllerTerm, NewTopic, TopicStore
+from barnabas.server.metadata.topic_store import NewTopic, TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
 
 
@@ -42,11 +44,13 @@ class World:
         self.clock = Clock()
         self.tree = NodeTree(self.clock)
         self.store = EmbeddedStore(self.tree)
-        self.topics = TopicStore(self.store, now_ms=self.clock, token_bytes=Tokens())
+        self.cluster = ClusterStore(self.store, now_ms=self.clock, token_bytes=Tokens())
+        self.topics = TopicStore(self.store, token_bytes=Tokens())
+        self.configs = ConfigStore(self.store, now_ms=self.clock)
 
     async def term(self) -> ControllerTerm:
-        await self.topics.prepare()
-        term = await self.topics.claim_controller(1)
+        await self.cluster.prepare()
+        term = await self.cluster.claim_controller(1)
         assert term is not None
         return term
 
@@ -58,10 +62,10 @@ def new_topic(name: str, partitions: int = 2, config: dict[str, str] | None = No
 
 async def test_prepare_makes_kafkas_paths_and_keeps_the_cluster_id() -> None:
     world = World()
-    cluster_id = await world.topics.prepare()
+    cluster_id = await world.cluster.prepare()
     assert len(cluster_id) == 22
     assert not cluster_id.startswith("-")
-    assert await world.topics.prepare("another") == cluster_id
+    assert await world.cluster.prepare("another") == cluster_id
     for path in znodes.PERSISTENT_PATHS:
         assert await world.store.exists(path) is not None
     assert await world.store.get("/controller_epoch") is not None
@@ -69,7 +73,7 @@ async def test_prepare_makes_kafkas_paths_and_keeps_the_cluster_id() -> None:
 
 async def test_cluster_id_of_the_log_directories_is_taken_over() -> None:
     world = World()
-    assert await world.topics.prepare("AAAAAAAAAAAAAAAAAAAAAA") == "AAAAAAAAAAAAAAAAAAAAAA"
+    assert await world.cluster.prepare("AAAAAAAAAAAAAAAAAAAAAA") == "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 async def test_topic_ids_are_random_version_4_and_never_start_with_a_dash() -> None:
@@ -81,18 +85,18 @@ async def test_topic_ids_are_random_version_4_and_never_start_with_a_dash() -> N
 
 async def test_broker_epoch_is_the_czxid_and_grows_with_each_registration() -> None:
     world = World()
-    await world.topics.prepare()
+    await world.cluster.prepare()
     registration = BrokerRegistration(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), "r")
-    first = await world.topics.register_broker(registration)
+    first = await world.cluster.register_broker(registration)
     with pytest.raises(KafkaError) as refused:
-        await world.topics.register_broker(registration)
+        await world.cluster.register_broker(registration)
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    assert await world.topics.brokers() == {1: first}
+    assert await world.cluster.brokers() == {1: first}
     await world.store.close()
     second_store = EmbeddedStore(world.tree)
-    topics = TopicStore(second_store, now_ms=world.clock, token_bytes=Tokens())
-    assert await topics.brokers() == {}
-    second = await topics.register_broker(registration)
+    cluster = ClusterStore(second_store, now_ms=world.clock, token_bytes=Tokens())
+    assert await cluster.brokers() == {}
+    second = await cluster.register_broker(registration)
     assert second.broker_epoch > first.broker_epoch
 
 
@@ -100,11 +104,11 @@ async def test_there_is_one_controller_and_each_has_its_epoch() -> None:
     world = World()
     term = await world.term()
     assert term.epoch == 1
-    assert await world.topics.claim_controller(2) is None
-    assert await world.topics.controller_id() == 1
+    assert await world.cluster.claim_controller(2) is None
+    assert await world.cluster.controller_id() == 1
     await world.store.delete("/controller")
-    assert await world.topics.controller_id() is None
-    second = await world.topics.claim_controller(2)
+    assert await world.cluster.controller_id() is None
+    second = await world.cluster.claim_controller(2)
     assert second is not None
     assert second.epoch == 2
     with pytest.raises(KafkaError) as refused:
@@ -170,15 +174,15 @@ async def test_deleted_topic_leaves_nothing() -> None:
 
 async def test_configurations_are_kept_by_entity_and_announced() -> None:
     world = World()
-    await world.topics.prepare()
-    assert await world.topics.topic_config("t") == {}
-    await world.topics.set_topic_config("t", {"retention.ms": "5"})
-    await world.topics.set_broker_config(None, {"message.max.bytes": "6"})
-    await world.topics.set_broker_config(1, {"message.max.bytes": "7"})
-    assert await world.topics.topic_config("t") == {"retention.ms": "5"}
-    assert await world.topics.topic_configs() == {"t": {"retention.ms": "5"}}
-    assert await world.topics.broker_config(None) == {"message.max.bytes": "6"}
-    assert await world.topics.broker_config(1) == {"message.max.bytes": "7"}
+    await world.cluster.prepare()
+    assert await world.configs.topic_config("t") == {}
+    await world.configs.set_topic_config("t", {"retention.ms": "5"})
+    await world.configs.set_broker_config(None, {"message.max.bytes": "6"})
+    await world.configs.set_broker_config(1, {"message.max.bytes": "7"})
+    assert await world.configs.topic_config("t") == {"retention.ms": "5"}
+    assert await world.configs.topic_configs() == {"t": {"retention.ms": "5"}}
+    assert await world.configs.broker_config(None) == {"message.max.bytes": "6"}
+    assert await world.configs.broker_config(1) == {"message.max.bytes": "7"}
     assert await world.store.children("/config/brokers") == ["1", "<default>"]
     notices = await world.store.children("/config/changes")
     assert notices == [f"config_change_{number:010d}" for number in range(3)]
@@ -188,7 +192,7 @@ async def test_configurations_are_kept_by_entity_and_announced() -> None:
 
 async def test_what_a_change_costs_does_not_grow_with_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
-    await world.topics.prepare()
+    await world.cluster.prepare()
     looked_at = 0
     exists = world.store.exists
 
@@ -199,14 +203,14 @@ async def test_what_a_change_costs_does_not_grow_with_those_before_it(monkeypatc
 
     monkeypatch.setattr(world.store, "exists", counted)
     for number in range(100):
-        await world.topics.set_named_config("groups", f"g{number}", {"consumer.session.timeout.ms": "50000"})
+        await world.configs.set_named_config("groups", f"g{number}", {"consumer.session.timeout.ms": "50000"})
     assert looked_at < 500
 
 
 async def test_old_announcements_are_purged() -> None:
     world = World()
-    await world.topics.prepare()
-    await world.topics.set_topic_config("t", {"retention.ms": "5"})
+    await world.cluster.prepare()
+    await world.configs.set_topic_config("t", {"retention.ms": "5"})
     world.clock.now += CONFIG_CHANGE_LIFE_MS + 1
-    await world.topics.set_topic_config("t", {"retention.ms": "6"})
+    await world.configs.set_topic_config("t", {"retention.ms": "6"})
     assert await world.store.children("/config/changes") == ["config_change_0000000001"]

@@ -1,0 +1,109 @@
+"""Who the cluster is: its id, the brokers that are alive, and whose term as controller it is."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ...protocol.errors import ErrorCode, KafkaError
+from . import znodes
+from .metadata_store import (
+    BadVersionError,
+    Create,
+    MetadataStore,
+    NodeExistsError,
+    NoNodeError,
+    Operation,
+    SetData,
+)
+from .znodes import BrokerRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerTerm:
+    """One broker's time as controller."""
+
+    epoch: int
+    fence: int
+    """Version of `/controller_epoch` that belongs to the term; every controller write checks it."""
+
+
+class ClusterStore:
+    """The cluster's identity and membership in the metadata tree (see `znodes`)."""
+
+    def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int], token_bytes: Callable[[int], bytes]) -> None:
+        self._store = store
+        self._now_ms = now_ms
+        self._token_bytes = token_bytes
+
+    async def prepare(self, found_cluster_id: str | None = None) -> str:
+        """Makes the lasting paths that are missing and returns the cluster's id.
+
+        `found_cluster_id` is the id that log directories carry: a store that has none takes it over.
+        """
+        missing: list[Operation] = [
+            Create(path) for path in znodes.PERSISTENT_PATHS if await self._store.exists(path) is None
+        ]
+        if await self._store.exists(znodes.CONTROLLER_EPOCH) is None:
+            missing.append(Create(znodes.CONTROLLER_EPOCH, b"0"))
+        if await self._store.exists(znodes.CLUSTER_ID) is None:
+            cluster_id = found_cluster_id or self._new_cluster_id()
+            missing.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
+        if missing:
+            try:
+                await self._store.multi(missing)
+            except NodeExistsError:
+                return await self.prepare(found_cluster_id)
+        data, _ = await self._store.get(znodes.CLUSTER_ID)
+        return znodes.decode_cluster_id(data)
+
+    def _new_cluster_id(self) -> str:
+        while True:
+            text = base64.urlsafe_b64encode(self._token_bytes(16)).rstrip(b"=").decode()
+            if not text.startswith("-"):
+                return text
+
+    async def register_broker(self, registration: BrokerRegistration) -> BrokerRegistration:
+        """Announces a live broker for as long as the session lasts; returns it with its broker epoch.
+
+        Raises KafkaError DUPLICATE_BROKER_REGISTRATION if another live broker has the id.
+        """
+        path = znodes.broker_path(registration.broker_id)
+        try:
+            await self._store.create(path, znodes.encode_broker(registration, self._now_ms()), ephemeral=True)
+        except NodeExistsError as error:
+            text = f"Broker id {registration.broker_id} is registered already."
+            raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text) from error
+        _, stat = await self._store.get(path)
+        return replace(registration, broker_epoch=stat.czxid)
+
+    async def brokers(self) -> dict[int, BrokerRegistration]:
+        """Returns all live brokers by id."""
+        brokers = {}
+        for name in await self._store.children(znodes.BROKER_IDS):
+            try:
+                data, stat = await self._store.get(znodes.broker_path(int(name)))
+            except NoNodeError:
+                continue
+            brokers[int(name)] = znodes.decode_broker(int(name), data, stat.czxid)
+        return dict(sorted(brokers.items()))
+
+    async def claim_controller(self, broker_id: int) -> ControllerTerm | None:
+        """Becomes controller, in one step with raising the controller epoch; None if there is one already."""
+        data, stat = await self._store.get(znodes.CONTROLLER_EPOCH)
+        epoch = int(data) + 1
+        claim = Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, self._now_ms()), ephemeral=True)
+        try:
+            await self._store.multi([claim, SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), stat.version)])
+        except (NodeExistsError, BadVersionError):
+            return None
+        return ControllerTerm(epoch, stat.version + 1)
+
+    async def controller_id(self) -> int | None:
+        """Broker id of the present controller."""
+        try:
+            data, _ = await self._store.get(znodes.CONTROLLER)
+        except NoNodeError:
+            return None
+        return znodes.decode_controller(data)

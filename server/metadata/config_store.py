@@ -1,0 +1,154 @@
+"""Settings of topics, brokers, groups and clients in the metadata tree, and the notices of their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from urllib.parse import quote, unquote
+
+from . import znodes
+from .metadata_store import (
+    Create,
+    Delete,
+    MetadataStore,
+    NoNodeError,
+    Operation,
+    SetData,
+)
+
+CONFIG_CHANGE_LIFE_MS = 15 * 60 * 1000
+PURGE_INTERVAL_MS = 60 * 1000
+NOTICES_A_PURGE = 1000
+
+
+class ConfigStore:
+    """What has been configured at run time, in Kafka's layout (see `znodes`)."""
+
+    def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._now_ms = now_ms
+        self._next_purge_ms = 0
+
+    async def topic_config(self, topic: str) -> dict[str, str]:
+        """Returns a topic's own settings; empty if it has none."""
+        return await self._config("topics", topic)
+
+    async def topic_configs(self) -> dict[str, dict[str, str]]:
+        """Returns the settings of all topics that have any."""
+        configs = {}
+        for name in await self._store.children("/config/topics"):
+            if config := await self.topic_config(name):
+                configs[name] = config
+        return configs
+
+    async def set_topic_config(self, topic: str, config: Mapping[str, str]) -> None:
+        """Replaces all of a topic's settings and notifies the brokers."""
+        await self._set_config("topics", topic, config)
+
+    async def named_config(self, entity_type: str, name: str) -> dict[str, str]:
+        """Returns the own settings of one of the `groups` or `client-metrics` subscriptions; empty if it has none."""
+        return await self._config(entity_type, _node_name(name))
+
+    async def named_configs(self, entity_type: str) -> dict[str, dict[str, str]]:
+        """Returns the settings of all `groups`, or of all `client-metrics` subscriptions."""
+        try:
+            names = await self._store.children(znodes.configs_path(entity_type))
+        except NoNodeError:
+            return {}
+        configs = {}
+        for name in names:
+            if config := await self._config(entity_type, name):
+                configs[unquote(name)] = config
+        return configs
+
+    async def set_named_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
+        """Replaces all settings of a group or a client metrics subscription and notifies the brokers.
+
+        With its last setting it is gone.
+        """
+        parent, node = znodes.configs_path(entity_type), _node_name(name)
+        if config:
+            if await self._store.exists(parent) is None:
+                await self._store.create(parent)
+            await self._set_config(entity_type, node, config)
+        elif await self._store.exists(path := znodes.config_path(entity_type, node)) is not None:
+            await self._write_config(Delete(path), entity_type, node)
+
+    async def client_config(self, entity_type: str, name: str) -> dict[str, str]:
+        """Returns the settings of one of the `users`, `clients` or `ips`: its quotas, and a user's credentials.
+
+        `name` is the path of its node below the entity type.
+        """
+        return await self._config(entity_type, name)
+
+    async def set_client_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
+        """Replaces all settings of one of the `users`, `clients` or `ips` and notifies the brokers."""
+        parent, _, rest = name.partition("/")
+        while rest:
+            path = znodes.config_path(entity_type, parent)
+            if await self._store.exists(path) is None:
+                await self._store.create(path)
+            further, _, rest = rest.partition("/")
+            parent = f"{parent}/{further}"
+        await self._set_config(entity_type, name, config)
+
+    async def broker_config(self, broker_id: int | None) -> dict[str, str]:
+        """Returns a broker's dynamic settings; None means the cluster-wide ones."""
+        return await self._config("brokers", _broker_entity(broker_id))
+
+    async def set_broker_config(self, broker_id: int | None, config: Mapping[str, str]) -> None:
+        """Replaces all dynamic settings of a broker (None: the cluster-wide ones) and notifies the brokers."""
+        await self._set_config("brokers", _broker_entity(broker_id), config)
+
+    async def _config(self, entity_type: str, name: str) -> dict[str, str]:
+        try:
+            data, _ = await self._store.get(znodes.config_path(entity_type, name))
+        except NoNodeError:
+            return {}
+        # A node that was made for what is below it is empty.
+        return znodes.decode_config(data) if data else {}
+
+    async def _set_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
+        await self._write_config(await config_write(self._store, entity_type, name, config), entity_type, name)
+
+    async def _write_config(self, write: Operation, entity_type: str, name: str) -> None:
+        notice = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_type, name), sequential=True)
+        await self._store.multi([write, notice, *await self._old_notices()])
+
+    async def _old_notices(self) -> list[Operation]:
+        """Notices that every broker has had its time to read, the oldest first; Kafka purges them likewise.
+
+        They are looked for now and then, not at each of thousands of changes.
+        """
+        now_ms = self._now_ms()
+        if now_ms < self._next_purge_ms:
+            return []
+        old: list[Operation] = []
+        for name in islice(await self._store.children(znodes.CONFIG_CHANGES), NOTICES_A_PURGE):
+            path = f"{znodes.CONFIG_CHANGES}/{name}"
+            stat = await self._store.exists(path)
+            if stat is None:
+                continue
+            if stat.created_ms >= now_ms - CONFIG_CHANGE_LIFE_MS:
+                break
+            old.append(Delete(path))
+        if len(old) < NOTICES_A_PURGE:
+            self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
+        return old
+
+
+async def config_write(store: MetadataStore, entity_type: str, name: str, config: Mapping[str, str]) -> Operation:
+    """What makes an entity have these settings, to be written together with something else."""
+    path = znodes.config_path(entity_type, name)
+    data = znodes.encode_config(config)
+    return Create(path, data) if await store.exists(path) is None else SetData(path, data)
+
+
+def _node_name(name: str) -> str:
+    """Any name as that of a node, which cannot have slashes nor be dots alone."""
+    quoted = quote(name, safe="")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
+
+
+def _broker_entity(broker_id: int | None) -> str:
+    return znodes.DEFAULT_ENTITY if broker_id is None else str(broker_id)
