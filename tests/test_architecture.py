@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -162,3 +164,39 @@ def test_a_class_name_means_one_thing() -> None:
                     if isinstance(node, ast.ClassDef):
                         places.setdefault(node.name, []).append(name_of(path))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def unknown_paths(text: str) -> list[str]:
+    """Files and folders in backticks that are not there.
+
+    A bare name of a file stands for one in a folder that the same section names.
+    """
+    missing = []
+    for section in re.split(r"(?m)^## ", re.sub(r"(?ms)^```.*?^```", "", text)):
+        paths = re.findall(r"`((?:[\w.-]+/)*(?:[\w.-]+/|[\w-]+\.(?:py|md|toml|c|h|pyi)))`", section)
+        folders = {(ROOT / path).parent if (ROOT / path).is_file() else ROOT / path for path in paths if "/" in path}
+        for path in paths:
+            places = {ROOT} if "/" in path else {ROOT, *folders}
+            if not any((place / path).exists() for place in places):
+                missing.append(path)
+    return missing
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=name_of)
+def test_files_and_folders_that_the_documentation_names_are_there(page: Path) -> None:
+    assert unknown_paths(page.read_text()) == []
+
+
+def test_paths_that_are_not_there_are_seen() -> None:
+    text = "`server/no.py` `server/broker.py`\n## A\n`broker.py` `no/such/`\n## B\n`server/` `broker.py` `x/y`"
+    assert unknown_paths(text) == ["server/no.py", "broker.py", "no/such/"]
+
+
+def test_the_rooms_of_the_server_are_told_in_their_order() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["barnabas.server"])
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.partition("## Rooms of the server")[2].partition("\n## ")[0]
+    told = re.findall(r"`server/(\w+)(?:/|\.py)`", "".join(re.findall(r"(?m)^\| `[^|]*\|", section)))
+    assert told == [room for layer in layers for room in layer.split(" | ")]
