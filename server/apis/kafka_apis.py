@@ -76,6 +76,7 @@ class KafkaApis:
         """By what a frame begins with."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = services.turns
+        self._authorizer = authorizer
         self._rights = Rights(authorizer, services.metadata) if authorizer is not None else None
         self.failures = 0
         """Requests that failed inside the broker."""
@@ -108,7 +109,7 @@ class KafkaApis:
             run, respond = charge.timing(run), charge.settling(respond)
         if self._rights is not None and request is not None:
             run, respond = self._rights.guarding(run), self._rights.completing(respond)
-        context = RequestContext(header, connection, respond, charge)
+        context = RequestContext(header, connection, respond, charge, self._authorizer)
         try:
             answer = run(context, request)
         except KafkaError as error:

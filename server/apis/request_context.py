@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ...protocol.acls import AclOperation, AclResourceType
     from ...protocol.headers import RequestHeader
     from ..config.listeners import ListenerConfig
     from ..network.session import Session
     from ..quotas.charge import Charge
-    from .rights import Refusal
+    from .rights import Authorizer, Refusal
 
 
 class Channel(Protocol):
@@ -32,6 +33,7 @@ class RequestContext:
     """One request on one connection, answered exactly once: by the handler's return value or by `respond` later."""
 
     __slots__ = (
+        "_authorizer",
         "_respond",
         "api_key",
         "api_version",
@@ -48,6 +50,7 @@ class RequestContext:
         channel: Channel,
         respond: Callable[[RequestContext, Any], None],
         charge: Charge | None = None,
+        authorizer: Authorizer | None = None,
     ) -> None:
         self.api_key = header.api_key
         self.api_version = header.api_version
@@ -59,6 +62,7 @@ class RequestContext:
         self.refusals: tuple[Refusal, ...] = ()
         """What of the request its client may not do; no handler sees it."""
         self._respond = respond
+        self._authorizer = authorizer
 
     @property
     def session(self) -> Session:
@@ -73,6 +77,15 @@ class RequestContext:
     def listener(self) -> ListenerConfig:
         """The listener that the request came in on; its advertised address is the one to tell this client."""
         return self.channel.session.listener
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether there is anything that somebody may not do."""
+        return self._authorizer is not None
+
+    def may(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
+        """Whether the client may do that: for what its request does not name and the handler would tell of."""
+        return self._authorizer is None or self._authorizer.authorize(self.session, operation, resource_type, name)
 
     def respond(self, response: Any) -> None:
         """Encode and send the response, and let the connection go on with its next request."""

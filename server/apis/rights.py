@@ -1,6 +1,8 @@
 """The one place where it is checked whether a client may do what it asks for, before a handler sees the request.
 
 What is not allowed is taken out of the request, and the handler answers the rest; the refusals are added to its answer.
+A request that asks for whatever there is, or of which a session knows what it is about, does not say what it touches:
+its handler asks for each thing that it would tell of (`RequestContext.may`).
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ CONFIGURED = {
     ConfigResourceType.CLIENT_METRICS: AclResourceType.CLUSTER,
 }
 """Whose right it takes to see or change a configuration."""
+ALWAYS_HANDLED = {ApiKey.METADATA}
+"""Its answer is about more than what was asked for, and its handler knows nothing left from everything."""
 NAMING = ("name", "topic", "group_id", "resource_name")
 """Fields by which items say what they are about."""
 
@@ -124,12 +128,14 @@ class Rights:
                     raise REFUSALS[resource].as_result()
             elif wanted:
                 kept, refused = self._divided(context.session, right, request, wanted)
+                if refused and all(row.asked[0] != right.field for row in ITEMS.get(key, ())):
+                    raise next(iter(refused)).as_result()
                 for error, items in refused.items():
                     refusals.append(Refusal(right.field, _with(request, right.field, items), error))
                 if refused:
                     allowed = _with(allowed, right.field, kept)
         context.refusals = tuple(refusals)
-        if refusals and not any(getattr(allowed, refusal.field) for refusal in refusals):
+        if refusals and key not in ALWAYS_HANDLED and not any(getattr(allowed, one.field) for one in refusals):
             return None
         return allowed
 
@@ -163,12 +169,11 @@ class Rights:
     def _name(self, item: Any) -> str | None:
         if isinstance(item, str):
             return item
-        for field in NAMING:
-            name: str | None = getattr(item, field, None)
-            if name:
-                return name
-        topic_id = getattr(item, "topic_id", None)
-        return self._topics.topic_name(topic_id) if topic_id is not None else ""
+        topic_id: UUID | None = getattr(item, "topic_id", None)
+        if topic_id is not None and topic_id.int:
+            # Handlers go by the id, whatever name stands beside it.
+            return self._topics.topic_name(topic_id)
+        return next((name for field in NAMING if (name := getattr(item, field, None))), "")
 
 
 def _with(request: Any, field: str, items: list[Any]) -> Any:

@@ -47,7 +47,7 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.PRODUCE: Api(
         "produce", 0, 13, (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"), Right(WRITE, TOPIC, "topic_data"))
     ),
-    ApiKey.FETCH: Api("fetch", 0, 18, (Right(READ, TOPIC, "topics"),)),
+    ApiKey.FETCH: Api("fetch", 0, 18),  # its handler asks, for all that the session is about
     ApiKey.LIST_OFFSETS: Api("list_offsets", 0, 11, (Right(DESCRIBE, TOPIC, "topics"),)),
     ApiKey.METADATA: Api("metadata", 0, 13, (Right(DESCRIBE, TOPIC, "topics"),)),
     ApiKey.OFFSET_COMMIT: Api("offset_commit", 0, 10, (Right(READ, GROUP, "group_id"), Right(READ, TOPIC, "topics"))),
@@ -99,7 +99,12 @@ SERVED: dict[ApiKey, Api] = {
         "describe_transactions", 0, 0, (Right(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),)
     ),
     ApiKey.LIST_TRANSACTIONS: Api("list_transactions", 0, 2, (Right(DESCRIBE, CLUSTER),)),
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api("consumer_group_heartbeat", 0, 1, (Right(READ, GROUP, "group_id"),)),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(
+        "consumer_group_heartbeat",
+        0,
+        1,
+        (Right(READ, GROUP, "group_id"), Right(DESCRIBE, TOPIC, "subscribed_topic_names")),
+    ),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Api("consumer_group_describe", 0, 1, (Right(DESCRIBE, GROUP, "group_ids"),)),
     ApiKey.LIST_CONFIG_RESOURCES: Api("list_config_resources", 0, 1, (Right(DESCRIBE_CONFIGS, CLUSTER),)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api("describe_topic_partitions", 0, 0, (Right(DESCRIBE, TOPIC, "topics"),)),

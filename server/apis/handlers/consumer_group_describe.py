@@ -6,8 +6,10 @@ that asks here first they are not found.
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import islice
 
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_group_describe import (
     Assignment,
@@ -24,12 +26,13 @@ from ...coordinator.group.consumer.group import ConsumerGroup
 from ...coordinator.group.consumer.member import ConsumerMember
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...metadata.metadata_cache import MetadataCache
-from ..authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
+from ..authorized_operations import authorized_operations
 from ..pace import MOST_ITEMS, Budget, Pace
 from ..request_context import RequestContext
 
 CLASSIC, CONSUMER = 0, 1
 PROTOCOL = "consumer"
+TOPICS_REFUSED = "The group has described topic(s) that the client is not authorized to describe."
 
 
 async def handle(
@@ -44,7 +47,7 @@ async def handle(
 
     Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client asks for them again.
     """
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
+    may_see = partial(ctx.may, AclOperation.DESCRIBE, AclResourceType.TOPIC)
     is_enabled = PROTOCOL in config.group_coordinator_rebalance_protocols
     budget, pace = Budget(), Pace()
     answers = []
@@ -56,11 +59,29 @@ async def handle(
         else:
             answer = _answer(groups, metadata, group_id)
         budget.spend(sum(map(_size, answer.members)))
-        if answer.error_code == ErrorCode.NONE:
-            answer.authorized_operations = operations
+        if ctx.is_guarded and not all(map(may_see, _topics(answer))):
+            answer = DescribedGroup(
+                group_id=group_id, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message=TOPICS_REFUSED
+            )
+        if answer.error_code == ErrorCode.NONE and request.include_authorized_operations:
+            answer.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
         answers.append(answer)
         await pace.step(1 + len(answer.members))
     return ConsumerGroupDescribeResponse(groups=answers)
+
+
+def _topics(group: DescribedGroup) -> set[str]:
+    """All topics that the description names."""
+    return {
+        name
+        for member in group.members
+        for names in (
+            member.subscribed_topic_names,
+            (one.topic_name for one in member.assignment.topic_partitions),
+            (one.topic_name for one in member.target_assignment.topic_partitions),
+        )
+        for name in names
+    }
 
 
 def _size(member: Member) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from ....protocol.acls import AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.describe_groups import (
     DescribedGroup,
@@ -19,7 +20,7 @@ from ....protocol.messages.describe_groups import (
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import Group
 from ...coordinator.group.states import GroupState
-from ..authorized_operations import ALL_GROUP_OPERATIONS, NOT_REQUESTED
+from ..authorized_operations import authorized_operations
 from ..pace import MOST_ITEMS, Budget, Pace
 from ..request_context import RequestContext
 
@@ -33,13 +34,12 @@ async def handle(
 
     Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client asks for them again.
     """
-    operations = ALL_GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
     budget, pace = Budget(), Pace()
     answers = []
     for group_id in islice(dict.fromkeys(request.groups), MOST_ITEMS):
         answer = _answer(groups, group_id, ctx.api_version, budget)
-        if answer.error_code == ErrorCode.NONE:
-            answer.authorized_operations = operations
+        if answer.error_code == ErrorCode.NONE and request.include_authorized_operations:
+            answer.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
         answers.append(answer)
         await pace.step()
     return DescribeGroupsResponse(groups=answers)

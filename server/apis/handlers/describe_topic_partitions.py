@@ -5,6 +5,7 @@ Eligible leader replicas are always empty: leaders are elected among the replica
 
 from __future__ import annotations
 
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.describe_topic_partitions import (
     Cursor,
@@ -17,7 +18,7 @@ from ....protocol.messages.metadata import MetadataResponsePartition, MetadataRe
 from ...config.broker_config import BrokerConfig
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
-from ..authorized_operations import ALL_TOPIC_OPERATIONS
+from ..authorized_operations import authorized_operations
 from ..request_context import RequestContext
 
 METADATA_VERSION = 12
@@ -31,7 +32,7 @@ def handle(
     limit = max(1, min(request.response_partition_limit, config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
     try:
-        names = _names(request, metadata=metadata)
+        names = _names(ctx, request, metadata=metadata)
     except KafkaError as error:
         topics = [_refused(topic.name, error.code) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=topics)
@@ -41,12 +42,12 @@ def handle(
             break
         topic = metadata.response_topic(name, ctx.listener.name, METADATA_VERSION)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(_unknown(ctx, name))
             continue
         is_first = request.cursor is not None and request.cursor.topic_name == name
         start = request.cursor.partition_index if request.cursor is not None and is_first else 0
         remaining = [partition for partition in topic.partitions if partition.partition_index >= start]
-        response.topics.append(_topic(topic, remaining[:limit]))
+        response.topics.append(_topic(ctx, topic, remaining[:limit]))
         if len(remaining) > limit:
             response.next_cursor = Cursor(topic_name=name, partition_index=remaining[limit].partition_index)
             break
@@ -54,9 +55,12 @@ def handle(
     return response
 
 
-def _names(request: DescribeTopicPartitionsRequest, *, metadata: MetadataCache) -> list[str]:
+def _names(ctx: RequestContext, request: DescribeTopicPartitionsRequest, *, metadata: MetadataCache) -> list[str]:
     cursor = request.cursor
-    wanted = {topic.name for topic in request.topics} or set(metadata.topic_names)
+    wanted = {topic.name for topic in request.topics}
+    if not wanted:
+        may = ctx.may
+        wanted = {name for name in metadata.topic_names if may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)}
     if cursor is None:
         return sorted(wanted)
     if cursor.partition_index < 0:
@@ -69,14 +73,14 @@ def _names(request: DescribeTopicPartitionsRequest, *, metadata: MetadataCache) 
 
 
 def _topic(
-    topic: MetadataResponseTopic, partitions: list[MetadataResponsePartition]
+    ctx: RequestContext, topic: MetadataResponseTopic, partitions: list[MetadataResponsePartition]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=[_partition(partition) for partition in partitions],
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(ctx, AclResourceType.TOPIC, topic.name or ""),
     )
 
 
@@ -94,13 +98,13 @@ def _partition(partition: MetadataResponsePartition) -> DescribeTopicPartitionsR
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
+def _unknown(ctx: RequestContext, name: str) -> DescribeTopicPartitionsResponseTopic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_legal(name) else ErrorCode.INVALID_TOPIC_EXCEPTION
     return DescribeTopicPartitionsResponseTopic(
         error_code=code,
         name=name,
         is_internal=is_internal(name),
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(ctx, AclResourceType.TOPIC, name),
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.fetch import (
     AbortedTransaction,
@@ -115,8 +116,8 @@ class _Fetch:
         self._version = ctx.api_version
         self._by_id = ctx.api_version >= SINCE_TOPIC_IDS
         self._session: FetchSession | None = None
-        self._asked: list[tuple[FetchItem, str | None]] = []
-        """What is to be answered, in this order, with the names of the topics; None for an id that no topic has."""
+        self._asked: list[tuple[FetchItem, str | ErrorCode]] = []
+        """What is to be answered, in this order, with the names of the topics or why they are not read."""
         self._hints: LeaderHints | None = None
 
     def open_session(self) -> dict[PartitionKey, FetchItem]:
@@ -139,22 +140,26 @@ class _Fetch:
     def params(self, items: dict[PartitionKey, FetchItem], most_bytes: int) -> FetchParams:
         """What is to be read, and when to answer."""
         ctx, request = self._ctx, self._request
-        topic_name = self._metadata.topic_name
+        topic_name, guarded = self._metadata.topic_name, ctx.is_guarded
         wanted: list[tuple[str, FetchPartition]] = []
         for item in items.values():
             name = topic_name(item.topic) if isinstance(item.topic, UUID) else item.topic
-            self._asked.append((item, name))
-            if name is not None:
+            if name is None:
+                self._asked.append((item, ErrorCode.UNKNOWN_TOPIC_ID))
+            elif guarded and not ctx.may(AclOperation.READ, AclResourceType.TOPIC, name):
+                self._asked.append((item, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            else:
+                self._asked.append((item, name))
                 wanted.append((name, item.request))
         # Before version 3 a request has no limit of its own, but the broker has. More than may be answered is not
         # worth waiting for.
         max_bytes = min(request.max_bytes, most_bytes)
         if ctx.charge is not None:
             max_bytes = min(max_bytes, ctx.charge.most_fetch_bytes())
-        has_unknown = len(wanted) < len(self._asked)
+        has_errors = len(wanted) < len(self._asked)
         return FetchParams(
             wanted,
-            0 if has_unknown else request.max_wait_ms,
+            0 if has_errors else request.max_wait_ms,
             min(request.min_bytes, max_bytes),
             max_bytes,
             "transactions committed" if request.isolation_level == 1 else "high watermark",
@@ -175,7 +180,7 @@ class _Fetch:
         last: str | UUID | None = None
         found = iter(results)
         for item, name in self._asked:
-            data = self._unknown(item) if name is None else self._answer(item, name, next(found))
+            data = self._answer(item, name, next(found)) if isinstance(name, str) else self._unread(item, name)
             if (
                 session is not None
                 and not session.keep_changed((item.topic, data.partition_index), data)
@@ -246,11 +251,11 @@ class _Fetch:
             return FetchableTopicResponse(topic_id=topic, partitions=[])
         return FetchableTopicResponse(topic=topic, topic_id=ZERO_UUID, partitions=[])
 
-    def _unknown(self, item: FetchItem) -> PartitionData:
-        """The answer about a topic id that no topic has."""
+    def _unread(self, item: FetchItem, code: ErrorCode) -> PartitionData:
+        """The answer about a topic that was not even looked for."""
         return PartitionData(
             partition_index=item.request.partition,
-            error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            error_code=code,
             high_watermark=-1,
             records=b"",
         )

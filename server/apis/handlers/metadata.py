@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.metadata import (
     MetadataRequest,
@@ -21,7 +22,7 @@ from ...config.broker_config import BrokerConfig
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.charge import price_of_changes
-from ..authorized_operations import ALL_CLUSTER_OPERATIONS, ALL_TOPIC_OPERATIONS, NOT_REQUESTED
+from ..authorized_operations import NOT_REQUESTED, authorized_operations
 from ..request_context import RequestContext
 from ..services import ActiveController
 
@@ -39,8 +40,11 @@ def handle(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """Answers from the cache at once, unless a topic is to be created first."""
     wanted = request.topics
-    if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION):
-        return _response(ctx, request, _known(ctx, metadata.topic_names, metadata=metadata), metadata=metadata)
+    if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION and not ctx.refusals):
+        seen: Iterable[str] = metadata.topic_names
+        if ctx.is_guarded:
+            seen = [name for name in seen if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)]
+        return _response(ctx, request, _known(ctx, seen, metadata=metadata), metadata=metadata)
     if ctx.api_version < TOPIC_ID_VERSION and any(topic.name is None or topic.topic_id.int for topic in wanted):
         # Versions 10 and 11 have the fields, but brokers of that time could not look up by id.
         return _response(ctx, request, [_refused(topic) for topic in wanted], metadata=metadata)
@@ -51,9 +55,19 @@ def handle(
     topics = _known(ctx, names, metadata=metadata)
     may_create = config.auto_create_topics_enable and request.allow_auto_topic_creation
     creatable = [name for name in missing if is_legal(name)] if may_create else []
+    forbidden = {name for name in creatable if not _may_create(ctx, name)}
+    if forbidden:
+        topics += [_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in missing if name in forbidden]
+        missing = [name for name in missing if name not in forbidden]
+        creatable = [name for name in creatable if name not in forbidden]
     if creatable:
         return _create_and_respond(ctx, request, topics, missing, creatable, controller=controller, metadata=metadata)
     return _response(ctx, request, topics + [_unknown(name) for name in missing], metadata=metadata)
+
+
+def _may_create(ctx: RequestContext, name: str) -> bool:
+    create = AclOperation.CREATE
+    return ctx.may(create, AclResourceType.TOPIC, name) or ctx.may(create, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def _known(ctx: RequestContext, names: Iterable[str], *, metadata: MetadataCache) -> list[MetadataResponseTopic]:
@@ -107,13 +121,13 @@ def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
 
 
-def _with_operations(topic: MetadataResponseTopic) -> MetadataResponseTopic:
+def _with_operations(ctx: RequestContext, topic: MetadataResponseTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=topic.partitions,
-        topic_authorized_operations=ALL_TOPIC_OPERATIONS,
+        topic_authorized_operations=authorized_operations(ctx, AclResourceType.TOPIC, topic.name or ""),
     )
 
 
@@ -122,12 +136,14 @@ def _response(
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         # The topics are shared with other answers: marked are copies.
-        topics = [topic if topic.error_code else _with_operations(topic) for topic in topics]
-    with_cluster = request.include_cluster_authorized_operations
+        topics = [topic if topic.error_code else _with_operations(ctx, topic) for topic in topics]
+    cluster_operations = NOT_REQUESTED
+    if request.include_cluster_authorized_operations:
+        cluster_operations = authorized_operations(ctx, AclResourceType.CLUSTER)
     return MetadataResponse(
         brokers=metadata.response_brokers(ctx.listener.name),
         cluster_id=metadata.cluster_id,
         controller_id=metadata.controller_id,
         topics=topics,
-        cluster_authorized_operations=ALL_CLUSTER_OPERATIONS if with_cluster else NOT_REQUESTED,
+        cluster_authorized_operations=cluster_operations,
     )

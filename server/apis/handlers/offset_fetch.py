@@ -12,6 +12,7 @@ from itertools import islice
 from typing import TypeVar
 from uuid import UUID
 
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -60,7 +61,7 @@ async def handle(
     if ctx.api_version >= FIRST_VERSION_WITH_GROUPS:
         asked = {one.group_id: one for one in reversed(request.groups)}
         names = islice(dict.fromkeys(one.group_id for one in request.groups), MOST_ITEMS)
-        fetch = GroupFetch(ctx.api_version >= TOPIC_ID_VERSION, groups, metadata, pace)
+        fetch = GroupFetch(ctx, groups, metadata, pace)
         return OffsetFetchResponse(groups=[await fetch.answer(asked[name]) for name in names])
     group, error = None, ErrorCode.NONE
     try:
@@ -70,7 +71,7 @@ async def handle(
         if ctx.api_version >= FIRST_VERSION_WITH_GROUP_ERROR:
             return OffsetFetchResponse(error_code=error)
     if request.topics is None:
-        wanted = _all_places(group)
+        wanted = {name: places for name, places in _all_places(group).items() if _may_see(ctx, name)}
     else:
         wanted = _merged((one.name, one.partition_indexes) for one in request.topics)
     topics = []
@@ -90,6 +91,10 @@ async def handle(
             await pace.step()
         topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
     return OffsetFetchResponse(topics=topics)
+
+
+def _may_see(ctx: RequestContext, topic: str) -> bool:
+    return ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
 
 
 def _merged(topics: Iterable[tuple[Topic, Iterable[int]]]) -> dict[Topic, dict[int, None]]:
@@ -113,8 +118,9 @@ def _all_places(group: AnyGroup | None) -> dict[str, dict[int, None]]:
 class GroupFetch:
     """Answers for groups, from version 8 on. Those without room in the answer are put off: clients ask again."""
 
-    def __init__(self, by_id: bool, groups: GroupCoordinator, metadata: MetadataCache, pace: Pace) -> None:
-        self._by_id = by_id
+    def __init__(self, ctx: RequestContext, groups: GroupCoordinator, metadata: MetadataCache, pace: Pace) -> None:
+        self._ctx = ctx
+        self._by_id = ctx.api_version >= TOPIC_ID_VERSION
         self._groups = groups
         self._metadata = metadata
         self._pace = pace
@@ -143,7 +149,7 @@ class GroupFetch:
         if asked.topics is None:
             for name, partitions in _all_places(group).items():
                 topic_id = self._metadata.topic_id(name)
-                if topic_id is not None or not self._by_id:
+                if (topic_id is not None or not self._by_id) and _may_see(self._ctx, name):
                     yield name, topic_id or ZERO_UUID, partitions
             return
         named = _merged(((one.name, one.topic_id), one.partition_indexes) for one in asked.topics)
@@ -153,10 +159,14 @@ class GroupFetch:
     async def _topic(
         self, group: AnyGroup | None, name: str | None, topic_id: UUID, partitions: Iterable[int]
     ) -> OffsetFetchResponseTopics:
-        error = ErrorCode.UNKNOWN_TOPIC_ID if name is None else ErrorCode.NONE
+        error = ErrorCode.NONE
+        if name is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif not _may_see(self._ctx, name):
+            error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answers = []
         for index in partitions:
-            found = NOTHING if name is None else _find(group, name, index)
+            found = NOTHING if name is None or error else _find(group, name, index)
             answers.append(
                 OffsetFetchResponsePartitions(
                     partition_index=index,

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
-from tests.server.data_plane import PAGE_CACHE, DataPlane, batch, play, produce
+from tests.server.data_plane import PAGE_CACHE, DataPlane, at, batch, play, produce
 
+from barnabas.clients.connection import Connection
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
+from barnabas.protocol.messages.fetch import FetchRequest, FetchTopic
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from barnabas.protocol.schema import fields_of
 from barnabas.server.apis.error_answers import ITEMS
 from barnabas.server.apis.table import SERVED
@@ -22,6 +41,9 @@ from barnabas.server.network.session import ANONYMOUS, Session
 
 OPEN = {ApiKey.API_VERSIONS}
 """What everybody may ask."""
+CLUSTER = (AclResourceType.CLUSTER, "kafka-cluster")
+BY_HANDLER = {ApiKey.FETCH}
+"""Only the handler knows what a request in a session is about."""
 
 
 class Guard:
@@ -41,14 +63,26 @@ def guarded(guard: Guard, talk: Any) -> None:
     play(talk, settings=PAGE_CACHE, authorizer=guard)
 
 
+async def make_group_log(plane: DataPlane, client: Connection) -> None:
+    """Groups are found and served from here on."""
+    deadline = plane.loop.time() + 60
+    while (await client.send(FindCoordinatorRequest(key="g", key_type=0), 3)).error_code:
+        assert plane.loop.time() < deadline
+        await asyncio.sleep(0.1)
+    while (await client.send(ListGroupsRequest(), 4)).error_code:
+        assert plane.loop.time() < deadline
+        await asyncio.sleep(0.1)
+
+
 @pytest.mark.parametrize("key", sorted(SERVED), ids=lambda key: key.name)
 def test_every_right_names_fields_that_there_are_and_a_place_for_its_refusals(key: ApiKey) -> None:
     rights = SERVED[key].rights
-    assert bool(rights) == (key not in OPEN)
+    assert bool(rights) == (key not in OPEN | BY_HANDLER)
     fields = {field.name: field for field in fields_of(API_MESSAGES[key].request)}
+    for_all = any(field.name == "error_code" for field in fields_of(API_MESSAGES[key].response))
     for right in rights:
         if right.field and fields[right.field].is_array:
-            assert any(row.asked[0] == right.field for row in ITEMS[key]), right
+            assert for_all or any(row.asked[0] == right.field for row in ITEMS[key]), right
         elif right.field:
             assert right.field in fields
         else:
@@ -87,6 +121,23 @@ def test_nothing_left_to_ask_for_is_not_everything() -> None:
     guarded(Guard((AclOperation.DESCRIBE, AclResourceType.TOPIC, "secret")), talk)
 
 
+@pytest.mark.parametrize("version", [3, 9, 12])
+def test_what_is_allowed_of_a_produce_request_is_appended(version: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("secret")
+        client = await plane.connect()
+        request = produce(batch(b"x"))
+        request.topic_data += produce(batch(b"x"), topic="secret").topic_data
+        answer = await client.send(request, version)
+        assert {one.name: one.partition_responses[0].error_code for one in answer.responses} == {
+            "t": 0,
+            "secret": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        }
+        assert plane.partition().log.log_end_offset == 1
+
+    guarded(Guard((AclOperation.WRITE, AclResourceType.TOPIC, "secret")), talk)
+
+
 def test_what_is_refused_is_not_done() -> None:
     guard = Guard(
         (AclOperation.WRITE, AclResourceType.TOPIC, "t"),
@@ -118,5 +169,186 @@ def test_what_is_refused_is_not_done() -> None:
             2: ErrorCode.NONE,
             4: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         }
+
+    guarded(guard, talk)
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_everything_is_what_the_client_may_see(version: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("secret")
+        client = await plane.connect()
+        answer = await client.send(MetadataRequest(topics=[] if version == 0 else None), version)
+        assert [topic.name for topic in answer.topics] == ["t"]
+        answer = await client.send(MetadataRequest(topics=[MetadataRequestTopic(name="secret")]), version)
+        assert answer.brokers, "without brokers clients take it for no answer"
+        if version >= 12:
+            disguised = MetadataRequestTopic(name="t", topic_id=plane.topic_id("secret"))
+            answer = await client.send(MetadataRequest(topics=[disguised]), version)
+            assert [topic.error_code for topic in answer.topics] == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+            assert not answer.topics[0].partitions
+
+    guarded(Guard((AclOperation.DESCRIBE, AclResourceType.TOPIC, "secret")), talk)
+
+
+def test_pages_of_all_topics_tell_of_no_other() -> None:
+    async def talk(plane: DataPlane) -> None:
+        for name in ("a", "secret", "z"):
+            await plane.create_topic(name)
+        client = await plane.connect()
+        seen, cursor = [], None
+        for _ in range(3):
+            request = DescribeTopicPartitionsRequest(topics=[], response_partition_limit=1, cursor=cursor)
+            answer = await client.send(request, 0)
+            seen += [topic.name for topic in answer.topics]
+            cursor = answer.next_cursor and Cursor(
+                topic_name=answer.next_cursor.topic_name, partition_index=answer.next_cursor.partition_index
+            )
+        assert seen == ["a", "t", "t"] and cursor is not None and cursor.topic_name == "z"
+
+    guarded(Guard((AclOperation.DESCRIBE, AclResourceType.TOPIC, "secret")), talk)
+
+
+def test_a_topic_is_not_made_by_asking_for_it() -> None:
+    refused = ((AclOperation.CREATE, AclResourceType.TOPIC, "new"), (AclOperation.CREATE, *CLUSTER))
+
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.connect()
+        wanted = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in ("new", "other")])
+        answer = await client.send(wanted, 12)
+        assert {topic.name: topic.error_code for topic in answer.topics} == {
+            "new": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "other": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        }
+        assert "new" not in plane.state.metadata and "other" in plane.state.metadata
+
+    guarded(Guard(*refused), talk)
+
+
+def test_what_may_be_done_is_told_as_it_is() -> None:
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.connect()
+        request = MetadataRequest(
+            topics=[MetadataRequestTopic(name="t")],
+            include_topic_authorized_operations=True,
+            include_cluster_authorized_operations=True,
+        )
+        answer = await client.send(request, 10)
+        operations = answer.topics[0].topic_authorized_operations
+        assert operations & 1 << AclOperation.READ and not operations & 1 << AclOperation.WRITE
+        assert not answer.cluster_authorized_operations & 1 << AclOperation.ALTER
+
+    guarded(Guard((AclOperation.WRITE, AclResourceType.TOPIC, "t"), (AclOperation.ALTER, *CLUSTER)), talk)
+
+
+@pytest.mark.parametrize("version", [6, 12, 18])
+def test_a_fetch_session_is_asked_for_again_and_again(version: int) -> None:
+    guard = Guard()
+
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("u")
+        for topic in ("t", "u"):
+            await plane.append(batch(b"x"), topic=topic)
+        client = await plane.connect()
+        by_id = version >= 13
+
+        async def ask(session: int, epoch: int) -> tuple[int, dict[int, int]]:
+            topics = [
+                FetchTopic(topic=name, topic_id=plane.topic_id(name), partitions=[at(0, 0)])
+                for name in ("t", "u")
+                if epoch <= 0
+            ]
+            request = FetchRequest(
+                topics=topics, session_id=session, session_epoch=epoch, max_wait_ms=0, min_bytes=0, max_bytes=1 << 20
+            )
+            answer = await client.send(request, version)
+            names = {plane.topic_id(name): name for name in ("t", "u")}
+            return answer.session_id, {
+                names[one.topic_id] if by_id else one.topic: part.error_code
+                for one in answer.responses
+                for part in one.partitions
+            }
+
+        guard.refused.add((AclOperation.READ, AclResourceType.TOPIC, "u"))
+        session, codes = await ask(0, 0)
+        assert codes == {"t": 0, "u": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        if version < 7:
+            return
+        _, codes = await ask(session, 1)
+        assert codes["u"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED, "for as long as it is so"
+        guard.refused.clear()
+        _, codes = await ask(session, 2)
+        assert codes["u"] == 0
+        guard.refused.add((AclOperation.READ, AclResourceType.TOPIC, "t"))
+        _, codes = await ask(session, 3)
+        assert codes["t"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a session outlives no right"
+
+    guarded(guard, talk)
+
+
+@pytest.mark.parametrize("version", [2, 7, 8, 9, 10])
+def test_offsets_of_a_group_are_told_of_topics_that_may_be_seen(version: int) -> None:
+    guard = Guard()
+
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("secret")
+        client = await plane.connect()
+        await make_group_log(plane, client)
+        places = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="m")]
+        topics = [OffsetCommitRequestTopic(name=name, partitions=places) for name in ("t", "secret")]
+        answer = await client.send(OffsetCommitRequest(group_id="g", topics=topics), 8)
+        assert {topic.partitions[0].error_code for topic in answer.topics} == {0}
+        guard.refused.add((AclOperation.DESCRIBE, AclResourceType.TOPIC, "secret"))
+        names = {plane.topic_id(name): name for name in ("t", "secret")}
+        for everything in (True, False):
+            one: Any = [
+                OffsetFetchRequestTopics(name=name, topic_id=topic_id, partition_indexes=[0])
+                for topic_id, name in names.items()
+            ]
+            group = OffsetFetchRequestGroup(group_id="g", topics=None if everything else one)
+            old = [OffsetFetchRequestTopic(name=name, partition_indexes=[0]) for name in names.values()]
+            asked = (
+                OffsetFetchRequest(group_id="g", topics=None if everything else old)
+                if version < 8
+                else OffsetFetchRequest(groups=[group])
+            )
+            answer = await client.send(asked, version)
+            found = {
+                topic.name if version < 10 else names[topic.topic_id]: (part.error_code, part.committed_offset)
+                for topic in (answer.topics if version < 8 else answer.groups[0].topics)
+                for part in topic.partitions
+            }
+            refused = {} if everything else {"secret": (ErrorCode.TOPIC_AUTHORIZATION_FAILED, -1)}
+            assert found == {"t": (0, 7), **refused}
+
+    guarded(guard, talk)
+
+
+def test_a_group_tells_its_members_nothing_of_topics_that_they_may_not_see() -> None:
+    guard = Guard((AclOperation.DESCRIBE, AclResourceType.TOPIC, "secret"))
+
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("secret")
+        client = await plane.connect()
+
+        async def beat(*topics: str) -> Any:
+            request = ConsumerGroupHeartbeatRequest(
+                group_id="g",
+                member_id="m",
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=list(topics),
+                topic_partitions=[],
+            )
+            return await client.send(request, 1)
+
+        await make_group_log(plane, client)
+        assert (await beat("t", "secret")).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert (await beat("t")).error_code == 0
+        describe = ConsumerGroupDescribeRequest(group_ids=["g"])
+        assert (await client.send(describe, 1)).groups[0].members
+        guard.refused.add((AclOperation.DESCRIBE, AclResourceType.TOPIC, "t"))
+        (described,) = (await client.send(describe, 1)).groups
+        assert described.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and not described.members
 
     guarded(guard, talk)
