@@ -6,7 +6,6 @@ Kafka's BrokerServer. Nothing here decides anything; it says who knows whom.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,6 +42,7 @@ from .replication.fetch_session import FetchSessions
 from .replication.log_dir_mover import LogDirMover
 from .replication.replica_manager import ReplicaManager
 from .runtime.health import HealthServer
+from .runtime.room_logger import room_logger
 from .runtime.scheduler import Scheduler
 from .runtime.turns import Turns
 
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from .metadata.metadata_store import MetadataStore
     from .runtime.ports import Ports
 
-logger = logging.getLogger("barnabas.broker")
+logger = room_logger("broker")
 
 FLUSH_CHECK_MS = 1000
 """How often logs are looked at whose `flush.ms` may have passed."""

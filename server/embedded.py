@@ -8,7 +8,6 @@ and the port is any free one unless one is asked for.
 from __future__ import annotations
 
 import asyncio
-import logging
 import tempfile
 import threading
 from collections.abc import Coroutine, Iterable, Mapping
@@ -19,11 +18,12 @@ from .broker import BrokerServer
 from .cleaning.cleaning_work import cleaning_work
 from .config.broker_config import BrokerConfig
 from .runtime.host import event_loop, host_ports
+from .runtime.room_logger import room_logger
 
 if TYPE_CHECKING:
     from .cleaning.cleaning_pass import PassReport
 
-logger = logging.getLogger("barnabas.embedded")
+logger = room_logger("embedded")
 
 T = TypeVar("T")
 

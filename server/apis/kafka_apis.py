@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +16,7 @@ from ...protocol.codec import encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import decode_request_header, response_header_version
 from ...protocol.produce_entries import AllAppended, read_produce
+from ..runtime.room_logger import room_logger
 from .error_answers import error_answer
 from .request_context import RequestContext
 from .rights import Authorizer, Rights
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..network.connection import Connection
 
-logger = logging.getLogger("barnabas.apis")
+logger = room_logger("apis")
 
 _api_at = Struct(">i").unpack_from  # key and version as one number
 _head = Struct(">ii").pack

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 
 from ...storage.cleaning.clean_job import CleanJob, Event
 from ..runtime.ports import CleaningWork
+from ..runtime.room_logger import room_logger
 from .thread_pool import ThreadPool
 from .worker_pool import CannotStartError, WorkerPool
 
-logger = logging.getLogger("barnabas.cleaner")
+logger = room_logger("cleaner")
 
 
 def cleaning_work(kind: str, loop: asyncio.AbstractEventLoop) -> CleaningWork:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from ...protocol.topic_partition import TopicPartition
 from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
 from ...storage.errors import PASSING
 from ..runtime.ports import PassFailedError, WorkerDiedError
+from ..runtime.room_logger import room_logger
 from .cleaning_pass import CleaningPass, PassReport
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ..replication.replica_manager import ReplicaManager
     from ..runtime.ports import Ports
 
-logger = logging.getLogger("barnabas.cleaner")
+logger = room_logger("cleaner")
 
 MISSING_FILE = 2
 """ENOENT: a log without a file that it should have is no reason to give up its whole directory."""

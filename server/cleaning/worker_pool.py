@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -17,9 +16,10 @@ from pathlib import Path
 
 from ...storage.cleaning.clean_job import CleanJob, Event, event_from_json
 from ..runtime.ports import PassFailedError, WorkerDiedError
+from ..runtime.room_logger import room_logger
 from .throttle import PAUSE_SECONDS
 
-logger = logging.getLogger("barnabas.cleaner")
+logger = room_logger("cleaner")
 
 IDLE_SECONDS = 30.0
 """How long a process waits for its next job before it is ended and its memory goes back."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -12,6 +11,7 @@ from typing import Protocol
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.log_config import NEVER, LogConfig
+from ..runtime.room_logger import room_logger
 from .broker_config import BrokerConfig
 from .keys.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .keys.definition import ConfigKey, UpdateMode
@@ -19,7 +19,7 @@ from .keys.validators import ConfigError
 from .message_format import ignored_format
 from .named_configs import NAMED_KINDS
 
-logger = logging.getLogger("barnabas.config")
+logger = room_logger("config")
 
 _LISTENER_PREFIX = re.compile(r"listener\.name\.[^.]*\.(?P<key>.*)")
 

@@ -9,7 +9,6 @@ carried out by the replicas, then shown in the metadata cache: what clients see 
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,13 +24,14 @@ from ..metadata.topic_names import collision_key
 from ..metadata.topic_store import NewTopic, TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
+from ..runtime.room_logger import room_logger
 from .adoption import Adoption, FoundReplica, adoptions
 from .context import ControllerContext
 from .partition_state_machine import PartitionStateMachine
 from .replica_channel import ReplicaChannel
 from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicPlan, TopicRules
 
-logger = logging.getLogger("barnabas.controller")
+logger = room_logger("controller")
 
 STORE_FAILED = "The metadata store could not be written."
 WISHES_PER_TURN = 50

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -12,11 +11,12 @@ from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreUnavailableError
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState
+from ..runtime.room_logger import room_logger
 from .context import ControllerContext
 from .election import Election, elect, elect_preferred
 from .replica_channel import LeaderAndIsr, ReplicaChannel
 
-logger = logging.getLogger("barnabas.controller")
+logger = room_logger("controller")
 
 Elections = Mapping[TopicPartition, Election | None]
 """Outcomes; None where nobody can lead: the partition goes offline."""

@@ -7,13 +7,13 @@ leads the partition next knows it too. Kafka writes one batch a change; so does 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import iter_batches
 from ...protocol.record_batch_builder import RecordBatchBuilder
+from ..runtime.room_logger import room_logger
 from .latest_records import RECORDS_A_TURN, LatestRecords
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..replication.partition import Partition
     from ..replication.replica_manager import ReplicaManager
 
-logger = logging.getLogger("barnabas.coordinator")
+logger = room_logger("coordinator")
 
 LOAD_BYTES = 64 * 1024
 """Read at a time while loading."""

@@ -7,19 +7,19 @@ in another epoch. Kafka: CoordinatorRuntime's contexts.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...storage.errors import StorageError
+from ..runtime.room_logger import room_logger
 from .latest_records import LatestRecords
 
 if TYPE_CHECKING:
     from ..replication.partition import Partition
     from .coordinator_log import CoordinatorLog
 
-logger = logging.getLogger("barnabas.coordinator")
+logger = room_logger("coordinator")
 
 State = TypeVar("State")
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,6 +17,7 @@ from ...protocol.errors import ProtocolError
 from ...protocol.frames import FrameReader
 from ...protocol.server_connection import ON_ANSWER, SERVING, ServerEvent, ServerState
 from ..config.listeners import is_loopback
+from ..runtime.room_logger import room_logger
 from .file_sender import FileSender, has_file_slices, read_into_memory
 from .paced_writer import PacedWriter
 from .session import Session
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..config.listeners import ListenerConfig
     from .socket_server import SocketServer
 
-logger = logging.getLogger("barnabas.network")
+logger = room_logger("network")
 
 READ_AHEAD_BYTES = 1 << 20
 """Received and not yet handled bytes of a busy connection beyond which reading stops."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...protocol.frames import BufferPool, FrameReader
 from ..runtime.log_limit import LimitedLog
+from ..runtime.room_logger import room_logger
 from .connection import Connection, Handle
 from .file_sender import limit_send_buffer
 from .receive_grants import ReceiveGrants
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..config.listeners import ListenerConfig
     from ..quotas.managers import ConnectionQuota
 
-logger = logging.getLogger("barnabas.network")
+logger = room_logger("network")
 
 RECEIVE_BYTES = (1 << 20) + (1 << 14)
 """A receive buffer: room for a batch of the default `max.message.bytes` and the request around it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 
 from ..config.broker_config import BrokerConfig
+from ..runtime.room_logger import room_logger
 from .charge import Charge
 from .entities import (
     CONNECTION_CREATION_RATE,
@@ -22,7 +22,7 @@ from .entities import (
 from .managers import ConnectionQuota, MutationQuota, RateQuota
 from .rates import QuotaWindow
 
-logger = logging.getLogger("barnabas.quotas")
+logger = room_logger("quotas")
 
 RESOLVE_SECONDS = 5.0
 """How long the address of a host is asked for."""

@@ -5,16 +5,16 @@ They are under /config/users, /config/users/U/clients, /config/clients and /conf
 
 from __future__ import annotations
 
-import logging
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import quote, unquote
 
 from ..metadata.config_store import ConfigStore
 from ..metadata.metadata_store import MetadataStore, NoNodeError
 from ..metadata.znodes import DEFAULT_ENTITY, decode_config
+from ..runtime.room_logger import room_logger
 from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
 
-logger = logging.getLogger("barnabas.config")
+logger = room_logger("config")
 
 
 async def stored_quotas(store: MetadataStore) -> AsyncIterator[tuple[Entity, dict[str, float]]]:

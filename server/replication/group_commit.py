@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,13 +11,14 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import KafkaError
 from ...storage.errors import FlushPostponedError, LogDirFailedError
 from ...storage.flush_task import FlushTask, run_together
+from ..runtime.room_logger import room_logger
 
 if TYPE_CHECKING:
     from ...storage.log import Log
     from ..runtime.ports import Ports
     from .partition import Partition
 
-logger = logging.getLogger("barnabas.replication")
+logger = room_logger("replication")
 
 LINGER_S = 0.025
 """Who may linger waits until so long after the last round of those who may. That is for who would be answered seconds

@@ -8,7 +8,6 @@ turn of the loop, so that nobody finds the partition without its log.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import PASSING, LogDirFailedError, StorageError
+from ..runtime.room_logger import room_logger
 
 if TYPE_CHECKING:
     from ...storage.future_logs import FutureLog
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .partition import Partition
     from .replica_manager import ReplicaManager
 
-logger = logging.getLogger("barnabas.replication")
+logger = room_logger("replication")
 
 PIECE_BYTES = 256 * 1024
 REST_BYTES = 2 * 1024 * 1024

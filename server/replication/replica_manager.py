@@ -7,7 +7,6 @@ partition, or the error that its client is to be told.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from ...storage.errors import LogDirFailedError
 from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
+from ..runtime.room_logger import room_logger
 from .delayed_fetch import AwaitedRead, DelayedFetch, FetchCallback, FetchedPartition, FetchParams, FetchResult
 from .delayed_operation import Purgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..metadata.metadata_cache import MetadataCache
     from ..runtime.ports import Ports
 
-logger = logging.getLogger("barnabas.replication")
+logger = room_logger("replication")
 
 RETAINED_PER_TURN = 64
 """Logs that retention looks at before the loop gets to serve others."""

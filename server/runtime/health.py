@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
-logger = logging.getLogger("barnabas.health")
+from .room_logger import room_logger
+
+logger = room_logger("health")
 
 Status = Callable[[], tuple[bool, Mapping[str, object]]]
 """Ready or not, and what to tell besides."""

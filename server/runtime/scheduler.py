@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-logger = logging.getLogger("barnabas.scheduler")
+from .room_logger import room_logger
+
+logger = room_logger("scheduler")
 
 
 class Scheduler:

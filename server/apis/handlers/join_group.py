@@ -7,17 +7,16 @@ Version 1 adds the rebalance timeout (before, the session timeout stands for bot
 
 from __future__ import annotations
 
-import logging
-
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from ...config.broker_config import BrokerConfig
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.member import NO_MEMBER, JoinReply, JoinResult
 from ...coordinator.group.requests import Joining
+from ...runtime.room_logger import room_logger
 from ..request_context import RequestContext
 
-logger = logging.getLogger("barnabas.groups")
+logger = room_logger("groups")
 
 MOST_PROTOCOLS = 1000
 MOST_METADATA_BYTES = 1024 * 1024

@@ -7,13 +7,13 @@ forget is a record there, so whoever leads the partition next knows what this br
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.topic_partition import TopicPartition
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
+from ...runtime.room_logger import room_logger
 from ..coordinator_log import CoordinatorLog, Entry, ignore
 from ..latest_records import LatestRecords
 from ..shards import Shard, Shards
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from ...runtime.ports import Ports
     from ...runtime.turns import Turns
 
-logger = logging.getLogger("barnabas.groups")
+logger = room_logger("groups")
 
 T = TypeVar("T")
 

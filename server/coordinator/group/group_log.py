@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from ....protocol.errors import ProtocolError
+from ...runtime.room_logger import room_logger
 from ..latest_records import LatestRecords
 from .any_group import AnyGroup
 from .consumer.loading import LoadedConsumerGroups
@@ -13,7 +13,7 @@ from .group import Group
 from .group_records import OffsetId, read_group, read_key, read_offset
 from .offsets import GroupOffsets, Place
 
-logger = logging.getLogger("barnabas.groups")
+logger = room_logger("groups")
 
 OFFSETS_A_TURN = 10
 """While groups are loaded the loop serves others after so many records."""

@@ -18,6 +18,7 @@ from uuid import UUID
 from ....protocol.errors import ErrorCode, KafkaError
 from ...replication.delayed_operation import Purgatory
 from ...runtime.log_limit import LimitedLog
+from ...runtime.room_logger import room_logger
 from ..coordinator_log import CoordinatorLog, Entry
 from .answers import Answers
 from .group import Group
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from ...runtime.ports import Ports
     from ...runtime.turns import Turns
 
-logger = logging.getLogger("barnabas.groups")
+logger = room_logger("groups")
 
 MEMBERS_A_TURN = 100
 """Others are served after so many have been written down, which takes a quarter of a millisecond."""

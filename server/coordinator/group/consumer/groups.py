@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from .....protocol.errors import ErrorCode, KafkaError
+from ....runtime.room_logger import room_logger
 from ...coordinator_log import Entry, ignore
 from ..allowance import Maker
 from ..any_group import AnyGroup
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ....config.broker_config import BrokerConfig
     from ....metadata.metadata_cache import MetadataCache
 
-logger = logging.getLogger("barnabas.groups")
+logger = room_logger("groups")
 
 
 class GroupTable(Protocol):

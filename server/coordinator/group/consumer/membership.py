@@ -7,7 +7,6 @@ is answered once it is durable, in the loop's next turn.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from uuid import UUID
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.uuid_text import uuid_text
+from ....runtime.room_logger import room_logger
 from ...coordinator_log import CoordinatorLog, Entry, ignore
 from ..sessions import Sessions
 from .assignment import NOTHING, is_within
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ....metadata.metadata_cache import MetadataCache
     from ....runtime.ports import Ports
 
-logger = logging.getLogger("barnabas.groups")
+logger = room_logger("groups")
 
 RETRY_MS = 500
 """When to try again to remove a member whose removal could not be written."""
