@@ -75,29 +75,31 @@ class FrameReader:
     """Splits one stream. `max_size` bounds a Produce frame (without its length prefix), `max_other_size` any other.
 
     Use: `view = buffer()`, read into it, add the number of bytes to `pending`, then `next_frame()` until it returns
-    None or nothing is pending, then `settle()`. The frame at `(start, end)` of `self.data` (a writable memoryview) is
-    valid until `settle()` or `buffer()`.
+    None or nothing is pending, then `settle()`, which is not needed if nothing is pending and `private` is None. The
+    frame at `(start, end)` of `self.data` (a writable memoryview) is valid until `settle()` or `buffer()`.
     """
 
-    __slots__ = ("_pool", "_private", "_start", "data", "max_other_size", "max_size", "pending")
+    __slots__ = ("_pool", "_start", "data", "max_other_size", "max_size", "pending", "private")
 
     def __init__(self, pool: BufferPool, *, max_size: int, max_other_size: int) -> None:
         self.max_size = max_size
         self.max_other_size = max_other_size
         self.data = pool.shared_view
         self._pool = pool
-        self._private: bytearray | None = None
+        self.private: bytearray | None = None
+        """Where bytes are kept that are pending; None: in the buffer that all share."""
         self._start = 0
         self.pending = 0
         """Bytes received and not yet handed out; who reads into the buffer adds to them."""
 
     def buffer(self) -> memoryview:
         """Where the next bytes go; never empty."""
-        if self._private is None:
+        if self.private is None:
+            self._start = 0
             self.data = self._pool.shared_view
             return self._pool.window
         pending = self.pending
-        if self._start + pending == len(self._private):
+        if self._start + pending == len(self.private):
             self._move(pending)
         end = self._start + pending
         missing = self._wanted(pending) - pending
@@ -128,14 +130,12 @@ class FrameReader:
         """Keep what is left of the stream and let go of the buffer that held what was handled."""
         pending, start = self.pending, self._start
         if not pending:
-            if self._private is None:
-                self._start = 0
-            else:
+            if self.private is not None:
                 self._release()
-        elif self._private is None:
+        elif self.private is None:
             self._keep(pending)
         elif start:
-            private, kept = self._private, self.data[start : start + pending]
+            private, kept = self.private, self.data[start : start + pending]
             private[:pending] = kept if start >= pending else bytes(kept)
             self._start = 0
 
@@ -168,7 +168,7 @@ class FrameReader:
     def _keep(self, pending: int) -> None:
         """Have what is pending in the shared buffer in a private one."""
         if self._is_for_pool(pending) and self._start + min(self._wanted(pending), self._pool.size) <= self._pool.size:
-            self._private = self._pool.take_shared()
+            self.private = self._pool.take_shared()
         else:
             self._move(pending)
 
@@ -178,12 +178,12 @@ class FrameReader:
         room = self._pool.take() if self._is_for_pool(pending) else bytearray(max(_FIRST_PRIVATE_SIZE, 2 * pending) + 1)
         room[:pending] = self.data[self._start : self._start + pending]
         self._release()
-        self._private = room
+        self.private = room
         self.data = memoryview(room)
 
     def _release(self) -> None:
-        if self._private is not None:
-            self._pool.give(self._private)
-            self._private = None
+        if self.private is not None:
+            self._pool.give(self.private)
+            self.private = None
         self.data = self._pool.shared_view
         self._start = 0

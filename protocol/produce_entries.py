@@ -34,6 +34,7 @@ Place: TypeAlias = tuple[str | bytes, int]
 _read = native.read_produce if native is not None else None
 _write = native.write_produced if native is not None else None
 _new_tuple = tuple.__new__
+_KEY = ApiKey.PRODUCE
 
 
 class ProduceEntries:
@@ -76,7 +77,7 @@ def read_produce(version: int, buffer: memoryview, start: int, end: int) -> tupl
     if found is None:
         return read_generally(version, buffer, start, end)
     correlation_id, client_id, transactional_id, acks, timeout_ms, places, records = found
-    header = _new_tuple(RequestHeader, (ApiKey.PRODUCE, version, correlation_id, client_id))
+    header = _new_tuple(RequestHeader, (_KEY, version, correlation_id, client_id))
     return header, ProduceEntries(transactional_id, acks, timeout_ms, places, records)
 
 

@@ -81,7 +81,9 @@ class KafkaApis:
         self.failures = 0
         """Requests that failed inside the broker."""
 
-    def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> None:
+    def handle(
+        self, connection: Connection, buffer: memoryview, start: int, end: int, *, is_turn: bool = False
+    ) -> None:
         """Handle the frame at [start, end); answers now or later, or closes the connection.
 
         Raises ProtocolError for bytes that are no request this broker serves: Kafka's answer is a closed connection.
@@ -89,19 +91,10 @@ class KafkaApis:
         route = self._routes.get(_api_at(buffer, start)[0]) if end - start >= _API_SIZE else None
         if route is None:
             route = self._route(buffer, start, end)
-        if route.in_turn:
+        if route.in_turn and not is_turn:
             frame = memoryview(bytes(buffer[start:end]))  # the buffer is the connection's and not to be kept
-            self._turns.add(partial(self._handle_in_turn, connection, route, frame))
-        else:
-            self._handle(connection, route, buffer, start, end)
-
-    def _handle_in_turn(self, connection: Connection, route: Route, frame: memoryview) -> None:
-        try:
-            self._handle(connection, route, frame, 0, len(frame))
-        except ProtocolError as error:
-            connection.refuse(error)
-
-    def _handle(self, connection: Connection, route: Route, buffer: memoryview, start: int, end: int) -> None:
+            self._turns.add(partial(self._handle_in_turn, connection, frame))
+            return
         header, request = route.read(buffer, start, end)
         run, respond, charge = route.handle, route.respond, None
         if self._quotas.enforced:
@@ -125,6 +118,12 @@ class KafkaApis:
                 task.add_done_callback(self._tasks.discard)
             else:
                 respond(context, answer)
+
+    def _handle_in_turn(self, connection: Connection, frame: memoryview) -> None:
+        try:
+            self.handle(connection, frame, 0, len(frame), is_turn=True)
+        except ProtocolError as error:
+            connection.refuse(error)
 
     async def close(self) -> None:
         """Give up the requests that are still being worked on."""

@@ -277,7 +277,8 @@ class Connection(asyncio.BufferedProtocol):
         if self._state >= _CLOSING:
             reader.close()
             return
-        reader.settle()
+        if reader.pending or reader.private is not None:
+            reader.settle()
         if self._out:
             self._flush()
         if reader.pending or self._input or self.frame_started is not None:

@@ -17,9 +17,7 @@ import crc32c
 from tests.bench.report import markdown_table
 from tests.bench.wire import produce_request, small_batch
 
-from barnabas.protocol.codec import decode_request, encode_response
-from barnabas.protocol.headers import decode_request_header
-from barnabas.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from barnabas.protocol.produce_entries import AllAppended, read_generally, read_produce, write_generally
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
@@ -43,7 +41,6 @@ def microseconds(step: Callable[[], object]) -> float:
 def budget(folder: Path) -> list[list[str]]:
     """Each step and what it costs."""
     frame = memoryview(bytearray(produce_request("topic", [(0, small_batch())])))[4:]
-    _, body = decode_request_header(frame, 0, len(frame))
     batch = memoryview(bytearray(small_batch()))
 
     def received() -> memoryview:
@@ -63,11 +60,10 @@ def budget(folder: Path) -> list[list[str]]:
         rng=random.Random(1),
     )
     bare = os.open(folder / "bare", os.O_RDWR | os.O_CREAT)
-    partition = PartitionProduceResponse(index=0, base_offset=1, log_append_time_ms=-1, log_start_offset=0)
-    answer = ProduceResponse(responses=[TopicProduceResponse(name="topic", partition_responses=[partition])])
+    answer = AllAppended([("topic", 0)], [(1, 1, NOW_MS, -1, 0)])
     steps: list[tuple[str, Callable[[], object]]] = [
-        ("request header decoded", lambda: decode_request_header(frame, 0, len(frame))),
-        ("Produce v7 decoded", lambda: decode_request(0, 7, frame, body, len(frame))),
+        ("header and Produce v7 read", lambda: read_produce(7, frame, 0, len(frame))),
+        ("… the same by the general codecs", lambda: read_generally(7, frame, 0, len(frame))),
         (
             "batch validated, offset assigned",
             lambda: validate_and_assign(received(), base_offset=1, now_ms=NOW_MS, config=config, leader_epoch=0),
@@ -75,7 +71,8 @@ def budget(folder: Path) -> list[list[str]]:
         ("… of that the CRC-32C of 151 bytes", lambda: crc32c.crc32c(batch[21:])),
         ("appended to the log, all in all", lambda: log.append_as_leader(received(), leader_epoch=0)),
         ("… of that the `pwrite`, measured alone", lambda: os.pwrite(bare, batch, 0)),
-        ("answer encoded", lambda: encode_response(answer, 7)),
+        ("answer written", lambda: answer.frame(7, 1)),
+        ("… the same by the general codecs", lambda: write_generally(answer, 7, 1)),
     ]
     made = [[name, f"{microseconds(step):.1f}"] for name, step in steps]
     os.close(bare)

@@ -43,7 +43,7 @@ class World:
     async def watch(self) -> None:
         while True:
             readers = [connection._reader for connection in self.server._connections]
-            self.most_held = max(self.most_held, sum(len(reader._private or b"") for reader in readers))
+            self.most_held = max(self.most_held, sum(len(reader.private or b"") for reader in readers))
             await asyncio.sleep(0.0005)
 
     async def send(self, size: int, *, piece: int = 1 << 16, upto: int | None = None) -> int:
