@@ -118,8 +118,13 @@ class SimLoop(asyncio.BaseEventLoop):
 
     # -- sockets ---------------------------------------------------------------------------------------------------
 
-    async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
-        return self.network.listen(protocol_factory, host, port)
+    async def create_server(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, *, start_serving: bool = True, **_: Any
+    ) -> Any:
+        server = self.network.listen(protocol_factory, host, port)
+        if start_serving:
+            await server.start_serving()
+        return server
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         return await self.network.connect(protocol_factory, host, port)

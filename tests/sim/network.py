@@ -46,6 +46,7 @@ class SimNetwork:
         self.connections: dict[Stream, None] = {}
         self._listeners: dict[tuple[str, int], tuple[Callable[[], Any], Node]] = {}
         self._next_port = 30000
+        self._serving: set[tuple[str, int]] = set()
         self._cut: set[frozenset[Node]] = set()
         loop.network = self
 
@@ -62,14 +63,19 @@ class SimNetwork:
         node.on_kill[lambda: self.unlisten(host, port)] = None
         return SimServer(self, host, port)
 
+    def serve(self, host: str, port: int) -> None:
+        """From now on connections are accepted; a socket that is bound and does not listen yet refuses them."""
+        self._serving.add((host, port))
+
     def unlisten(self, host: str, port: int) -> None:
         self._listeners.pop((host, port), None)
+        self._serving.discard((host, port))
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[asyncio.Transport, Any]:
         client = current_node()
         await asyncio.sleep(self.delay())
         listener = self._listeners.get((host, port))
-        if listener is None:
+        if listener is None or (host, port) not in self._serving:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
         server_factory, server = listener
         if self.is_cut(client, server):
@@ -129,7 +135,7 @@ class SimServer:
         """How much is on its way at a time is a matter of `Faults` here."""
 
     async def start_serving(self) -> None:
-        """Connections are accepted from the moment of binding."""
+        self._network.serve(*self._address)
 
     def close(self) -> None:
         self._network.unlisten(*self._address)
