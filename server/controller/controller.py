@@ -22,13 +22,14 @@ from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreUnavailableError
 from ..metadata.topic_names import collision_key
 from ..metadata.topic_store import NewTopic, TopicStore
-from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
+from ..metadata.znodes import PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
 from ..runtime.room_logger import room_logger
-from .adoption import Adoption, FoundReplica, adoptions
+from .adoption import FoundReplica
 from .context import ControllerContext
 from .partition_state_machine import PartitionStateMachine
 from .replica_channel import ReplicaChannel
+from .takeover import Takeover
 from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicPlan, TopicRules
 
 logger = room_logger("controller")
@@ -102,59 +103,14 @@ class Controller:
             self._metadata.set_brokers(brokers)
             self._metadata.controller_id = self._broker_id
             self._context.live_brokers = tuple(brokers)
-            await self._read_topics()
-            await self._adopt(found or {})
+            takeover = Takeover(self._broker_id, self._term, self._store, self._context)
+            await takeover.read_topics()
+            adopted = await takeover.adopt(found or {}, self._rules.internal_config)
+            for name, config in adopted.items():
+                self._topic_configs.topic_config_changed(name, config)
             doomed = await self._store.topics_to_delete()
             await self._delete(name for name in doomed if self._context.topic(name) is not None)
             await self._partitions.bring_online(self._context.partitions(), self._active_term())
-
-    async def _read_topics(self) -> None:
-        for topic in await self._store.topics():
-            if not topic.topic_id.int:
-                # Written by Kafka before 2.8, which knew no ids.
-                topic = replace(topic, topic_id=self._store.new_topic_id())
-                await self._store.set_topic(topic, self._active_term())
-            states = await self._store.partition_states(topic)
-            unwritten = {
-                index: PartitionState(NO_LEADER, -1, replicas, self._active_term().epoch)
-                for index, replicas in topic.assignment.items()
-                if index not in states
-            }
-            if unwritten:
-                await self._store.add_partitions(topic, unwritten, self._active_term())
-            self._context.put_topic(topic)
-            for index, state in {**states, **unwritten}.items():
-                self._context.restore_state(TopicPartition(topic.name, index), state)
-
-    async def _adopt(self, found: Mapping[TopicPartition, FoundReplica]) -> None:
-        adopted = adoptions(found, {topic.name: topic for topic in self._context.topics})
-        if adopted:
-            logger.info("adopting %d topics found in the log directories", len(adopted))
-        for adoption in adopted:
-            await self._adopt_topic(adoption)
-
-    async def _adopt_topic(self, adoption: Adoption) -> None:
-        term = self._active_term()
-        replicas = (self._broker_id,)
-        added = dict.fromkeys(adoption.missing_partitions, replicas)
-        states = {
-            # Offline in the epoch last used: the election that follows goes one above it.
-            index: PartitionState(NO_LEADER, adoption.leader_epoch(index), replicas, term.epoch)
-            for index in added
-        }
-        if adoption.known is None:
-            topic_id = adoption.topic_id or self._store.new_topic_id()
-            topic = TopicRegistration(adoption.name, topic_id, added)
-            config = self._rules.internal_config(adoption.name)
-            await self._store.create_topics([NewTopic(topic, states, config)], term)
-            if config:
-                self._topic_configs.topic_config_changed(adoption.name, config)
-        else:
-            topic = replace(adoption.known, assignment={**adoption.known.assignment, **added})
-            await self._store.add_partitions(topic, states, term)
-        self._context.put_topic(topic)
-        for index, state in states.items():
-            self._context.restore_state(TopicPartition(topic.name, index), state)
 
     # Topics
 

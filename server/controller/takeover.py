@@ -1,0 +1,82 @@
+"""What a new controller finds: topics in the store, and partitions in log directories that the store does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from ...protocol.topic_partition import TopicPartition
+from ..metadata.cluster_store import ControllerTerm
+from ..metadata.topic_store import NewTopic, TopicStore
+from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
+from ..runtime.room_logger import room_logger
+from .adoption import Adoption, FoundReplica, adoptions
+from .context import ControllerContext
+
+logger = room_logger("controller")
+
+
+class Takeover:
+    """Brings a controller's context up to date at the start of its term; nobody leads anything before that."""
+
+    def __init__(self, broker_id: int, term: ControllerTerm, store: TopicStore, context: ControllerContext) -> None:
+        self._broker_id = broker_id
+        self._term = term
+        self._store = store
+        self._context = context
+
+    async def read_topics(self) -> None:
+        """Takes in what the store has, and writes what it lacks: topic ids, states of partitions."""
+        for topic in await self._store.topics():
+            if not topic.topic_id.int:
+                # Written by Kafka before 2.8, which knew no ids.
+                topic = replace(topic, topic_id=self._store.new_topic_id())
+                await self._store.set_topic(topic, self._term)
+            states = await self._store.partition_states(topic)
+            unwritten = {
+                index: PartitionState(NO_LEADER, -1, replicas, self._term.epoch)
+                for index, replicas in topic.assignment.items()
+                if index not in states
+            }
+            if unwritten:
+                await self._store.add_partitions(topic, unwritten, self._term)
+            self._context.put_topic(topic)
+            for index, state in {**states, **unwritten}.items():
+                self._context.restore_state(TopicPartition(topic.name, index), state)
+
+    async def adopt(
+        self, found: Mapping[TopicPartition, FoundReplica], config_of: Callable[[str], Mapping[str, str]]
+    ) -> dict[str, Mapping[str, str]]:
+        """Registers found partitions that the store does not know; returns new topics that have settings, with them.
+
+        `config_of` gives the settings that a topic of this name must have.
+        """
+        adopted = adoptions(found, {topic.name: topic for topic in self._context.topics})
+        if adopted:
+            logger.info("adopting %d topics found in the log directories", len(adopted))
+        configs: dict[str, Mapping[str, str]] = {}
+        for adoption in adopted:
+            config = config_of(adoption.name) if adoption.known is None else {}
+            await self._adopt_topic(adoption, config)
+            if config:
+                configs[adoption.name] = config
+        return configs
+
+    async def _adopt_topic(self, adoption: Adoption, config: Mapping[str, str]) -> None:
+        replicas = (self._broker_id,)
+        added = dict.fromkeys(adoption.missing_partitions, replicas)
+        states = {
+            # Offline in the epoch last used: the election that follows goes one above it.
+            index: PartitionState(NO_LEADER, adoption.leader_epoch(index), replicas, self._term.epoch)
+            for index in added
+        }
+        if adoption.known is None:
+            topic_id = adoption.topic_id or self._store.new_topic_id()
+            topic = TopicRegistration(adoption.name, topic_id, added)
+            await self._store.create_topics([NewTopic(topic, states, config)], self._term)
+        else:
+            topic = replace(adoption.known, assignment={**adoption.known.assignment, **added})
+            await self._store.add_partitions(topic, states, self._term)
+        self._context.put_topic(topic)
+        for index, state in states.items():
+            self._context.restore_state(TopicPartition(topic.name, index), state)
