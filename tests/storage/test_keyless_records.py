@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.sim.disk import SimDisk
-from tests.storage.compacted import new_log
+from tests.storage.cleaning.compacted import new_log
 from tests.storage.logs import NOW_MS
 
 from barnabas.protocol.errors import ErrorCode

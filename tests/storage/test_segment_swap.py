@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pytest
 from tests.sim.disk import Mode, SimCrash, SimDisk
-from tests.storage.compacted import PATH, SETTINGS, committed, compact, fill, new_log, put, state, to_clean
+from tests.storage.cleaning.compacted import PATH, SETTINGS, committed, compact, fill, new_log, put, state, to_clean
 from tests.storage.logs import Clock, base_offsets, open_log, retain
 
 from barnabas.storage.cleaning.clean_job import GroupCleaned

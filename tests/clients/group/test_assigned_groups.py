@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.clients import test_group_histories
-from tests.clients.group_world import GROUP, PARTITIONS, QUICK, TOPIC, Diary, GroupWorld, play
+from tests.clients.group import test_group_histories
+from tests.clients.group.group_world import GROUP, PARTITIONS, QUICK, TOPIC, Diary, GroupWorld, play
 
 from barnabas.clients.admin import GroupDescription
 from barnabas.clients.errors import CommitFailedError, FencedInstanceIdError

@@ -12,7 +12,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.clients.group_world import PARTITIONS, TOPIC, Diary, GroupWorld, Reader, play
+from tests.clients.group.group_world import PARTITIONS, TOPIC, Diary, GroupWorld, Reader, play
 from tests.sim.network import NetworkFaults
 
 from barnabas.protocol.topic_partition import TopicPartition

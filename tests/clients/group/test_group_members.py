@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.clients.group_world import GROUP, PARTITIONS, TOPIC, Diary, GroupWorld, Reader, play
+from tests.clients.group.group_world import GROUP, PARTITIONS, TOPIC, Diary, GroupWorld, Reader, play
 
 from barnabas.clients.errors import FencedInstanceIdError
 from barnabas.clients.group.heartbeats import Heartbeats

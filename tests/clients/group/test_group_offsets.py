@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.clients.group_world import GROUP, PARTITIONS, TOPIC, GroupWorld, play
+from tests.clients.group.group_world import GROUP, PARTITIONS, TOPIC, GroupWorld, play
 
 from barnabas.clients import OffsetAndMetadata
 from barnabas.clients.admin import GroupDescription

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.storage.compacted import TP, fill
+from tests.storage.cleaning.compacted import TP, fill
 from tests.storage.logs import NOW_MS, open_log
 
 from barnabas.server.cleaning import worker_pool

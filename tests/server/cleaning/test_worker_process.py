@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.storage.compacted import TP, fill
+from tests.storage.cleaning.compacted import TP, fill
 from tests.storage.logs import NOW_MS, open_log
 
 from barnabas.server.cleaning.worker import NICENESS

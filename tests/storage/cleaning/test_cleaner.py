@@ -7,7 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.storage.dirty_folder import DIRECTORY, HOUR_MS, NOW_MS, DirtyFolder, batch_of, end_of, groups_of, marker
+from tests.storage.cleaning.dirty_folder import (
+    DIRECTORY,
+    HOUR_MS,
+    NOW_MS,
+    DirtyFolder,
+    batch_of,
+    end_of,
+    groups_of,
+    marker,
+)
 
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.legacy_records import build_message_set

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from tests.sim.disk import SimDisk
-from tests.storage.compacted import SETTINGS, compact, end_transaction, new_log, put, to_clean
+from tests.storage.cleaning.compacted import SETTINGS, compact, end_transaction, new_log, put, to_clean
 from tests.storage.lanes import load, retain, shut_down
 from tests.storage.logs import NOW_MS, Clock, marker
 

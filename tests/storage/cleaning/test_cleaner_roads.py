@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.storage.dirty_folder import NOW_MS, DirtyFolder, batch_of, marker
+from tests.storage.cleaning.dirty_folder import NOW_MS, DirtyFolder, batch_of, marker
 from tests.tools import missing
 
 from barnabas.protocol.batch_header import write_crc
