@@ -300,4 +300,4 @@ def partitions_taken_away_without_waiting(patch: pytest.MonkeyPatch) -> None:
 def test_a_planted_bug_is_found(plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     with pytest.raises(AssertionError):
-        play_seeds(range(6))
+        play_seeds(range(24))
