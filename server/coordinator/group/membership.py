@@ -178,11 +178,11 @@ class Membership:
             group.newest_member_at = self._loop.time()
         group.add(member, joining.reply)
         self.sessions.restart(group, member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
-        self._maybe_rebalance(group, f"{member_id} joins")
+        self._maybe_rebalance(group, f"{member_id!r} joins")
 
     def _update(self, group: Group, member: Member, joining: Joining) -> None:
         group.update(member, joining.protocols, joining.rebalance_timeout_ms, joining.session_timeout_ms, joining.reply)
-        self._maybe_rebalance(group, f"{member.member_id} joins again")
+        self._maybe_rebalance(group, f"{member.member_id!r} joins again")
 
     def _replace_static(self, group: Group, joining: Joining, old_id: str, new_id: str) -> None:
         """A static member has restarted: it gets its place, in a STABLE group without a rebalance where possible."""
@@ -196,12 +196,12 @@ class Membership:
         timeouts = (joining.rebalance_timeout_ms, joining.session_timeout_ms)
         if group.state is not GroupState.STABLE:
             group.update(member, joining.protocols, *timeouts, joining.reply)
-            self._maybe_rebalance(group, f"static member {instance_id} restarted")
+            self._maybe_rebalance(group, f"static member {instance_id!r} restarted")
             return
         group.update(member, joining.protocols, *timeouts, None)
         if group.select_protocol() != group.protocol_name or group.topics_of(member) != topics_before:
             group.update(member, joining.protocols, *timeouts, joining.reply)
-            self._maybe_rebalance(group, f"static member {instance_id} restarted with other wishes")
+            self._maybe_rebalance(group, f"static member {instance_id!r} restarted with other wishes")
             return
         generation = group.generation
 
@@ -250,7 +250,7 @@ class Membership:
 
     def _prepare_rebalance(self, group: Group, reason: str) -> None:
         """Start to wait for everybody; who waits for an assignment is told to join again."""
-        self._changes.write(logging.INFO, "group %s: generation %d ends: %s", group.group_id, group.generation, reason)
+        self._changes.write(logging.INFO, "group %r: generation %d ends: %s", group.group_id, group.generation, reason)
         if group.state is GroupState.COMPLETING_REBALANCE:
             self._fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
         self._syncs.cancel(group)
@@ -312,7 +312,7 @@ class Membership:
             leavers, group.leavers = group.leavers, []
             self._store(group, group_entry(group, {}), partial(self._emptied, group, leavers))
             return
-        message = "group %s: generation %d of %d members"
+        message = "group %r: generation %d of %d members"
         self._changes.write(logging.INFO, message, group.group_id, group.generation, len(group.members))
         leader = group.join_result(group.members[group.leader_id or ""], with_members=True)
         self.answers.extend(
@@ -530,7 +530,7 @@ class Membership:
         if member.is_waiting:
             self.sessions.restart(group, member_id, member.session_timeout_ms)
             return
-        self._remove(group, member_id, f"the session of {member_id} expired")
+        self._remove(group, member_id, f"the session of {member_id!r} expired")
 
     def _forget_pending(self, group: Group, member_id: str) -> None:
         group.pending_members.discard(member_id)

@@ -118,7 +118,7 @@ class ConsumerGroups:
             reason = "it has too many members"
         else:
             return
-        logger.info("group %s cannot be upgraded: %s", group.group_id, reason)
+        logger.info("group %r cannot be upgraded: %s", group.group_id, reason)
         raise _not_found(group.group_id)
 
     def _take_over(self, found: Group, group: ConsumerGroup) -> None:
@@ -158,7 +158,7 @@ class ConsumerGroups:
         assignments = {member.member_id: member.assignment for member in classic.members.values()}
         if not self.members.append(group, [*removal(group), group_entry(classic, assignments)], done):
             return None
-        logger.info("group %s: %d members go back to the classic protocol", group.group_id, len(left))
+        logger.info("group %r: %d members go back to the classic protocol", group.group_id, len(left))
         self._make_classic(group, classic)
         if rebalances:
             self._classic.rebalance(classic, "it is a classic group again")

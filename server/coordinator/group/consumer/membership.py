@@ -230,7 +230,7 @@ class ConsumerMembership:
             if self.write(change, done):
                 self._revocations.end(group, member.member_id)
             return
-        logger.info("group %s: %s leaves", group.group_id, member.member_id)
+        logger.info("group %r: %r leaves", group.group_id, member.member_id)
         self.let_go(group, [member.member_id], done)
 
     def remove(self, group: ConsumerGroup, member_ids: list[str], done: Done) -> bool:
@@ -261,7 +261,7 @@ class ConsumerMembership:
         """A member is out, whatever it thinks."""
         if group.is_dead or member_id not in group.members:
             return
-        logger.info("group %s: %s is out: %s", group.group_id, member_id, reason)
+        logger.info("group %r: %r is out: %s", group.group_id, member_id, reason)
         if not self.let_go(group, [member_id], ignore):
             self.sessions.restart(group, member_id, RETRY_MS)
 

@@ -290,3 +290,23 @@ def test_a_groups_way_into_the_consumer_protocol_and_back_is_described() -> None
         assert classic.generation == 1 and records_of(cluster)[-2].generation == 0  # type: ignore[union-attr]
 
     play(talk)
+
+
+def test_no_name_makes_a_line_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "barnabas")
+    forged = "\n2027-01-01 ERROR the disk is full"
+
+    async def talk(cluster: Cluster) -> None:
+        for instance_id in (None, f"i{forged}"):
+            member = Member(cluster, group_id=f"g{forged}", instance_id=instance_id)
+            member._connection = await cluster.connect(f"c{forged}")
+            await member.enter()
+            await member.leave()
+        (newer,) = await consumers(cluster, f"m{forged}", group_id=f"g{forged}")
+        await newer.turn()
+        await newer.leave()
+        assert cluster.group(f"g{forged}") is not None
+
+    play(talk)
+    assert any("generation 1" in record.getMessage() for record in caplog.records)
+    assert not [line for record in caplog.records if "\n" in (line := record.getMessage())]
