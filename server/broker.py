@@ -387,6 +387,8 @@ class BrokerServer:
 
     async def _use_reserves(self, log_manager: LogManager, use: Callable[[Reserve], object]) -> None:
         """Fill or draw on what is kept for a disk that is full; what fails is tried again some time."""
+        if not self._reserve_bytes:
+            return
         try:
             await self._ports.work.run(STORE_LANE, partial(use, self._store_reserve))
             for task in log_manager.reserve_tasks(use):
