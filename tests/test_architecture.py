@@ -166,25 +166,30 @@ def test_a_class_name_means_one_thing() -> None:
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 
-def unknown_paths(text: str) -> list[str]:
+def unknown_paths(text: str, beside: Path = ROOT) -> list[str]:
     """Files and folders in backticks that are not there.
 
-    A bare name of a file stands for one in a folder that the same section names.
+    A bare name of a file stands for one beside the text or at the top, or in a folder that the same section names.
     """
-    missing = []
+    missing: list[str] = []
     for section in re.split(r"(?m)^## ", re.sub(r"(?ms)^```.*?^```", "", text)):
         paths = re.findall(r"`((?:[\w.-]+/)*(?:[\w.-]+/|[\w-]+\.(?:py|md|toml|c|h|pyi)))`", section)
-        folders = {(ROOT / path).parent if (ROOT / path).is_file() else ROOT / path for path in paths if "/" in path}
-        for path in paths:
-            places = {ROOT} if "/" in path else {ROOT, *folders}
-            if not any((place / path).exists() for place in places):
-                missing.append(path)
+        places = {ROOT, beside}
+        named = {place / path for place in places for path in paths if "/" in path}
+        folders = {path.parent if path.is_file() else path for path in named}
+        missing += [
+            path
+            for path in paths
+            if not any((place / path).exists() for place in (places if "/" in path else places | folders))
+        ]
     return missing
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=name_of)
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*/README.md"), ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=name_of
+)
 def test_files_and_folders_that_the_documentation_names_are_there(page: Path) -> None:
-    assert unknown_paths(page.read_text()) == []
+    assert unknown_paths(page.read_text(), page.parent) == []
 
 
 def test_paths_that_are_not_there_are_seen() -> None:

@@ -131,4 +131,12 @@ class ControlPlane:
             producer_ids=ProducerIds(self.store, BROKER_ID),
             **parts,
         )
-        return SimpleNamespace(broker=broker, api_version=version, charge=None, listener=SimpleNamespace(name=LISTENER))
+        return SimpleNamespace(
+            broker=broker,
+            api_version=version,
+            charge=None,
+            refusals=(),
+            is_guarded=False,
+            may=lambda operation, resource_type, name: True,
+            listener=SimpleNamespace(name=LISTENER),
+        )
