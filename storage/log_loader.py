@@ -14,7 +14,7 @@ from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
 from .log_config import LogConfig
-from .log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, LogSegment
+from .log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, LogSegment
 from .log_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, LogSegments
 from .partition_files import TEMPORARY_SUFFIX, log_files
 from .producer_snapshot import SNAPSHOT_SUFFIX
@@ -69,6 +69,7 @@ class LogLoader:
             # A retention that was cut short left them, perhaps with holes that would look like lost data.
             segments.remove_files(self._below(segments, log_start_offset))
             self._recover(segments, epochs, producers, recovery_point, log_start_offset)
+        self._mend_transaction_indexes(names, segments, producers, log_start_offset)
         log_end_offset = segments.last.next_offset() if len(segments) else -1
         if log_end_offset < log_start_offset:
             if len(segments):
@@ -261,6 +262,27 @@ class LogLoader:
         if flushed and rebuild_damaged_indexes(flushed[-1]):
             _logger.warning("%s: rebuilt the indexes of segment %d", self.path, flushed[-1].base_offset)
 
+    def _mend_transaction_indexes(
+        self, names: list[str], segments: LogSegments, producers: ProducerStateManager, log_start_offset: int
+    ) -> None:
+        """Write the damaged ones anew, from the markers in their segments. Most logs have none to look at."""
+        indexed = {_base_offset(name) for name in names if name.endswith(TXN_INDEX_SUFFIX)}
+        for segment in segments if indexed else ():
+            if segment.base_offset not in indexed:
+                continue
+            try:
+                segment.transaction_index.sanity_check()
+            except CorruptIndexError as error:
+                _logger.warning("%s; it is made anew", error)
+                rebuild_producer_state(
+                    producers,
+                    segments,
+                    log_start_offset=log_start_offset,
+                    end_offset=segment.base_offset,
+                    now_ms=self.now_ms(),
+                )
+                _rebuild_transaction_index(segment, producers)
+
     def _is_behind_a_hole(self, segment: LogSegment, before: LogSegment, recovery_point: int) -> bool:
         """Whether the end of the segment before was lost, although nothing in it is bad.
 
@@ -302,6 +324,23 @@ def rebuild_damaged_indexes(segment: LogSegment) -> bool:
         segment.rebuild_indexes()
         return True
     return False
+
+
+def _rebuild_transaction_index(segment: LogSegment, producers: ProducerStateManager) -> None:
+    """Fill it, durably, while producers, as they were where the segment begins, are told of its batches."""
+    segment.transaction_index.reset()
+    producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
+    try:
+        for _, batch in segment.records.batches(0):
+            aborted = producers.take_in(batch) if isinstance(batch, RecordBatch) else None
+            if aborted is not None:
+                segment.transaction_index.append(aborted)
+    except (ProtocolError, KafkaError) as error:
+        raise CorruptSegmentError(f"{segment.records.path}: a marker cannot be read: {error}") from error
+    file = segment.transaction_index.unsynced_file()
+    if file is not None:
+        file.fsync()
+    segment.transaction_index.close_handle()
 
 
 def rebuild_producer_state(

@@ -16,7 +16,7 @@ from ...protocol.batch_header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import MAGIC_POSITION
 from ...protocol.topic_partition import TopicPartition
-from ...storage.errors import LogDirFailedError
+from ...storage.errors import CorruptIndexError, LogDirFailedError
 from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
@@ -323,6 +323,8 @@ class ReplicaManager:
             )
         except LogDirFailedError as error:
             raise self._storage_error(error) from error
+        except CorruptIndexError as error:  # of transactions; the next start makes it anew
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         aborted = found.aborted_transactions
         return FetchedPartition(
             found.records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted

@@ -187,3 +187,31 @@ def test_snapshot_layout() -> None:
     for bad in (data[:-1], data[:12] + b"\x01" + data[13:], b"", b"\x00\x02" + data[2:]):
         with pytest.raises(ProtocolError):
             decode_snapshot(bad)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("damage", [b"\xff" * 34, b"x" * 100])
+def test_a_damaged_transaction_index_is_made_anew(disk: SimDisk, clean: bool, damage: bytes) -> None:
+    log = opened(disk, segment_bytes=1000)
+    for number in range(40):
+        append(
+            log,
+            producer_id=number % 3,
+            producer_epoch=0,
+            base_sequence=number // 3,
+            is_transactional=True,
+        )
+        if number % 4 == 3:
+            log.append_as_leader(marker(number % 3, commit=False), leader_epoch=0, origin="coordinator")
+    end = log.log_end_offset
+    log.close()
+    paths = [f"/logs/topic-0/{name}" for name in disk.list_dir("/logs/topic-0") if name.endswith(".txnindex")]
+    whole = {path: disk.read_bytes(path) for path in paths}
+    assert len(whole) > 2
+    for path in paths:
+        disk.write_atomic(path, damage)
+    reopened = opened(disk, segment_bytes=1000, clean=clean, recovery_point=end)
+    assert reopened.log_end_offset == end
+    assert reopened.read(0, 1 << 20, min_one_message=True, read_committed=True).aborted_transactions
+    reopened.close()
+    assert {path: disk.read_bytes(path) for path in paths} == whole

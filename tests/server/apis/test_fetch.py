@@ -33,6 +33,8 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, control_batch
 from barnabas.server.replication.delayed_fetch import FetchedPartition
+from barnabas.storage.errors import CorruptIndexError
+from barnabas.storage.transaction_index import AbortedTxn, TransactionIndex
 
 LAST = 18
 SLOW_DISK = WorkDelays(usual=2.0)
@@ -676,5 +678,25 @@ def test_answers_keep_the_order_of_the_request(version: int) -> None:
             ]
             assert found == [wanted[topics.index(topic)] for topic in order]
         assert len(response.responses) == 2, "t-0 and t-1 are neighbours"
+
+    play(talk, settings=PAGE_CACHE)
+
+
+def test_a_transaction_index_that_is_damaged_spoils_no_other_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    collect = TransactionIndex.collect_aborted
+
+    def damaged(index: TransactionIndex, start: int, bound: int) -> tuple[list[AbortedTxn], bool]:
+        if "/t-0/" in index.path:
+            raise CorruptIndexError(index.path)
+        return collect(index, start, bound)
+
+    async def talk(plane: DataPlane) -> None:
+        for index in (0, 1):
+            await plane.append(batch(b"x"), index=index)
+        monkeypatch.setattr(TransactionIndex, "collect_aborted", damaged)
+        client = await plane.connect()
+        found = fetched(await client.send(fetch(at(0), at(0, 1), isolation_level=1), 12))
+        assert found[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR and not found[0].records
+        assert found[1].error_code == 0 and values_in(found[1]) == [b"x"]
 
     play(talk, settings=PAGE_CACHE)
