@@ -167,7 +167,7 @@ class Log:
             segment.records.size + size > self._segment_size
             or max_timestamp > self._roll_timestamp
             or last_offset > segment.max_offset
-            or segment.is_index_full
+            or segment.indexes.is_full
         ):
             segment = self._segment_for(size, max_timestamp, first_offset, last_offset)
         try:
@@ -237,7 +237,7 @@ class Log:
         for batch in batches:
             aborted = producers.take_in(batch)
             if aborted is not None:
-                segment.transaction_index.append(aborted)
+                segment.indexes.transactions.append(aborted)
         if producers.has_transactions:
             self._refresh_first_unstable_offset()
 
@@ -273,7 +273,7 @@ class Log:
         self._refresh_roll_timestamp()
 
     def _refresh_roll_timestamp(self) -> None:
-        self._roll_timestamp = self.active_segment.roll_timestamp(self._config)
+        self._roll_timestamp = self.active_segment.age.roll_timestamp(self._config)
 
     # -- reading ---------------------------------------------------------------------------------------------------
 

@@ -11,12 +11,12 @@ from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import OffsetCheckpointFile
 from .errors import CorruptCheckpointError, LogDirFailedError
 from .filesystem import FileSystem, Lock, parent_of
-from .log_segment import LOG_SUFFIX, segment_file_name
 from .meta_properties import MetaProperties, read_meta_properties
 from .partition_dir import KRAFT_NAMES, PartitionDir, parse_partition_dir
 from .partition_files import TEMPORARY_SUFFIX, remove_log, set_aside
 from .partition_metadata import begin_partition_metadata, finish_partition_metadata
 from .reserve import Reserve
+from .segment_files import LOG_SUFFIX, segment_file_name
 
 T = TypeVar("T")
 

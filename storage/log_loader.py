@@ -14,11 +14,12 @@ from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
 from .log_config import LogConfig
-from .log_segment import LOG_SUFFIX, SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, LogSegment
-from .log_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX, LogSegments
+from .log_segment import LogSegment
+from .log_segments import LogSegments
 from .partition_files import TEMPORARY_SUFFIX, log_files
 from .producer_snapshot import SNAPSHOT_SUFFIX
 from .producer_state import ProducerStateManager
+from .segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, SWAP_SUFFIX, TXN_INDEX_SUFFIX
 
 NO_RECOVERY_POINT = -1
 
@@ -242,12 +243,12 @@ class LogLoader:
         """
         try:
             rebuild_damaged_indexes(segment)
-            last_indexed = max(segment.offset_index.last_offset, segment.time_index.last_entry.offset)
+            last_indexed = max(segment.indexes.offset.last_offset, segment.indexes.time.last_entry.offset)
             return (
                 segment.next_offset() == recovery_point
                 and segment.is_as_opened
                 and last_indexed < recovery_point
-                and not segment.transaction_index.entries
+                and not segment.indexes.transactions.entries
             )
         except (CorruptSegmentError, CorruptIndexError):
             return False
@@ -271,7 +272,7 @@ class LogLoader:
             if segment.base_offset not in indexed:
                 continue
             try:
-                segment.transaction_index.sanity_check()
+                segment.indexes.transactions.sanity_check()
             except CorruptIndexError as error:
                 _logger.warning("%s; it is made anew", error)
                 rebuild_producer_state(
@@ -312,35 +313,35 @@ class _Replay:
             self.epochs.assign(epoch, batch.base_offset)
         aborted = self.producers.take_in(batch)
         if aborted is not None and self.epochs is not None:
-            self.segment.transaction_index.append(aborted)
+            self.segment.indexes.transactions.append(aborted)
 
 
 def rebuild_damaged_indexes(segment: LogSegment) -> bool:
     """Look at every entry of the offset and time index, and rebuild both if one is wrong; whether that was due."""
     try:
-        segment.offset_index.check_entries(segment.size)
-        segment.time_index.check_entries()
+        segment.indexes.offset.check_entries(segment.size)
+        segment.indexes.time.check_entries()
     except CorruptIndexError:
-        segment.rebuild_indexes()
+        segment.indexes.rebuild()
         return True
     return False
 
 
 def _rebuild_transaction_index(segment: LogSegment, producers: ProducerStateManager) -> None:
     """Fill it, durably, while producers, as they were where the segment begins, are told of its batches."""
-    segment.transaction_index.reset()
+    segment.indexes.transactions.reset()
     producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
     try:
         for _, batch in segment.records.batches(0):
             aborted = producers.take_in(batch) if isinstance(batch, RecordBatch) else None
             if aborted is not None:
-                segment.transaction_index.append(aborted)
+                segment.indexes.transactions.append(aborted)
     except (ProtocolError, KafkaError) as error:
         raise CorruptSegmentError(f"{segment.records.path}: a marker cannot be read: {error}") from error
-    file = segment.transaction_index.unsynced_file()
+    file = segment.indexes.transactions.unsynced_file()
     if file is not None:
         file.fsync()
-    segment.transaction_index.close_handle()
+    segment.indexes.transactions.close_handle()
 
 
 def rebuild_producer_state(

@@ -102,14 +102,14 @@ class LogReader:
     def aborted_transactions(self, start: LogOffsetMetadata, length: int, log_end_offset: int) -> list[AbortedTxn]:
         """The aborted transactions that overlap the batches in `length` bytes from `start` on. Raises OSError."""
         segments = self._segments.from_offset(start.segment_base_offset)
-        beyond = segments[0].offset_index.upper_bound(start.position, length)
+        beyond = segments[0].indexes.offset.upper_bound(start.position, length)
         if beyond is not None:
             upper_bound = beyond.offset
         else:
             upper_bound = segments[1].base_offset if len(segments) > 1 else log_end_offset
         found: list[AbortedTxn] = []
         for segment in segments:
-            overlapping, is_complete = segment.transaction_index.collect_aborted(start.offset, upper_bound)
+            overlapping, is_complete = segment.indexes.transactions.collect_aborted(start.offset, upper_bound)
             found += overlapping
             if is_complete:
                 break
@@ -126,7 +126,7 @@ class LogReader:
         self, timestamp: int, max_offsets: int, log_start_offset: int, log_end_offset: int, now_ms: int
     ) -> list[int]:
         """Segment starts by modification time, newest first. Kafka's legacyFetchOffsetsBefore. Raises OSError."""
-        candidates = [(max(segment.base_offset, log_start_offset), segment.modified_ms) for segment in self._segments]
+        candidates = [(max(one.base_offset, log_start_offset), one.files.modified_ms) for one in self._segments]
         if self._segments.last.size:
             candidates.append((log_end_offset, now_ms))
         if timestamp == EARLIEST:
@@ -140,7 +140,7 @@ class LogReader:
     def find_by_timestamp(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
         """The first record at or above `log_start_offset` that is not older than `timestamp`. Raises OSError."""
         for segment in self._segments:
-            if segment.max_timestamp.timestamp >= timestamp:
+            if segment.indexes.max_timestamp.timestamp >= timestamp:
                 found = segment.find_offset_by_timestamp(timestamp, log_start_offset)
                 if found is not None:
                     return found
@@ -148,5 +148,5 @@ class LogReader:
 
     def find_max_timestamp(self, log_start_offset: int) -> TimestampOffset | None:
         """The first of the records with the largest timestamp; None if no record has one. Raises OSError."""
-        youngest = max(segment.max_timestamp.timestamp for segment in self._segments)
+        youngest = max(segment.indexes.max_timestamp.timestamp for segment in self._segments)
         return self.find_by_timestamp(youngest, log_start_offset) if youngest >= 0 else None

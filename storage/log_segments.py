@@ -6,8 +6,7 @@ from typing import overload
 
 from .filesystem import FileSystem
 from .log_segment import LogSegment
-
-CLEANED_SUFFIX, SWAP_SUFFIX, DELETED_SUFFIX = ".cleaned", ".swap", ".deleted"
+from .segment_files import DELETED_SUFFIX
 
 
 class LogSegments:
@@ -60,7 +59,7 @@ class LogSegments:
         """
         for segment in reversed(removed):
             self.remove(segment)
-            for path in segment.existing_paths():
+            for path in segment.files.existing_paths():
                 self._fs.unlink(path)
             self._fs.fsync_dir(self._directory)
 
@@ -73,7 +72,7 @@ class LogSegments:
         for segment in removed:
             self.remove(segment)
             segment.change_suffix(DELETED_SUFFIX)
-            paths += segment.existing_paths()
+            paths += segment.files.existing_paths()
         for path in filter(self._fs.exists, other_paths):
             self._fs.rename(path, path + DELETED_SUFFIX)
             paths.append(path + DELETED_SUFFIX)

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from .errors import StorageError
 from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
-from .log_segment import LOG_SUFFIX, TXN_INDEX_SUFFIX
 from .partition_metadata import FILE_NAME as METADATA_FILE_NAME
+from .segment_files import LOG_SUFFIX, TXN_INDEX_SUFFIX
 
 TEMPORARY_SUFFIX = ".tmp"
 FOREIGN_SUFFIX = ".foreign"

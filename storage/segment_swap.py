@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from .errors import failing_dir
 from .filesystem import FileSystem, parent_of
 from .log_config import LogConfig
-from .log_segment import LOG_SUFFIX, LogSegment
-from .log_segments import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from .log_segment import LogSegment
+from .segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 
 if TYPE_CHECKING:
     from .segment_changes import SegmentChanges
@@ -74,7 +74,7 @@ class SegmentSwap:
         for path in filter(fs.exists, self._snapshots):
             fs.rename(path, path + DELETED_SUFFIX)
         fs.fsync_dir(self._directory)
-        renames = [pair for segment in self.new for pair in segment.renames_to("")]
+        renames = [pair for segment in self.new for pair in segment.files.renames_to("")]
         logs = [pair for pair in renames if pair[1].endswith(LOG_SUFFIX)]
         for group in (logs, [pair for pair in renames if pair not in logs]):
             for path, final in group:
@@ -87,7 +87,7 @@ class SegmentSwap:
             segment.unpin("")
         self._changes.release()
         snapshots = [path + DELETED_SUFFIX for path in self._snapshots]
-        return [path for segment in self.old for path in segment.existing_paths()] + snapshots
+        return [path for segment in self.old for path in segment.files.existing_paths()] + snapshots
 
     def abandon(self) -> None:
         """A step failed, on the log's thread: give the handles back. The next start sorts out what is on disk."""

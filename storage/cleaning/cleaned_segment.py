@@ -5,23 +5,22 @@ from collections.abc import Iterable
 from ..errors import CorruptSegmentError
 from ..file_records import FileRecords
 from ..filesystem import FileSystem
-from ..log_segment import (
+from ..log_segment import MAX_RELATIVE_OFFSET
+from ..offset_index import OffsetIndex
+from ..segment_files import (
+    CLEANED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
-    MAX_RELATIVE_OFFSET,
-    SEGMENT_SUFFIXES,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
-    segment_file_name,
+    SegmentFiles,
 )
-from ..offset_index import OffsetIndex
 from ..time_index import TimeIndex
 from ..transaction_index import AbortedTxn, TransactionIndex
 from .batch_index import index_batches, nothing_indexed
 from .clean_job import CleanJob
 from .errors import SegmentOffsetOverflowError
 
-CLEANED_SUFFIX = ".cleaned"
 WRITEBACK_BYTES = 1 << 20
 """How much is written between one word to the disk and the next."""
 
@@ -40,21 +39,17 @@ class CleanedSegment:
         self._index_interval_bytes = job.index_interval_bytes
         self._use_native = use_native
         self.base_offset = base_offset
-        for suffix in SEGMENT_SUFFIXES:
-            path = self._path_of(suffix)
-            if fs.exists(path):
-                fs.unlink(path)
-        fs.open(self._path_of(LOG_SUFFIX), create=True).close()
-        self.records = FileRecords(self._path_of(LOG_SUFFIX), fs, 0)
-        self._offset_index = OffsetIndex(self._path_of(INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
-        self._time_index = TimeIndex(self._path_of(TIME_INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
-        self._transaction_index = TransactionIndex(self._path_of(TXN_INDEX_SUFFIX), base_offset, fs)
+        files = SegmentFiles(job.directory, base_offset, fs, CLEANED_SUFFIX)
+        for path in files.existing_paths():
+            fs.unlink(path)
+        fs.open(files.path_of(LOG_SUFFIX), create=True).close()
+        self.records = FileRecords(files.path_of(LOG_SUFFIX), fs, 0)
+        self._offset_index = OffsetIndex(files.path_of(INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
+        self._time_index = TimeIndex(files.path_of(TIME_INDEX_SUFFIX), base_offset, job.segment_index_bytes, fs)
+        self._transaction_index = TransactionIndex(files.path_of(TXN_INDEX_SUFFIX), base_offset, fs)
         self._indexes = (self._offset_index, self._time_index, self._transaction_index)
         self._scan = nothing_indexed(base_offset)
         self._writeback_end = 0
-
-    def _path_of(self, suffix: str) -> str:
-        return f"{self._directory}/{segment_file_name(self.base_offset, suffix)}{CLEANED_SUFFIX}"
 
     def append(self, data: memoryview) -> None:
         """Write whole batches. Raises OSError, `SegmentOffsetOverflowError`."""

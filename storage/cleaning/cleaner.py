@@ -6,12 +6,12 @@ from ...protocol.record_batch import Batch
 from ..errors import CorruptIndexError
 from ..file_records import FileRecords
 from ..filesystem import FileSystem
-from ..log_segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file_name
 from ..offset_index import OffsetIndex
 from ..partition_files import is_log_file
+from ..segment_files import CLEANED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_file_name
 from .batch_walk import BatchWalk
 from .clean_job import CleanerStats, CleanJob, Event, GroupCleaned, PassFinished, Progress, SourceSegment
-from .cleaned_segment import CLEANED_SUFFIX, CleanedSegment
+from .cleaned_segment import CleanedSegment
 from .map_builder import MapBuilder
 from .offset_map import SkimpyOffsetMap, memory_for, new_offset_map
 from .record_filter import RecordFilter

@@ -81,7 +81,7 @@ class LogToClean:
             aborted_transactions=tuple(
                 aborted
                 for segment in log.segments
-                for aborted in segment.transaction_index.entries
+                for aborted in segment.indexes.transactions.entries
                 if aborted.first_offset < bound
             ),
             hash_name=settings.hash_name,
@@ -133,5 +133,5 @@ def _compaction_delay(log: Log, dirty: list[LogSegment], now_ms: int) -> int:
     until = now_ms - log.config.max_compaction_lag_ms
     if until <= 0:
         return 0
-    firsts = [first for segment in dirty if (first := segment.load_first_timestamp()) is not None and first > 0]
+    firsts = [first for segment in dirty if (first := segment.age.load_first_timestamp()) is not None and first > 0]
     return max(until - min(firsts), 0) if firsts else 0

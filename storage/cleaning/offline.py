@@ -20,10 +20,10 @@ from ..log_dir import (
     LogDir,
 )
 from ..log_loader import NO_RECOVERY_POINT, Chance
-from ..log_segment import LOG_SUFFIX
 from ..meta_properties import META_PROPERTIES
 from ..partition_dir import parse_partition_dir
 from ..partition_files import is_log_file
+from ..segment_files import LOG_SUFFIX
 from .clean_job import CleanerStats, GroupCleaned, PassFinished, Progress
 from .cleaner import clean
 from .log_to_clean import CleanerSettings, LogToClean, log_to_clean

@@ -32,7 +32,7 @@ from tests.tools import cache_dir, cache_entry
 from barnabas.storage.cleaning.clean_job import CleanJob, SourceSegment
 from barnabas.storage.file_records import FileRecords
 from barnabas.storage.filesystem import OsFileSystem
-from barnabas.storage.log_segment import LOG_SUFFIX, segment_file_name
+from barnabas.storage.segment_files import LOG_SUFFIX, segment_file_name
 
 SEGMENT_BYTES = 128 << 20
 BUFFER_BYTES = 128 << 20

@@ -21,7 +21,7 @@ from barnabas.storage.cleaning.offset_map import SkimpyOffsetMap
 from barnabas.storage.cleaning.record_filter import RecordFilter
 from barnabas.storage.cleaning.transaction_metadata import CleanedTransactionMetadata
 from barnabas.storage.log_loader import LogLoader
-from barnabas.storage.log_segments import CLEANED_SUFFIX, SWAP_SUFFIX
+from barnabas.storage.segment_files import CLEANED_SUFFIX, SWAP_SUFFIX
 from barnabas.storage.segment_swap import SegmentSwap
 
 Patch = pytest.MonkeyPatch

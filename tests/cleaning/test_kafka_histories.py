@@ -108,7 +108,7 @@ class SideBySide:
 
 def aborted_of(history: History) -> dict[int, list[AbortedTxn]]:
     """What the transaction indexes say, by base offset of their segments."""
-    return {segment.base_offset: list(segment.transaction_index.entries) for segment in history.log.segments}
+    return {segment.base_offset: list(segment.indexes.transactions.entries) for segment in history.log.segments}
 
 
 def forgets_an_end(history: History, segments: Iterable[int], done: Pass) -> bool:

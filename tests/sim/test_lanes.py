@@ -145,7 +145,7 @@ def test_a_flush_that_cannot_begin_is_tried_again_or_ends_the_directory(
         partition.log.roll()
     fault = world.broker.disk.fail("open", number, "t-0/00000000000000000000.index", times=1)
     partition.log.segments[0].close_handles()
-    partition.log.segments[0].offset_index._has_content = True
+    partition.log.segments[0].indexes.offset._has_content = True
     server = world.broker.server
     assert server is not None
     server.state.replica_manager.flushes.request(partition)

@@ -154,7 +154,7 @@ def check_derived_state(log: Log, batches: list[Batch]) -> None:
         {
             (aborted.producer_id, aborted.last_offset)
             for segment in log.segments
-            for aborted in segment.transaction_index.entries
+            for aborted in segment.indexes.transactions.entries
             if aborted.last_offset >= batches[0].base_offset
         }
         if batches

@@ -43,7 +43,7 @@ class TestLegacyLog:
         log = open_log(tmp_path / "t-0", **self.settings(version))
         for _ in range(20):
             append(log, magic, codec)
-        assert log.segments[0].offset_index.entries > 0
+        assert log.segments[0].indexes.offset.entries > 0
         log.close()
         again = open_log(tmp_path / "t-0", **self.settings(version))
         for offset in range(60):

@@ -63,7 +63,7 @@ def test_segments_roll_earlier_by_a_chance_of_their_own(disk: SimDisk) -> None:
     log = opened(disk, segment_ms=10_000, segment_jitter_ms=5_000)
     for number in range(0, 400_000, 100):
         append(log, timestamp=NOW_MS + number)
-    first_timestamps = [segment.load_first_timestamp() or 0 for segment in log.segments]
+    first_timestamps = [segment.age.load_first_timestamp() or 0 for segment in log.segments]
     spans = [later - earlier for earlier, later in pairwise(first_timestamps)]
     assert all(5_000 < span <= 10_100 for span in spans)
     assert max(spans) - min(spans) > 2_000, "each segment has a jitter of its own"
@@ -441,7 +441,7 @@ def test_lost_indexes_are_rebuilt_on_use(disk: SimDisk) -> None:
     disk.cut(f"{PATH}/{0:020d}.timeindex", 13)
     log = opened(disk, index_interval_bytes=100)
     assert offsets_in(log) == list(range(30))
-    assert log.active_segment.offset_index.entries > 5
+    assert log.active_segment.indexes.offset.entries > 5
 
 
 def test_a_log_that_ends_below_its_start_starts_over(disk: SimDisk) -> None:

@@ -179,11 +179,11 @@ class LogAgainstList(RuleBasedStateMachine):
     def indexes_point_at_batches(self) -> None:
         for segment in self.log.segments:
             starts = {header.position: header for header in segment.records.batch_positions()}
-            index = segment.offset_index
+            index = segment.indexes.offset
             for slot in range(index.entries):
                 entry = index.entry(slot)
                 assert starts[entry.position].last_offset == entry.offset
-            times = [segment.time_index.entry(slot) for slot in range(segment.time_index.entries)]
+            times = [segment.indexes.time.entry(slot) for slot in range(segment.indexes.time.entries)]
             assert times == sorted(set(times))
 
 

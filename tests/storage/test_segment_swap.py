@@ -185,7 +185,7 @@ def test_two_new_segments_count_together_or_not_at_all(disk: SimDisk) -> None:
     closed = base_offsets(log)[:-1]
     for segment in log.segments[:-1]:
         segment.close_handles()
-        for path in segment.existing_paths():
+        for path in segment.files.existing_paths():
             file = disk.open(path + ".cleaned", create=True)
             file.pwrite(disk.read_bytes(path), 0)
             file.fsync()
@@ -201,7 +201,7 @@ def test_two_new_segments_count_together_or_not_at_all(disk: SimDisk) -> None:
             other = filled(again)
             for segment in other.segments[:-1]:
                 segment.close_handles()
-                for path in segment.existing_paths():
+                for path in segment.files.existing_paths():
                     file = again.open(path + ".cleaned", create=True)
                     file.pwrite(again.read_bytes(path), 0)
                     file.fsync()
@@ -256,4 +256,6 @@ def test_new_segments_know_their_largest_timestamps(disk: SimDisk) -> None:
     cleaned = list(log.segments)[:-1]
     assert cleaned
     for segment in cleaned:
-        assert segment.max_timestamp.timestamp == max(one.max_timestamp for one in segment.records.batch_positions(0))
+        assert segment.indexes.max_timestamp.timestamp == max(
+            one.max_timestamp for one in segment.records.batch_positions(0)
+        )

@@ -10,7 +10,7 @@ from tests.sim.disk import SimDisk
 from barnabas.protocol.record_batch import Batch, ControlType, Record, RecordBatchBuilder, control_batch, iter_batches
 from barnabas.storage.cleaning.clean_job import CleanJob, Event, GroupCleaned, PassFinished, SourceSegment
 from barnabas.storage.cleaning.cleaner import clean
-from barnabas.storage.log_segment import SEGMENT_SUFFIXES, segment_file_name
+from barnabas.storage.segment_files import SEGMENT_SUFFIXES, segment_file_name
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000

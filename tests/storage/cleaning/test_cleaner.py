@@ -300,7 +300,7 @@ def test_indexes_are_those_of_a_rebuild(folder: DirtyFolder, road: dict[str, boo
     assert len(time_index) > 12
     config = LogConfig().with_changes(index_interval_bytes=1000)
     rebuilt = LogSegment(DIRECTORY, 0, config=config, fs=folder.disk, created_ms=0, size=segment.size)
-    rebuilt.rebuild_indexes()
+    rebuilt.indexes.rebuild()
     rebuilt.close_handles()
     assert (folder.read(0, ".index"), folder.read(0, ".timeindex")) == (offset_index, time_index)
 
