@@ -15,6 +15,7 @@ _v2_fields = BATCH_HEADER.reader("base_offset", "partition_leader_epoch", "last_
 _v1_fields = MESSAGE_V1.reader("offset", "timestamp")
 _v0_fields = MESSAGE_V0.reader("offset")
 _HEADER_PREFIX_SIZE = BATCH_HEADER.at("producer_id")
+_MAX_OFFSET = 2**63 - 1
 _HEADER_CHUNK = 64 * 1024
 _DATA_CHUNK = 1024 * 1024
 _LENT_BYTES = 64 * 1024
@@ -37,7 +38,8 @@ class BatchPosition(NamedTuple):
 def batch_position(buffer: bytes | memoryview, at: int, position: int, end: int) -> BatchPosition:
     """Read the header at `at` in `buffer`, which lies at `position` of a file whose batches end at `end`.
 
-    Raises `CorruptSegmentError` where no whole batch begins: a length that no batch has or that leads beyond the end.
+    Raises `CorruptSegmentError` where no whole batch begins: a length that no batch has or that leads beyond the end,
+    or offsets that go down or beyond the last one that can be.
     """
     try:
         size = entry_size(buffer, at)
@@ -53,7 +55,7 @@ def batch_position(buffer: bytes | memoryview, at: int, position: int, end: int)
                 last_offset = base_offset + last_delta
     except (ProtocolError, struct_error) as error:
         raise CorruptSegmentError(f"no record batch begins at position {position}: {error}") from error
-    if size > end - position or last_offset < base_offset:
+    if size > end - position or not base_offset <= last_offset <= _MAX_OFFSET:
         raise CorruptSegmentError(f"no whole record batch of {size} bytes at position {position}, the end is {end}")
     return BatchPosition(position, size, base_offset, last_offset, max_timestamp, leader_epoch)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from struct import pack
 from types import FrameType
@@ -15,7 +16,7 @@ from tests.storage.logs import NOW_MS, append, open_log, retain
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record import Record, TimestampType
-from barnabas.protocol.record_batch import iter_batches
+from barnabas.protocol.record_batch import BATCH_HEADER, iter_batches
 from barnabas.storage.batch_scan import BatchScan
 from barnabas.storage.cleaning.batch_index import index_batches, nothing_indexed
 from barnabas.storage.cleaning.batch_walk import BatchWalk
@@ -31,6 +32,7 @@ PATH = "/data/t-0"
 LOG = f"{PATH}/{0:020d}.log"
 BATCHES = 12
 SECONDS = 20
+LAST_OFFSET_DELTA_POSITION = BATCH_HEADER.at("last_offset_delta")
 LENGTHS = [-12, -100, 0, 1, 13, 14, 48, 2**31 - 1, -(2**31)]
 
 
@@ -169,6 +171,24 @@ def test_cleaning(length: int, use_native: bool) -> None:
             reader.advance(end)
     data = memoryview(disk.read_bytes(LOG))
     assert index_batches(data, 0, nothing_indexed(0), use_native=use_native).last_offset == 4
+
+
+@pytest.mark.parametrize("base_offset", [2**63 - 1, 2**63 - 1 - 2**31])
+def test_offsets_beyond_the_last_one_that_can_be(base_offset: int) -> None:
+    disk = SimDisk()
+    disk.make_dirs("/data")
+    log = open_log(PATH, fs=disk)
+    for _ in range(BATCHES):
+        append(log)
+    positions = [batch.position for batch in log.active_segment.records.batch_positions()]
+    disk.overwrite(LOG, positions[5], pack(">q", base_offset))
+    disk.overwrite(LOG, positions[5] + LAST_OFFSET_DELTA_POSITION, pack(">i", 2**31 - 1))
+    with pytest.raises(CorruptSegmentError) if base_offset == 2**63 - 1 else nullcontext():
+        assert len(list(FileRecords(LOG, disk).batch_positions())) == BATCHES
+    data = memoryview(disk.read_bytes(LOG))
+    found = [index_batches(data, 0, nothing_indexed(0), use_native=use_native) for use_native in (True, False)]
+    assert found[0] == found[1]
+    assert found[0].last_offset == (4 if base_offset == 2**63 - 1 else base_offset + 2**31 - 1)
 
 
 @pytest.mark.parametrize("length", LENGTHS)
