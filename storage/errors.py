@@ -75,6 +75,15 @@ def read_failure(directory: str, error: Exception) -> Exception:
     return LogDirFailedError(directory, error)
 
 
+@contextmanager
+def failing_write(directory: str) -> Iterator[None]:
+    """An `OSError` inside, which leaves all as it was before, becomes what `write_failure` says."""
+    try:
+        yield
+    except OSError as error:
+        raise write_failure(directory, error) from error
+
+
 def write_failure(directory: str, error: OSError) -> Exception:
     """What a failed append means: KAFKA_STORAGE_ERROR for what may pass, a full disk say, or `LogDirFailedError`."""
     if error.errno in NO_SPACE:

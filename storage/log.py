@@ -6,7 +6,7 @@ from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import RecordBatch, iter_batches
-from .errors import CorruptSegmentError, failing_dir, failing_read, read_failure, write_failure
+from .errors import CorruptSegmentError, failing_dir, failing_read, failing_write, read_failure, write_failure
 from .filesystem import FileSystem, parent_of
 from .flush_task import FlushTask
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
@@ -15,7 +15,7 @@ from .log_append import append_info, check_producers, duplicate_info
 from .log_config import NEVER, LogConfig
 from .log_loader import Chance, LoadedLog, LogLoader, create_segment, rebuild_producer_state
 from .log_reader import LogReader
-from .log_retention import deletable_segments
+from .log_retention import deletable_segments, next_to_delete
 from .log_segment import MAX_RELATIVE_OFFSET, LogSegment
 from .log_segments import LogSegments
 from .log_values import FetchData, LogAppendInfo, LogOffsetMetadata, topic_partition_of
@@ -26,10 +26,6 @@ from .segment_changes import SegmentChanges
 from .segment_swap import SegmentSwap
 from .time_index import TimestampOffset
 from .unsynced_files import UnsyncedFiles
-
-SEGMENTS_PER_TURN = 64
-"""How many segments retention lets go at once: each has four files to rename."""
-
 
 _new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
 
@@ -205,10 +201,8 @@ class Log:
         if last_offset < 0:
             return append_info(result, self.log_start_offset)
         segment = self._segment_for(len(data), result.max_timestamp, first_offset, last_offset)
-        try:
+        with failing_write(self.directory):
             segment.append_batches(data, iter_batches(data))
-        except OSError as error:
-            raise write_failure(self.directory, error) from error
         if segment.size == len(data):
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
@@ -252,13 +246,11 @@ class Log:
         active = self.active_segment
         if active.base_offset == base_offset and active.size == 0:
             return active
-        try:
+        with failing_write(self.directory):
             active.become_inactive()
             self.producer_state.map_end_offset = base_offset
             self._take_snapshot()
             segment = self._create_segment(base_offset)
-        except OSError as error:
-            raise write_failure(self.directory, error) from error
         self._unsynced.rolled.append(active)
         self._activate(segment)
         return segment
@@ -441,11 +433,7 @@ class Log:
     # -- truncation ------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Remove everything at or above `offset`, durably; whether there was anything. Raises `LogDirFailedError`.
-
-        Order: later segments are renamed away and the names synced, then the remaining one is cut and synced: in
-        whatever state a crash leaves that, no removed record comes back behind new ones.
-        """
+        """Remove everything at or above `offset`, durably; whether there was anything. Raises `LogDirFailedError`."""
         if offset < 0:
             raise ValueError(f"truncation to {offset}")
         if offset >= self.log_end_offset:
@@ -455,11 +443,7 @@ class Log:
             self.truncate_fully_and_start_at(offset)
             return True
         with failing_dir(self.directory):
-            self._changes.remove_files([segment for segment in self.segments if segment.base_offset > offset])
-            self.active_segment = self.segments.last
-            self.active_segment.truncate_to(offset, self._now_ms())
-            with self._unsynced.held():
-                self.active_segment.flush()
+            self.active_segment = self._changes.cut(offset, self._now_ms())
         self._after_truncation(offset)
         return True
 
@@ -516,8 +500,7 @@ class Log:
         So many that nobody waits for long; when none is left, none are renamed. Raises `LogDirFailedError`.
         """
         with failing_dir(self.directory):
-            segments = self.segments.wholly_below(min(below, self.log_start_offset))
-            return self._changes.rename_to_deleted(segments[:SEGMENTS_PER_TURN])
+            return self._changes.rename_to_deleted(next_to_delete(self, below))
 
     # -- compaction ------------------------------------------------------------------------------------------------
 

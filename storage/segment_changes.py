@@ -27,6 +27,19 @@ class SegmentChanges:
         self._forget(removed)
         self._segments.remove_files(removed)
 
+    def cut(self, offset: int, now_ms: int) -> LogSegment:
+        """Remove everything at or above `offset`, durably; the segment that is the active one then.
+
+        Later segments go first, each with its name synced, then the remaining one is cut and synced: in whatever state
+        a crash leaves that, no removed record comes back behind new ones.
+        """
+        self.remove_files([segment for segment in self._segments if segment.base_offset > offset])
+        active = self._segments.last
+        active.truncate_to(offset, now_ms)
+        with self._unsynced.held():
+            active.flush()
+        return active
+
     def rename_to_deleted(self, removed: list[LogSegment]) -> list[str]:
         """Take segments and their snapshots out of the log; the paths of the renamed files, to be unlinked later."""
         self._forget(removed)

@@ -17,10 +17,11 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.found_logs import DuplicateLogError
 from barnabas.storage.held_logs import AllLogDirsFailedError
-from barnabas.storage.log import SEGMENTS_PER_TURN, Log
+from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.log_retention import SEGMENTS_PER_TURN
 from barnabas.storage.meta_properties import InconsistentMetaPropertiesError
 from barnabas.storage.partition_dir import marked_dir_name, parse_partition_dir
 
