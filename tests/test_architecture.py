@@ -167,11 +167,12 @@ def test_a_class_name_means_one_thing() -> None:
 
 
 def unknown_paths(text: str, beside: Path = ROOT) -> list[str]:
-    """Files and folders in backticks that are not there.
+    """Files and folders in backticks that are not there, but for what is made at work and ignored by git.
 
     A bare name of a file stands for one beside the text or at the top, or in a folder that the same section names.
     """
     missing: list[str] = []
+    made = set((ROOT / ".gitignore").read_text().split())
     for section in re.split(r"(?m)^## ", re.sub(r"(?ms)^```.*?^```", "", text)):
         paths = re.findall(r"`((?:[\w.-]+/)*(?:[\w.-]+/|[\w-]+\.(?:py|md|toml|c|h|pyi)))`", section)
         places = {ROOT, beside}
@@ -180,7 +181,8 @@ def unknown_paths(text: str, beside: Path = ROOT) -> list[str]:
         missing += [
             path
             for path in paths
-            if not any((place / path).exists() for place in (places if "/" in path else places | folders))
+            if path not in made
+            and not any((place / path).exists() for place in (places if "/" in path else places | folders))
         ]
     return missing
 
