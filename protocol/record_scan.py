@@ -34,8 +34,18 @@ def scan_records(
     reads them all; that offsets have no gaps is more than it asks of an uncompressed batch).
     """
     # The compiled walk says of wrong records only that they are: the one in Python says what is wrong.
+    found = quick_scan(data, count, base_timestamp, rules, most_faults)
+    return walk_records(data, count, base_timestamp, rules, most_faults) if found is None else found
+
+
+def quick_scan(
+    data: bytes | memoryview, count: int, base_timestamp: int, rules: RecordRules, most_faults: int
+) -> RecordScan | None:
+    """`scan_records` in compiled code; None where there is none, and for records of which it only knows that they are
+    wrong.
+    """
     found = native.scan_records(data, count, base_timestamp, rules, most_faults) if native is not None else None
-    return walk_records(data, count, base_timestamp, rules, most_faults) if found is None else RecordScan(*found)
+    return None if found is None else RecordScan(*found)
 
 
 def walk_records(

@@ -44,7 +44,7 @@ from .replication.replica_manager import ReplicaManager
 from .runtime.health import HealthServer
 from .runtime.room_logger import room_logger
 from .runtime.scheduler import Scheduler
-from .runtime.turns import Turns
+from .runtime.turns import LongWork, Turns
 
 if TYPE_CHECKING:
     from ..protocol.topic_partition import TopicPartition
@@ -87,6 +87,7 @@ class BrokerServer:
         self.config = config
         self.failed = asyncio.Event()
         self._ports = ports
+        self._long_work = LongWork(loop, ports.stopwatch)
         self._loop = loop
         self._open_store = open_store or self._embedded_store
         self._authorizer = authorizer
@@ -237,6 +238,7 @@ class BrokerServer:
             mover=LogDirMover(log_manager, replica_manager, cleaner, ports, self._loop),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
             turns=turns,
+            long_work=self._long_work,
             groups=GroupCoordinator(
                 config=config,
                 replica_manager=replica_manager,
@@ -267,6 +269,7 @@ class BrokerServer:
             metadata=metadata,
             topic_log_config=dynamic_config.topic_log_config,
             ports=self._ports,
+            long_work=self._long_work,
             loop=self._loop,
             acks_all_on_disk=self.config.acks_all_durability == "disk",
             on_partitions_lost=self._partitions_lost,
@@ -506,4 +509,6 @@ def services(state: BrokerState) -> Services:
         replica_manager=state.replica_manager,
         store=state.store,
         turns=state.turns,
+        long_work=state.long_work,
+        work=state.ports.work,
     )

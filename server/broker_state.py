@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .replication.log_dir_mover import LogDirMover
     from .replication.replica_manager import ReplicaManager
     from .runtime.ports import Ports
-    from .runtime.turns import Turns
+    from .runtime.turns import LongWork, Turns
 
 
 @dataclass(slots=True)
@@ -47,5 +47,6 @@ class BrokerState:
     mover: LogDirMover
     fetch_sessions: FetchSessions
     turns: Turns
+    long_work: LongWork
     groups: GroupCoordinator
     quotas: ClientQuotas

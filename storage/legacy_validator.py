@@ -12,13 +12,22 @@ from collections.abc import Iterator
 from ..protocol.compression import Compression
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.legacy_records import MESSAGE_V1, V1_OVERHEAD, LegacyBatch, build_message_set, write_message_crc
-from ..protocol.record import NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Record, TimestampType
+from ..protocol.record import CODEC_MASK, MAGIC_POSITION, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK, Record, TimestampType
 from ..protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
-from .validation_result import AppendRequest, RecordErrors, ValidationResult, nothing_appended, too_many_records
+from .validation_result import (
+    MOST_OLD_BYTES,
+    AppendRequest,
+    RecordErrors,
+    ValidationResult,
+    nothing_appended,
+    too_many_records,
+)
 
 
 def validate_legacy(records: memoryview, request: AppendRequest) -> ValidationResult:
     """Check v0 or v1 messages and give them offsets, in the log's format. Raises as `validate_and_assign`."""
+    packed = records[MAGIC_POSITION + 1] & CODEC_MASK
+    request.check_weight(len(records), 0 if packed else MOST_OLD_BYTES)
     if records.readonly:
         records = memoryview(bytearray(records))
     magic, codec = _check_batches(records, request)

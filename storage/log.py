@@ -26,6 +26,7 @@ from .segment_changes import SegmentChanges
 from .segment_swap import SegmentSwap
 from .time_index import TimestampOffset
 from .unsynced_files import UnsyncedFiles
+from .validation import Validation
 
 _new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
 
@@ -131,26 +132,39 @@ class Log:
     # -- appending -------------------------------------------------------------------------------------------------
 
     def append_as_leader(
-        self, records: memoryview, *, leader_epoch: int, origin: Origin = "client", produce_version: int = 7
+        self,
+        records: memoryview,
+        *,
+        leader_epoch: int,
+        origin: Origin = "client",
+        produce_version: int = 7,
+        at_once: bool = False,
+        validation: Validation | None = None,
     ) -> LogAppendInfo:
         """Validate, give offsets from the log's end on, and append; the buffer is patched in place.
 
-        Nothing is durable yet. Raises what `validate_and_assign` raises, RECORD_LIST_TOO_LARGE, what
-        `ProducerStateManager.check` raises, KAFKA_STORAGE_ERROR and `LogDirFailedError`; the log is unchanged then.
+        With `at_once` it raises HeavyRecordsError if that takes long. `validation` is one of these records, run:
+        it counts if nothing that it went by has changed. Nothing is durable yet. Raises what `validate_and_assign`
+        raises, RECORD_LIST_TOO_LARGE, what `ProducerStateManager.check` raises, KAFKA_STORAGE_ERROR and
+        `LogDirFailedError`; the log is unchanged then.
         """
         first_offset = self.log_end_offset
         target_magic = self._target_magic
-        result = validate_and_assign(
-            records,
-            base_offset=first_offset,
-            now_ms=self._now_ms(),
-            config=self._config,
-            leader_epoch=leader_epoch,
-            origin=origin,
-            require_single_v2_batch=produce_version >= 3,
-            allow_zstd=produce_version >= 7,
-            target_magic=target_magic,
-        )
+        if validation is not None and validation.fits(first_offset, leader_epoch, self._config):
+            result = validation.outcome()
+        else:
+            result = validate_and_assign(
+                records,
+                base_offset=first_offset,
+                now_ms=self._now_ms(),
+                config=self._config,
+                leader_epoch=leader_epoch,
+                origin=origin,
+                require_single_v2_batch=produce_version >= 3,
+                allow_zstd=produce_version >= 7,
+                target_magic=target_magic,
+                at_once=at_once,
+            )
         last_offset = result.last_offset
         if last_offset < 0:
             return append_info(result, self.log_start_offset)

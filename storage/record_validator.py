@@ -14,18 +14,22 @@ from ..protocol.batch_header import (
     BatchHeader,
     write_crc,
 )
-from ..protocol.compression import Compression, compress, give_back, take_room
+from ..protocol.compression import Compression, Room, compress, give_back, take_room
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.plain_batch import take_plain_batch
 from ..protocol.record import CODEC_MASK, LOG_OVERHEAD, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from ..protocol.record_batch import Batch, RecordBatch, iter_batches
 from ..protocol.record_codec import MIN_RECORD_SIZE
-from ..protocol.record_scan import RecordScan, scan_records
+from ..protocol.record_scan import RecordScan, quick_scan, scan_records
 from .legacy_validator import convert_from_v2, validate_legacy
 from .log_config import LogConfig
 from .validation_result import (
     MAX_RECORD_ERRORS,
+    MOST_OLD_BYTES,
+    MOST_PLAIN_BYTES,
+    MOST_WRONG_RECORDS,
     AppendRequest,
+    HeavyRecordsError,
     Origin,
     RecordErrors,
     RecordValidationError,
@@ -50,6 +54,7 @@ def validate_and_assign(
     require_single_v2_batch: bool = False,
     allow_zstd: bool = True,
     target_magic: int = 2,
+    at_once: bool = False,
 ) -> ValidationResult:
     """Check `records` and give them offsets from `base_offset` on; the buffer is patched in place where possible.
 
@@ -57,6 +62,7 @@ def validate_and_assign(
     epochs that the leader gave, and `base_offset` is then the log's end. `require_single_v2_batch` is the rule of
     Produce 3 and newer, `allow_zstd` that of Produce 7 and newer. `target_magic` is the format of the log.
 
+    With `at_once` it raises HeavyRecordsError if it takes long, without having changed the buffer.
     Raises KafkaError, with the offending records as RecordValidationError; the log is untouched then, the buffer may
     be patched.
     """
@@ -73,7 +79,7 @@ def validate_and_assign(
             fields = records, base_offset, base_offset + count - 1, count, max_timestamp, NO_TIMESTAMP, producers, ()
             return _new_tuple(ValidationResult, fields)
     request = AppendRequest(
-        base_offset, now_ms, config, leader_epoch, origin, require_single_v2_batch, allow_zstd, target_magic
+        base_offset, now_ms, config, leader_epoch, origin, require_single_v2_batch, allow_zstd, target_magic, at_once
     )
     try:
         return _validate(records, request)
@@ -120,7 +126,7 @@ def _validate_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult
     _check_header(header, request)
     room = take_room()
     try:
-        plain = batch.look_into_records(room, max_size=request.max_decompressed_size)
+        plain = _look_into(batch, room, request)
         return _validate_records(batch, plain, request)
     except ProtocolError as error:
         # The CRC was right, so no retry can mend them.
@@ -133,19 +139,40 @@ def _validate_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult
         give_back(room)
 
 
+def _look_into(batch: RecordBatch, room: Room, request: AppendRequest) -> bytes | memoryview:
+    """The plain records. Raises as `RecordBatch.look_into_records`, HeavyRecordsError."""
+    most = request.max_decompressed_size
+    if not request.at_once or most <= MOST_PLAIN_BYTES:
+        return batch.look_into_records(room, max_size=most)
+    try:
+        return batch.look_into_records(room, max_size=MOST_PLAIN_BYTES)
+    except KafkaError as error:
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            raise HeavyRecordsError from None
+        raise
+
+
 def _validate_records(batch: RecordBatch, plain: bytes | memoryview, request: AppendRequest) -> ValidationResult:
     header = batch.header
     if header.record_count > len(plain) // MIN_RECORD_SIZE:
         raise _invalid(f"{header.record_count} records do not fit into {len(plain)} bytes")
     if header.record_count > request.max_record_count:
         raise too_many_records(request)
-    scan = scan_records(plain, header.record_count, header.base_timestamp, request.rules, MAX_RECORD_ERRORS)
+    if header.record_count > MOST_WRONG_RECORDS and request.at_once:
+        found = quick_scan(plain, header.record_count, header.base_timestamp, request.rules, MAX_RECORD_ERRORS)
+        if found is None:
+            raise HeavyRecordsError
+        scan = found
+    else:
+        scan = scan_records(plain, header.record_count, header.base_timestamp, request.rules, MAX_RECORD_ERRORS)
     _check_records(header, scan, request)
     if request.target_magic < 2:
+        request.check_weight(len(plain), MOST_OLD_BYTES)
         return convert_from_v2(batch, request)
     target_codec = request.target_codec(header.codec)
     # Markers stay as they are: readers of the log look into them, and one record does not gain by compression.
     if target_codec != header.codec and not header.is_control:
+        request.check_recompression(len(plain), target_codec)
         batch = _recompressed(batch, plain, target_codec, request)
         _check_size(batch.size, request.config)
     return _assign(batch, scan, request)

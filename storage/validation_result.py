@@ -14,6 +14,15 @@ from .log_config import LogConfig
 
 Origin: TypeAlias = Literal["client", "coordinator", "replication"]
 NO_OFFSET = -1
+MOST_PLAIN_BYTES = 8 << 20
+"""Of a compressed batch that are opened while others wait, in about ten milliseconds; honest ones are seldom larger."""
+MOST_PACKED_BYTES = 16 << 10
+"""Compressed anew while others wait: a millisecond at levels up to `FAST_LEVEL`; higher ones take much longer."""
+FAST_LEVEL = 6
+MOST_OLD_BYTES = 16 << 10
+"""Of messages of format v0 and v1, which are looked at one by one in Python: about a millisecond."""
+MOST_WRONG_RECORDS = 2000
+"""Records of a batch in which something is wrong: what it is, is found out one by one in Python."""
 _MAX_DECOMPRESSED = 64 * 1024 * 1024
 _MAX_EXPANSION = 24
 _MIN_RECORD_LIMIT = 100_000
@@ -32,6 +41,8 @@ class AppendRequest(NamedTuple):
     require_single_v2_batch: bool
     allow_zstd: bool
     target_magic: int
+    at_once: bool = False
+    """Whether more than a little work is left to `HeavyRecordsError`."""
 
     @property
     def rules(self) -> RecordRules:
@@ -66,6 +77,20 @@ class AppendRequest(NamedTuple):
         """The topic's level for this codec; None for a codec without levels."""
         level: int | None = getattr(self.config, f"compression_{CODEC_NAMES[codec]}_level", None)
         return level
+
+    def check_weight(self, size: int, most: int) -> None:
+        """Raises HeavyRecordsError for more than so many bytes, if somebody waits for this."""
+        if self.at_once and size > most:
+            raise HeavyRecordsError
+
+    def check_recompression(self, plain_size: int, codec: int) -> None:
+        """Raises HeavyRecordsError if compressing that much takes long, and somebody waits for it."""
+        level = self.compression_level(codec) if codec else 0
+        self.check_weight(plain_size, MOST_PACKED_BYTES if level is None or level <= FAST_LEVEL else 0)
+
+
+class HeavyRecordsError(Exception):
+    """Checking these records would take milliseconds or seconds: it is to be done where nobody waits for it."""
 
 
 CODEC_NAMES = {int(codec): name for name, codec in CODEC_BY_CONFIG_NAME.items()}

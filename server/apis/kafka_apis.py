@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct
-from types import CoroutineType
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.apis import ApiKey
@@ -33,6 +33,11 @@ _api_at = Struct(">i").unpack_from  # key and version as one number
 _head = Struct(">ii").pack
 _flexible_head = Struct(">iix").pack  # and no tagged fields
 _API_SIZE = 4
+LARGE_REQUEST_BYTES = 1 << 15
+"""A larger request is read beside the loop, and its answer is written there: each takes up to a tenth of a second."""
+MOST_FRAME_BYTES = 2**31
+LANE = "requests"
+"""On which large requests are read and answers to long ones written, one after another."""
 
 
 @dataclass(slots=True)
@@ -44,6 +49,8 @@ class Route:
     respond: Callable[[RequestContext, Any], None]
     in_turn: bool = False
     """Its requests wait for their turn."""
+    most_bytes: int = LARGE_REQUEST_BYTES
+    """A larger request is read beside the loop."""
 
 
 def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int, int], tuple[RequestHeader, Any]]:
@@ -77,25 +84,35 @@ class KafkaApis:
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = services.turns
         self._authorizer = authorizer
+        self._long_work = services.long_work
+        self._work = services.work
         self._rights = Rights(authorizer, services.metadata) if authorizer is not None else None
         self.failures = 0
         """Requests that failed inside the broker."""
 
     def handle(
-        self, connection: Connection, buffer: memoryview, start: int, end: int, *, is_turn: bool = False
+        self,
+        connection: Connection,
+        buffer: memoryview,
+        start: int,
+        end: int,
+        *,
+        is_turn: bool = False,
+        found: tuple[RequestHeader, Any] | None = None,
     ) -> None:
         """Handle the frame at [start, end); answers now or later, or closes the connection.
 
-        Raises ProtocolError for bytes that are no request this broker serves: Kafka's answer is a closed connection.
+        `found` is what it holds if it was read before. Raises ProtocolError for bytes that are no request this broker
+        serves: Kafka's answer is a closed connection.
         """
         route = self._routes.get(_api_at(buffer, start)[0]) if end - start >= _API_SIZE else None
         if route is None:
             route = self._route(buffer, start, end)
-        if route.in_turn and not is_turn:
-            frame = memoryview(bytes(buffer[start:end]))  # the buffer is the connection's and not to be kept
-            self._turns.add(partial(self._handle_in_turn, connection, frame))
+        is_long = end - start > route.most_bytes
+        if (is_long and found is None) or (route.in_turn and not is_turn):
+            self._handle_later(connection, route, memoryview(bytes(buffer[start:end])), found)
             return
-        header, request = route.read(buffer, start, end)
+        header, request = found or route.read(buffer, start, end)
         run, respond, charge = route.handle, route.respond, None
         if self._quotas.enforced:
             charge = self._quotas.charge(connection.session.principal.name, header.client_id, end - start)
@@ -103,25 +120,53 @@ class KafkaApis:
         if self._rights is not None and request is not None:
             run, respond = self._rights.guarding(run), self._rights.completing(respond)
         context = RequestContext(header, connection, respond, charge, self._authorizer)
+        context.is_long = is_long
         try:
             answer = run(context, request)
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, request, error)
-        except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
-            self._fail(context, request, None)
         else:
             if answer is None:
                 return
-            if isinstance(answer, CoroutineType):
+            if isinstance(answer, GeneratorType):
+                self._long_work.run(answer, partial(self._came_to, context, request))
+            elif isinstance(answer, CoroutineType):
                 task = self._loop.create_task(self._finish(context, request, answer))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
                 respond(context, answer)
 
-    def _handle_in_turn(self, connection: Connection, frame: memoryview) -> None:
+    def _handle_later(
+        self, connection: Connection, route: Route, frame: memoryview, found: tuple[RequestHeader, Any] | None
+    ) -> None:
+        """Handle a frame of its own when it has been read beside the loop, if it is large, or when it is its turn."""
+        if found is None and len(frame) > route.most_bytes:
+            read = partial(route.read, frame, 0, len(frame))
+            self._work.submit(LANE, read, partial(self._was_read, connection, frame))
+        else:
+            self._turns.add(partial(self._handle_in_turn, connection, frame, found))
+
+    def _was_read(
+        self,
+        connection: Connection,
+        frame: memoryview,
+        found: tuple[RequestHeader, Any] | None,
+        error: BaseException | None,
+    ) -> None:
+        """A large request has been read beside the loop."""
+        if isinstance(error, ProtocolError):
+            connection.refuse(error)
+        elif error is not None:
+            raise error
+        else:
+            self.handle(connection, frame, 0, len(frame), found=found)
+
+    def _handle_in_turn(
+        self, connection: Connection, frame: memoryview, found: tuple[RequestHeader, Any] | None
+    ) -> None:
         try:
-            self.handle(connection, frame, 0, len(frame), is_turn=True)
+            self.handle(connection, frame, 0, len(frame), is_turn=True, found=found)
         except ProtocolError as error:
             connection.refuse(error)
 
@@ -145,6 +190,8 @@ class KafkaApis:
         handle = bind(handle, self._services)
         if api.lowest <= version <= api.highest:
             route = Route(_reader(key, version), handle, self._responder(key, version), api.in_turn)
+            if key is ApiKey.PRODUCE:
+                route.most_bytes = MOST_FRAME_BYTES  # its records stay where they are, and the rest is read by the way
             self._routes[_api_at(buffer, start)[0]] = route
             return route
         if key is ApiKey.API_VERSIONS:
@@ -156,13 +203,18 @@ class KafkaApis:
     async def _finish(self, context: RequestContext, request: Any, answer: Coroutine[Any, Any, Any]) -> None:
         try:
             response = await answer
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, request, error)
-        except Exception:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
-            self._fail(context, request, None)
         else:
             if response is not None:
                 context.respond(response)
+
+    def _came_to(self, context: RequestContext, request: Any, response: Any, error: Exception | None) -> None:
+        """Work in turns has come to its end."""
+        if error is not None:
+            self._fail(context, request, error)
+        elif response is not None:
+            context.respond(response)
 
     def _responder(self, key: ApiKey, version: int) -> Callable[[RequestContext, Any], None]:
         """What encodes and sends the answers of one version of one API; None means that the request wants no answer."""
@@ -179,24 +231,38 @@ class KafkaApis:
                     frame = response.frame(version, context.correlation_id)
                     connection.send([frame], len(frame))
                     return
-                parts = encode_response(response, version)
-            except ProtocolError:
-                # The broker's own fault, not the client's: its request was understood.
-                self.failures += 1
-                logger.exception("API key %d version %d: the response cannot be encoded", key, version)
-                context.close()
-                return
+                if context.is_long:
+                    self._work.submit(LANE, partial(encode_response, response, version), partial(written, context))
+                else:
+                    send(context, encode_response(response, version))
+            except ProtocolError as error:
+                unwritable(context, error)
+
+        def written(context: RequestContext, parts: list[Any] | None, error: BaseException | None) -> None:
+            if parts is None:
+                unwritable(context, error)
+            else:
+                send(context, parts)
+
+        def unwritable(context: RequestContext, error: BaseException | None) -> None:
+            # The broker's own fault, not the client's: its request was understood.
+            self.failures += 1
+            logger.error("API key %d version %d: the response cannot be encoded", key, version, exc_info=error)
+            context.close()
+
+        def send(context: RequestContext, parts: list[Any]) -> None:
             size = head_size + (len(parts[0]) if len(parts) == 1 else sum(map(len, parts)))
             parts.insert(0, head(size - 4, context.correlation_id))
+            connection: Any = context.channel
             connection.send(parts, size)
 
         return respond
 
-    def _fail(self, context: RequestContext, request: Any, error: KafkaError | None) -> None:
+    def _fail(self, context: RequestContext, request: Any, error: Exception) -> None:
         """Answer a request that failed as a whole; where there is no answer, the connection is closed."""
-        if error is None:
+        if not isinstance(error, KafkaError):
             self.failures += 1
-            logger.exception("API key %d version %d failed", context.api_key, context.api_version)
+            logger.error("API key %d version %d failed", context.api_key, context.api_version, exc_info=error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request")
         context.refusals = ()  # the error is for all of it
         response = error_answer(ApiKey(context.api_key), context.api_version, request, error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from ..network.session import Session
     from ..quotas.charge import Charge
     from .rights import Authorizer, Refusal
+
+logger = logging.getLogger("barnabas.apis")
 
 
 class Channel(Protocol):
@@ -41,6 +44,7 @@ class RequestContext:
         "charge",
         "client_id",
         "correlation_id",
+        "is_long",
         "refusals",
     )
 
@@ -61,6 +65,8 @@ class RequestContext:
         """What it owes to the client's quotas; None as long as nobody has any."""
         self.refusals: tuple[Refusal, ...] = ()
         """What of the request its client may not do; no handler sees it."""
+        self.is_long = False
+        """Whether its answer is encoded beside the loop, as there may be much of it."""
         self._respond = respond
         self._authorizer = authorizer
 
@@ -90,6 +96,14 @@ class RequestContext:
     def respond(self, response: Any) -> None:
         """Encode and send the response, and let the connection go on with its next request."""
         self._respond(self, response)
+
+    def finish(self, response: Any, error: BaseException | None) -> None:
+        """Respond with what long work came to."""
+        if error is not None:
+            logger.error("API key %d version %d failed", self.api_key, self.api_version, exc_info=error)
+            self.close()
+        else:
+            self.respond(response)
 
     def on_disconnect(self, callback: Callable[[], None]) -> None:
         """Call back if the client goes away before it is answered."""

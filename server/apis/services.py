@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from ..replication.fetch_session import FetchSessions
     from ..replication.log_dir_mover import LogDirMover
     from ..replication.replica_manager import ReplicaManager
-    from ..runtime.turns import Turns
+    from ..runtime.ports import Work
+    from ..runtime.turns import LongWork, Turns
 
 
 class ActiveController(Protocol):
@@ -91,6 +92,8 @@ class Services:
     replica_manager: ReplicaManager
     store: MetadataStore
     turns: Turns
+    long_work: LongWork
+    work: Work
 
 
 def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:

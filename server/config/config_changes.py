@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from ...protocol.config_resources import ConfigOperation, ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ..metadata.topic_names import check_name
+from ..runtime.turns import RESOURCES, Pace
 from .broker_loggers import ROOT, check_level, set_level
 from .broker_names import check_broker_name
 from .keys.catalogue import BROKER_KEYS, TOPIC_KEYS
@@ -42,6 +43,11 @@ class Resource(Protocol):
 
 R = TypeVar("R", bound=Resource)
 
+MOST_VALUE_BYTES = 32_767
+"""Of one setting, as in Kafka's ConfigurationControlManager."""
+MOST_SETTINGS = 1_000
+"""Brokers take settings of any name, for plug-ins, and check all they have at each change; Kafka's keys are 300."""
+
 _NO_LISTS: Mapping[str, ConfigKey] = MappingProxyType({})
 """Kafka extends and cuts the lists of topics and brokers only, though the settings of client metrics are lists too."""
 
@@ -52,6 +58,7 @@ async def alter_each(
     """Alter resource by resource; one that fails, or is named twice, does not hold up the others."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     results: list[tuple[R, ErrorCode, str | None]] = []
+    pace = Pace(RESOURCES)
     for resource in resources:
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
@@ -61,6 +68,7 @@ async def alter_each(
             results.append((resource, error.code, error.message))
         else:
             results.append((resource, ErrorCode.NONE, None))
+        await pace.step()
     return results
 
 
@@ -118,6 +126,7 @@ class ConfigChanger:
 
     async def _set_topic(self, topic: str, settings: Mapping[str, str]) -> None:
         self._check_topic(topic)
+        _check_size(settings)
         self._configs.dynamic_config.check_topic_config(settings)
         if not self._validate_only:
             await self._configs.config_store.set_topic_config(topic, settings)
@@ -134,6 +143,7 @@ class ConfigChanger:
         kind = NAMED_KINDS[resource_type]
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, kind.alter_without_name)
+        _check_size(settings)
         kind.check(self._configs.config, settings)
         if not self._validate_only:
             await self._configs.config_store.set_named_config(kind.entity_type, name, settings)
@@ -146,6 +156,7 @@ class ConfigChanger:
         return self._configs.broker_id
 
     async def _set_broker(self, broker_id: int | None, settings: Mapping[str, str]) -> None:
+        _check_size(settings)
         per_broker = broker_id is not None
         self._configs.dynamic_config.check_broker_config(settings, per_broker=per_broker)
         if not self._validate_only:
@@ -168,6 +179,16 @@ class ConfigChanger:
                 set_level(
                     operation.name, operation.value if operation.config_operation == ConfigOperation.SET else None
                 )
+
+
+def _check_size(settings: Mapping[str, str]) -> None:
+    """Raise KafkaError for more than a resource may have of its own, or for values longer than Kafka's may be."""
+    if len(settings) > MOST_SETTINGS:
+        reason = f"A resource may have {MOST_SETTINGS} settings of its own."
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, reason)
+    if any(len(value) > MOST_VALUE_BYTES for value in settings.values()):
+        reason = "The configuration value cannot be added because it exceeds the maximum value size of "
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"{reason}{MOST_VALUE_BYTES} bytes.")
 
 
 def _check_keys(configs: Sequence[NamedConfig], without_value: Sequence[str]) -> None:
@@ -218,5 +239,7 @@ def _parts(text: str) -> list[str]:
 
 def _combined(kind: ConfigOperation, before: list[str], entries: Sequence[str]) -> list[str]:
     if kind is ConfigOperation.APPEND:
-        return before + [entry for entry in dict.fromkeys(entries) if entry not in before]
-    return [entry for entry in before if entry not in entries]
+        present = frozenset(before)
+        return before + [entry for entry in dict.fromkeys(entries) if entry not in present]
+    gone = frozenset(entries)
+    return [entry for entry in before if entry not in gone]

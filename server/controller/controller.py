@@ -25,6 +25,7 @@ from ..metadata.topic_store import NewTopic, TopicStore
 from ..metadata.znodes import PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
 from ..runtime.room_logger import room_logger
+from ..runtime.turns import WISHES, Pace
 from .adoption import FoundReplica
 from .context import ControllerContext
 from .partition_state_machine import PartitionStateMachine
@@ -35,8 +36,6 @@ from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicP
 logger = room_logger("controller")
 
 STORE_FAILED = "The metadata store could not be written."
-WISHES_PER_TURN = 50
-"""So many wishes for topics are judged before other clients get their turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,8 @@ class Controller:
             plans: list[TopicPlan] = []
             taken: dict[str, str] = {}
             self._rules.check_total(wishes)
-            for number, wish in enumerate(wishes, start=1):
+            pace = Pace(WISHES)
+            for wish in wishes:
                 try:
                     self._check_free(wish.name, taken)
                     plan = self._rules.plan_topic(wish, self._context.live_brokers)
@@ -139,8 +139,7 @@ class Controller:
                 else:
                     plans.append(plan)
                     taken[collision_key(plan.name)] = plan.name
-                if number % WISHES_PER_TURN == 0:
-                    await asyncio.sleep(0)
+                await pace.step()
             new = {plan.name: self._new_topic(plan, term) for plan in plans}
             if not validate_only:
                 failure = await self._create(new, term)
@@ -206,7 +205,9 @@ class Controller:
         async with self._turn:
             term = self._active_term()
             results: dict[str, KafkaError | None] = {}
+            pace = Pace(WISHES)
             for wish in wishes:
+                await pace.step()
                 try:
                     await self._extend(wish, term, None if validate_only else pay)
                 except KafkaError as error:
@@ -247,7 +248,9 @@ class Controller:
             term = self._active_term()
             results: dict[str, KafkaError | None] = {}
             present = []
+            pace = Pace(WISHES)
             for name in names:
+                await pace.step()
                 if self._context.topic(name) is None:
                     text = "This server does not host this topic-partition."
                     results[name] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)

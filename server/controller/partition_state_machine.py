@@ -12,6 +12,7 @@ from ..metadata.metadata_store import StoreUnavailableError
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState
 from ..runtime.room_logger import room_logger
+from ..runtime.turns import ITEMS, Pace
 from .context import ControllerContext
 from .election import Election, elect, elect_preferred
 from .replica_channel import LeaderAndIsr, ReplicaChannel
@@ -56,7 +57,9 @@ class PartitionStateMachine:
         """Elects preferred leaders, or with `allow_unclean` any live replica where there is no leader."""
         results: dict[TopicPartition, KafkaError | None] = {}
         elections: dict[TopicPartition, Election | None] = {}
+        pace = Pace(ITEMS)
         for partition in partitions:
+            await pace.step()
             try:
                 elections[partition] = self._wanted_election(partition, allow_unclean=allow_unclean)
             except KafkaError as error:

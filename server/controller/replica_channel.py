@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -11,9 +10,7 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
-
-ORDERS_PER_TURN = 32
-"""Orders carried out before the event loop gets to serve others."""
+from ..runtime.turns import ORDERS, Pace
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +92,10 @@ class LocalReplicaChannel:
         assert broker_id == self._broker_id, f"no way to broker {broker_id}"
         results = {}
         await self._replicas.prepare_logs({order.partition: order.topic_id for order in orders if order.is_new})
-        for number, order in enumerate(orders, start=1):
+        pace = Pace(ORDERS)
+        for order in orders:
             results[order.partition] = self._lead(order)
-            if number % ORDERS_PER_TURN == 0:
-                await asyncio.sleep(0)
+            await pace.step()
         return results
 
     def _lead(self, order: LeaderAndIsr) -> ErrorCode:

@@ -14,7 +14,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import iter_batches
 from ...protocol.record_batch_builder import RecordBatchBuilder
 from ..runtime.room_logger import room_logger
-from .latest_records import RECORDS_A_TURN, LatestRecords
+from ..runtime.turns import RECORDS, Pace
+from .latest_records import LatestRecords
 
 if TYPE_CHECKING:
     from ..replication.delayed_produce import AppendResult
@@ -102,19 +103,18 @@ class CoordinatorLog:
         StorageError.
         """
         log, records = partition.log, LatestRecords()
-        offset, end = log.log_start_offset, log.log_end_offset
+        offset, end, pace = log.log_start_offset, log.log_end_offset, Pace(RECORDS)
         while offset < end:
             data = self._replicas.read_log(partition, offset, LOAD_BYTES)
-            before = turn = offset
+            before = offset
             for batch in iter_batches(data):
                 await records.take(batch)
-                offset = max(offset, batch.last_offset + 1)
-                if offset - turn >= RECORDS_A_TURN:
-                    turn = offset
-                    await asyncio.sleep(0)
+                following = max(offset, batch.last_offset + 1)
+                await pace.step(following - offset)
+                offset = following
             if offset == before:
                 break  # nothing is left: compaction removed the last records
-            await asyncio.sleep(0)
+            await pace.rest()
         return records
 
 

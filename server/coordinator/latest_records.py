@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 
 from ...protocol.record_batch import Batch, ControlType, RecordBatch, parse_control_key
-
-RECORDS_A_TURN = 20
-"""While a log is loaded others are served after so many, half a tenth of a millisecond: their latency is to stay."""
+from ..runtime.turns import RECORDS, Pace
 
 
 class LatestRecords:
@@ -34,11 +31,11 @@ class LatestRecords:
                     (bytes(one.key), (one.offset, one.value)) for one in batch.records() if one.key is not None
                 )
                 return
-        for number, record in enumerate(batch.records(), start=1):
+        pace = Pace(RECORDS)
+        for record in batch.records():
             if record.key is not None:
                 self._put(bytes(record.key), record.offset, record.value)
-            if number % RECORDS_A_TURN == 0:
-                await asyncio.sleep(0)
+            await pace.step()
 
     def drain(self) -> Iterator[tuple[bytes, bytes]]:
         """Every key with its value, the last first; each is given up when it is taken."""

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ...storage.filesystem import FileSlice
+from ..runtime.turns import SENT_BYTES
 
-_A_TURN_BYTES = 4 << 20
-"""After so many the others have their turn, however quickly this client reads."""
 _MORE = getattr(socket, "MSG_MORE", 0)
 """Tells the kernel that a small piece need not travel alone."""
 
@@ -66,7 +65,7 @@ class FileSender:
 
     def send(self) -> None:
         """Send what the kernel takes; go on when it takes more."""
-        enough = self.unsent - _A_TURN_BYTES
+        enough = self.unsent - SENT_BYTES
         try:
             while self._parts and self.unsent > enough:
                 self._send_first(self.unsent - enough)

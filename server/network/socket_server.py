@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.frames import BufferPool, FrameReader
 from ..runtime.log_limit import LimitedLog
 from ..runtime.room_logger import room_logger
+from ..runtime.turns import CONNECTIONS
 from .connection import Connection, Handle
 from .file_sender import limit_send_buffer
 from .receive_grants import ReceiveGrants
@@ -45,8 +46,6 @@ LOCAL_CONNECTIONS = 4
 LAST_ANSWERS_SECONDS = 1.0
 """A stop waits so long for clients to take what is ready for them."""
 SWEEP_SECONDS = 1.0
-SWEPT_A_TURN = 100
-"""Others are served after so many connections have been looked at."""
 
 
 class SocketServer:
@@ -222,11 +221,11 @@ class SocketServer:
         self._sweep_on(iter(list(self._connections)))
 
     def _sweep_on(self, connections: Iterator[Connection]) -> None:
-        portion = list(islice(connections, SWEPT_A_TURN))
+        portion = list(islice(connections, CONNECTIONS))
         for connection in portion:
             if connection in self._connections:
                 self._end_if_overdue(connection)
-        if len(portion) == SWEPT_A_TURN:
+        if len(portion) == CONNECTIONS:
             self._sweeper = self.loop.call_soon(self._sweep_on, connections)
         else:
             self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)

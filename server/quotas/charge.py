@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from types import CoroutineType, coroutine
+from types import CoroutineType, GeneratorType, coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from ...protocol.apis import ApiKey
@@ -71,16 +71,30 @@ class Charge:
         self._since = self._quotas.stopwatch()
 
     def timing(self, handle: Handle[R]) -> Handle[R]:
-        """The handler, its time counted: until it returns, or every turn of it if it is a coroutine."""
+        """The handler, its time counted: until it returns, or every turn of it if it does not at once."""
 
         def timed(context: R, request: Any) -> Any:
             try:
                 answer = handle(context, request)
             finally:
                 self.pause()
+            if isinstance(answer, GeneratorType):
+                return self._timed_steps(answer)
             return self._timed(answer) if isinstance(answer, CoroutineType) else answer
 
         return timed
+
+    def _timed_steps(self, work: Generator[None, None, T]) -> Generator[None, None, T]:
+        while True:
+            self.resume()
+            try:
+                next(work)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            finally:
+                self.pause()
+            yield
 
     async def _timed(self, work: Coroutine[Any, Any, T]) -> T:
         return await self._turns(work)

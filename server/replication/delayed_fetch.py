@@ -55,6 +55,11 @@ FetchResult = FetchedPartition | KafkaError
 FetchCallback = Callable[[list[FetchResult]], None]
 
 
+def calls_for_answer(results: list[FetchResult]) -> bool:
+    """Whether there is something that the reader is to hear of at once, beside records."""
+    return any(isinstance(result, KafkaError) or result.diverging_epoch is not None for result in results)
+
+
 class AwaitedRead(NamedTuple):
     """One partition's part of the request."""
 

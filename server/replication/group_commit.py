@@ -12,6 +12,7 @@ from ...protocol.errors import KafkaError
 from ...storage.errors import FlushPostponedError, LogDirFailedError
 from ...storage.flush_task import FlushTask, run_together
 from ..runtime.room_logger import room_logger
+from ..runtime.turns import FLUSHED_SECONDS
 
 if TYPE_CHECKING:
     from ...storage.log import Log
@@ -30,8 +31,6 @@ RETRY_SECONDS = 1.0
 """How long a flush waits that lacked space or handles."""
 FINISH_SECONDS = 30.0
 """How long a stop waits for appends that are not on disk yet."""
-TURN_S = 0.001
-"""So long are partitions told that their appends are on disk before others are served."""
 PARTITIONS_PER_FLUSH = 256
 """The most partitions of one round: those of the next one wait for its end, and its handles stay open till then."""
 
@@ -154,7 +153,7 @@ class GroupCommit:
         A new round begins after the last.
         """
         stopwatch = self._ports.stopwatch
-        enough, is_crowded = stopwatch() + TURN_S, False
+        enough, is_crowded = stopwatch() + FLUSHED_SECONDS, False
         while flushes and not is_crowded and stopwatch() < enough:
             partition, log, flush = flushes.popleft()
             is_crowded = partition in self._crowded

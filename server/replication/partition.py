@@ -16,6 +16,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ...storage.log_config import NEVER
+from ...storage.validation import Validation
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -115,11 +116,19 @@ class Partition:
     # -- appending -------------------------------------------------------------------------------------------------
 
     def append_records_to_leader(
-        self, records: memoryview, acks: int, *, api_version: int, origin: Origin = "client", may_linger: bool = False
+        self,
+        records: memoryview,
+        acks: int,
+        *,
+        api_version: int,
+        origin: Origin = "client",
+        may_linger: bool = False,
+        validation: Validation | None = None,
     ) -> LogAppendInfo:
         """Append what a producer sent, and let waiting operations see it; `may_linger` as in `GroupCommit.request`.
 
-        Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written, and what the log raises.
+        `validation` as in `Log.append_as_leader`. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written,
+        and what the log raises; of a client's records HeavyRecordsError, too.
         """
         if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
             raise KafkaError(
@@ -128,7 +137,14 @@ class Partition:
                 f"min.insync.replicas is {self.min_in_sync_replicas}",
             )
         log = self.log
-        info = log.append_as_leader(records, leader_epoch=self.leader_epoch, origin=origin, produce_version=api_version)
+        info = log.append_as_leader(
+            records,
+            leader_epoch=self.leader_epoch,
+            origin=origin,
+            produce_version=api_version,
+            at_once=origin == "client",
+            validation=validation,
+        )
         if acks == -1 and self._listener.acks_all_on_disk:
             self._hold(info)
             if self._barriers:
@@ -140,6 +156,10 @@ class Partition:
             self._listener.flush_wanted(self)
         self._raise_high_watermark()
         return info
+
+    def validation(self, records: memoryview, *, api_version: int, now_ms: int) -> Validation:
+        """The check of what `append_records_to_leader` found too heavy."""
+        return Validation(self.log, records, leader_epoch=self.leader_epoch, produce_version=api_version, now_ms=now_ms)
 
     def _hold(self, info: LogAppendInfo) -> None:
         """Let nobody see what was appended before it is on disk."""

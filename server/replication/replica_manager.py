@@ -9,23 +9,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ...protocol.batch_header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import MAGIC_POSITION
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import CorruptIndexError, LogDirFailedError
 from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
-from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
+from ...storage.validation_result import HeavyRecordsError
+from ..metadata.topic_names import is_internal
 from ..runtime.room_logger import room_logger
-from .delayed_fetch import AwaitedRead, DelayedFetch, FetchCallback, FetchedPartition, FetchParams, FetchResult
+from ..runtime.turns import FETCHED_PARTITIONS, LONG_WORK_SECONDS, RETAINED_LOGS, LongWork, Pace, Steps, raise_error
+from .client_records import check_client_records
+from .delayed_fetch import (
+    AwaitedRead,
+    DelayedFetch,
+    FetchCallback,
+    FetchedPartition,
+    FetchParams,
+    FetchResult,
+    calls_for_answer,
+)
 from .delayed_operation import Purgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
+from .equal_errors import EqualErrors
 from .group_commit import GroupCommit
 from .partition import FetchIsolation, FoundOffset, Partition
+from .postponed_appends import BegunAppend, PostponedAppends, kept
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition
@@ -40,14 +52,11 @@ if TYPE_CHECKING:
 
 logger = room_logger("replication")
 
-RETAINED_PER_TURN = 64
-"""Logs that retention looks at before the loop gets to serve others."""
 LONGEST_WAIT_MS = 300_000
 """No fetch waits longer than this, whatever the client asks for."""
 FLUSH_SECONDS = 60.0
 """How long a flush is waited for that somebody asked for."""
 FLUSH_LOOK_SECONDS = 0.005
-ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 
 AppendEntry = tuple[str, int, memoryview]
 """Topic, partition, and records of any format; the buffer is patched in place."""
@@ -63,6 +72,7 @@ class ReplicaManager:
         metadata: MetadataCache,
         topic_log_config: Callable[[str], LogConfig],
         ports: Ports,
+        long_work: LongWork,
         loop: asyncio.AbstractEventLoop,
         acks_all_on_disk: bool,
         on_partitions_lost: Callable[[list[TopicPartition]], None],
@@ -83,6 +93,8 @@ class ReplicaManager:
         self._ports = ports
         self._loop = loop
         self._partitions: dict[tuple[str, int], Partition] = {}
+        self._long_work = long_work
+        self._postponed = PostponedAppends(ports.work, long_work)
 
     def loop_time(self) -> float:
         """Monotonic seconds."""
@@ -193,36 +205,43 @@ class ReplicaManager:
         origin: Origin = "client",
         internal_topics_allowed: bool = False,
         may_linger: bool = False,
+        begun: BegunAppend | None = None,
     ) -> None:
         """Append to partitions that this broker leads, each succeeding or failing on its own.
 
         `callback` gets a result for each entry, in their order: before this returns, unless acks are -1 and the disk or
-        other replicas are to be waited for, or acks are 1 and `flush.messages` asks for a flush. Then that is
-        REQUEST_TIMED_OUT for what is undecided after `timeout_ms`. `may_linger` as in `GroupCommit.request`. Kafka's
-        ReplicaManager.appendRecords.
+        other replicas are to be waited for, or acks are 1 and `flush.messages` asks for a flush (REQUEST_TIMED_OUT for
+        what is undecided after `timeout_ms`), or a client's records are too much for one turn or for the loop's thread.
+        Nothing of a client gets into a partition before what came for it earlier. `begun` is what was done in earlier
+        turns, `may_linger` as in `GroupCommit.request`. Kafka's ReplicaManager.appendRecords.
         """
         results: list[AppendResult] = []
+        errors = EqualErrors()
         awaited: list[AwaitedAppend] = []
-        for topic, index, records in entries:
+        stopwatch, held, entries = self._ports.stopwatch, self._postponed.held, iter(entries)
+        enough = stopwatch() + LONG_WORK_SECONDS
+        interrupted: AppendEntry | None = None
+        heavy: Partition | None = None
+        validation = begun.take_validation() if begun is not None else None
+        for entry in entries:
+            if origin == "client" and ((results and stopwatch() >= enough) or (held and entry[:2] in held)):
+                interrupted = entry
+                break
             try:
-                # As in Kafka, a partition that is not here comes before anything that is wrong with the request.
-                partition = self._partitions.get((topic, index))
-                if partition is None or not partition.is_leader or partition.is_offline:
-                    raise self._not_led(topic, index)
-                if not -1 <= required_acks <= 1:
-                    raise KafkaError(
-                        ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {required_acks}; -1, 0 and 1 are allowed"
-                    )
-                if origin == "client":
-                    if topic in INTERNAL_TOPICS and not internal_topics_allowed:
-                        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-                    if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK:
-                        _check_transaction(records)
+                partition = self._appendable(entry, required_acks, origin, internal_topics_allowed)
                 info = partition.append_records_to_leader(
-                    records, required_acks, api_version=produce_version, origin=origin, may_linger=may_linger
+                    entry[2],
+                    required_acks,
+                    api_version=produce_version,
+                    origin=origin,
+                    may_linger=may_linger,
+                    validation=validation,
                 )
+            except HeavyRecordsError:
+                interrupted, heavy = entry, partition
+                break
             except KafkaError as error:
-                results.append(error.as_result())
+                results.append(errors.like(error))
             except LogDirFailedError as error:
                 results.append(self._storage_error(error))
             else:
@@ -231,6 +250,50 @@ class ReplicaManager:
                     if required_acks == -1 or partition.has_flushed(end) is None:
                         awaited.append(AwaitedAppend(partition, end, len(results), required_acks))
                 results.append(info)
+            validation = None
+        if interrupted is not None:
+            rest = [(topic, index, kept(records)) for topic, index, records in (interrupted, *entries)]
+            begun = begun or BegunAppend(callback)
+            again = partial(
+                self.append_records,
+                rest,
+                required_acks,
+                timeout_ms,
+                callback,
+                produce_version=produce_version,
+                internal_topics_allowed=internal_topics_allowed,
+                begun=begun,
+            )
+            if heavy is None:
+                self._postponed.add(interrupted[:2], again)
+            else:
+                validation = heavy.validation(rest[0][2], api_version=produce_version)
+                self._postponed.validate(interrupted[:2], validation, begun, again)
+        self._answer(
+            results, awaited, timeout_ms, callback if begun is None else begun.part(is_last=interrupted is None)
+        )
+
+    def _appendable(
+        self, entry: AppendEntry, required_acks: int, origin: Origin, internal_topics_allowed: bool
+    ) -> Partition:
+        """Where an entry is to be appended. Raises KafkaError for one that may not be.
+
+        As in Kafka, a partition that is not here comes before anything that is wrong with the request.
+        """
+        topic, index, records = entry
+        partition = self._partitions.get((topic, index))
+        if partition is None or not partition.is_leader or partition.is_offline:
+            raise self._not_led(topic, index)
+        if not -1 <= required_acks <= 1:
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {required_acks}; -1, 0 and 1 are allowed")
+        if origin == "client":
+            check_client_records(topic, records, internal_topics_allowed=internal_topics_allowed)
+        return partition
+
+    def _answer(
+        self, results: list[AppendResult], awaited: list[AwaitedAppend], timeout_ms: float, callback: AppendCallback
+    ) -> None:
+        """Tell the callback, once nothing is awaited any more."""
         if not awaited:
             callback(results)
             return
@@ -250,13 +313,29 @@ class ReplicaManager:
         if the reader goes away; when the wait is over everything is read afresh, after `on_resume`. Kafka's
         ReplicaManager.fetchMessages.
         """
-        results, is_decided = self._read(params)
-        if is_decided:
+        if len(params.partitions) > FETCHED_PARTITIONS:
+            self._read_in_turns(params, partial(self._answer_or_wait, params, callback, on_resume))
+            return None
+        return self._answer_or_wait(params, callback, on_resume, *self._read(params, params.partitions))
+
+    def _answer_or_wait(
+        self,
+        params: FetchParams,
+        callback: FetchCallback,
+        on_resume: Callable[[], None] | None,
+        results: list[FetchResult],
+        total: int,
+    ) -> DelayedFetch | None:
+        """Call back, or wait until there is enough."""
+        if params.max_wait_ms <= 0 or total >= params.min_bytes or not params.partitions or calls_for_answer(results):
             callback(results)
             return None
         reads = []
         for topic, wanted in params.partitions:
-            partition = self._partitions[topic, wanted.partition]
+            partition = self._partitions.get((topic, wanted.partition))
+            if partition is None:  # gone since it was read, in an earlier turn
+                callback(results)
+                return None
             reads.append(
                 AwaitedRead(partition, wanted.fetch_offset, wanted.partition_max_bytes, partition.leader_epoch)
             )
@@ -264,7 +343,10 @@ class ReplicaManager:
         def respond() -> None:
             if on_resume is not None:
                 on_resume()
-            callback(self._read(params)[0])
+            if len(params.partitions) > FETCHED_PARTITIONS:
+                self._read_in_turns(params, lambda results, _: callback(results))
+            else:
+                callback(self._read(params, params.partitions)[0])
 
         waiting = DelayedFetch(reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond)
         if not waiting.try_complete():
@@ -272,19 +354,35 @@ class ReplicaManager:
             self.fetch_purgatory.watch(waiting, keys, min(params.max_wait_ms, LONGEST_WAIT_MS))
         return waiting
 
-    def _read(self, params: FetchParams) -> tuple[list[FetchResult], bool]:
-        """Every partition in order within the limits, and whether that calls for an answer at once."""
-        budget, total, whole_batch = params.max_bytes, 0, not params.hard_limit
+    def _read_in_turns(self, params: FetchParams, done: Callable[[list[FetchResult], int], object]) -> None:
+        """`_read` of very many partitions, others being served meanwhile."""
+
+        def steps() -> Steps[None]:
+            results: list[FetchResult] = []
+            total = 0
+            for first in range(0, len(params.partitions), FETCHED_PARTITIONS):
+                some, size = self._read(params, params.partitions[first : first + FETCHED_PARTITIONS], total)
+                results += some
+                total += size
+                yield
+            done(results, total)
+
+        self._long_work.run(steps(), raise_error)
+
+    def _read(
+        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]], before: int = 0
+    ) -> tuple[list[FetchResult], int]:
+        """These partitions in order within the limits, so many bytes having been read before; how many they gave."""
+        budget, total, whole_batch = max(0, params.max_bytes - before), 0, not params.hard_limit and not before
         results: list[FetchResult] = []
-        is_decided = params.max_wait_ms <= 0 or not params.partitions
-        for topic, wanted in params.partitions:
+        errors = EqualErrors()
+        for topic, wanted in partitions:
             try:
                 found = self._read_partition(
                     topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch
                 )
             except KafkaError as error:
-                results.append(error.as_result())
-                is_decided = True
+                results.append(errors.like(error))
                 continue
             results.append(found)
             size = len(found.records)
@@ -292,9 +390,7 @@ class ReplicaManager:
                 total += size
                 budget = max(0, budget - size)
                 whole_batch = False
-            elif found.diverging_epoch is not None:
-                is_decided = True
-        return results, is_decided or total >= params.min_bytes
+        return results, total
 
     def _read_partition(
         self, topic: str, wanted: FetchPartition, params: FetchParams, max_bytes: int, whole_batch: bool
@@ -427,13 +523,14 @@ class ReplicaManager:
         """Delete segments that are too old, too many, or below the log start; others are served meanwhile."""
         logs = self.log_manager
         with suppress(AllLogDirsFailedError):
-            for first in range(0, len(topic_partitions), RETAINED_PER_TURN):
-                below = logs.retention.begin(topic_partitions[first : first + RETAINED_PER_TURN])
+            pace = Pace(RETAINED_LOGS)
+            for first in range(0, len(topic_partitions), RETAINED_LOGS):
+                below = logs.retention.begin(topic_partitions[first : first + RETAINED_LOGS])
                 if below:
                     await self.keep_log_starts(below)
                     while tasks := logs.retention.finish(below):
                         await self.run_on_lanes(tasks)
-                await asyncio.sleep(0)
+                await pace.rest()
 
     # -- durability ------------------------------------------------------------------------------------------------
 
@@ -511,9 +608,3 @@ class ReplicaManager:
         """Answer everything that waits; for shutdown."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()
-
-
-def _check_transaction(records: memoryview) -> None:
-    """Raises KafkaError for a batch of format v2: there is no coordinator of transactions, so that none is open."""
-    if records[MAGIC_POSITION] == 2:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open")

@@ -1,15 +1,55 @@
-"""Work that is done a piece in each turn of the loop, so that others are served in between."""
+"""Sharing the loop: work that is long is done a piece in each turn of it, so that others are served in between.
+
+Every budget of such work stands here, each with its reason. Work whose pieces may be of any length goes by the time
+they take (`LongWork`); coroutines that do many small things of one kind go by their number (`Pace`).
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import TypeAlias, TypeVar
 
+from .ports import no_collection
+
+T = TypeVar("T")
+
+LONG_WORK_SECONDS = 0.002
+"""Of long requests, all together, in one turn: others hardly notice two milliseconds, and a request of a
+hundred thousand items has its answer after a hundred turns."""
+FLUSHED_SECONDS = 0.001
+"""So long are partitions told that their appends are on disk: whoever hears of it is answered in the same turn."""
 PIECES_A_COLLECTION = 16
 """What this work leaves behind stays: members, timers, requests that wait. The garbage collector looks at new objects
 when two hundred more have come than gone. Where members come and as many go it does not look for long, and then at ten
 thousand at once, for milliseconds. So it is called after so many pieces."""
+
+RECORDS = 20
+"""Records of a coordinator's log taken in while it is loaded, a twentieth of a millisecond: others' latency stays."""
+OFFSETS = 10
+"""Groups and committed offsets that are made of loaded records: what comes to stay costs the collector's time, too."""
+GROUPS = 20
+"""Groups that begin to be served after loading, or are looked through for offsets that have expired."""
+MEMBERS = 100
+"""Members of a group written down at the end of a rebalance: a quarter of a millisecond."""
+CONNECTIONS = 100
+"""Connections looked at for limits, once a second for each."""
+RESOURCES = 20
+"""Resources whose settings are changed, each after a look at all that it has."""
+ITEMS = 200
+"""Items of one request that a coroutine deals with, each in some microseconds."""
+FETCHED_PARTITIONS = 500
+"""Partitions of one fetch that are read, or whose answers are made: a millisecond or two where there are more."""
+SENT_BYTES = 4 << 20
+"""Sent of one answer with stretches of files, however quickly its client reads."""
+RETAINED_LOGS = 64
+"""Logs that retention looks at: of each at the segments that are oldest."""
+WISHES = 50
+"""Wishes for topics that are judged, their settings included."""
+ORDERS = 32
+"""Orders to lead a partition that are carried out: for a new one files are made."""
 
 
 class Turns:
@@ -42,3 +82,68 @@ class Turns:
         if self._waiting:
             self._loop.call_soon(self._do_one)
         work()
+
+
+class Pace:
+    """Lets a coroutine do so many things of a kind in one turn: `await pace.step()` after each."""
+
+    __slots__ = ("_done", "_most")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._done = 0
+
+    async def step(self, things: int = 1) -> None:
+        """That is done; others are served now, if it was enough."""
+        self._done += things
+        if self._done >= self._most:
+            await self.rest()
+
+    async def rest(self) -> None:
+        """Let others be served now."""
+        self._done = 0
+        await asyncio.sleep(0)
+
+
+Steps: TypeAlias = Generator[None, None, T]
+"""Work with a result that may be interrupted wherever it yields: the world may be another one after that."""
+
+
+def raise_error(_: object, error: Exception | None) -> None:
+    """What long work without a result ends in: an error is the loop's to report."""
+    if error is not None:
+        raise error
+
+
+class LongWork:
+    """Work of any length, `LONG_WORK_SECONDS` of it in a turn of the loop, whoever asked for it. Loop-thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stopwatch: Callable[[], float]) -> None:
+        """`stopwatch` is a clock in seconds that moves within a turn; one that stands still never ends a turn."""
+        self._turns = Turns(loop, no_collection)
+        self._stopwatch = stopwatch
+
+    def run(self, steps: Steps[T], done: Callable[[T | None, Exception | None], None]) -> None:
+        """Begin at once; `done` gets the result or the error, before this returns if that takes one turn only."""
+        enough = self._stopwatch() + LONG_WORK_SECONDS
+        result, failure = None, None
+        try:
+            while self._stopwatch() < enough:
+                next(steps)
+            self._turns.add(partial(self.run, steps, done))
+            return
+        except StopIteration as end:
+            result = end.value
+        except Exception as error:  # noqa: BLE001 - handed to `done`, whose owner decides
+            failure = error
+        done(result, failure)
+
+    def overtime(self) -> Callable[[], bool]:
+        """Tells whether a turn that begins now has been long enough."""
+        stopwatch = self._stopwatch
+        enough = stopwatch() + LONG_WORK_SECONDS
+        return lambda: stopwatch() >= enough
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Do this when it is its turn."""
+        self._turns.add(work)

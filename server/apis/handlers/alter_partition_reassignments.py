@@ -14,25 +14,25 @@ from ....protocol.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from ....protocol.topic_partition import TopicPartition
+from ...runtime.turns import Steps
 from ..request_context import RequestContext
 from ..services import ActiveController
 
 
 def handle(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest, *, controller: ActiveController
-) -> AlterPartitionReassignmentsResponse:
+) -> Steps[AlterPartitionReassignmentsResponse]:
     """Decides on each partition on its own."""
-    return AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change,
-        error_message=None,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[_decide(topic.name, partition, controller=controller) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ],
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
     )
+    for topic in request.topics:
+        answer = ReassignableTopicResponse(name=topic.name)
+        response.responses.append(answer)
+        for partition in topic.partitions:
+            answer.partitions.append(_decide(topic.name, partition, controller=controller))
+            yield
+    return response
 
 
 def _decide(

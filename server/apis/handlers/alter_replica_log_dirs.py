@@ -14,12 +14,13 @@ from ....protocol.messages.alter_replica_log_dirs import (
 )
 from ....protocol.topic_partition import TopicPartition
 from ...replication.log_dir_mover import LogDirMover
+from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 
 def handle(
     ctx: RequestContext, request: AlterReplicaLogDirsRequest, *, mover: LogDirMover
-) -> AlterReplicaLogDirsResponse:
+) -> Steps[AlterReplicaLogDirsResponse]:
     """Each partition succeeds or fails on its own; of one named twice the last directory counts."""
     wanted = {
         TopicPartition(topic.name, partition): log_dir.path
@@ -33,6 +34,7 @@ def handle(
         topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name))
         error = _move(topic_partition, path, mover=mover)
         topic.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error))
+        yield
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 

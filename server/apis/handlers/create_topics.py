@@ -8,7 +8,6 @@ less asks not to wait: the topic is made and the answer says REQUEST_TIMED_OUT.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 
@@ -28,11 +27,10 @@ from ...controller.controller import CreatedTopic
 from ...controller.topic_rules import TopicCreation
 from ...metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ...quotas.charge import price_of_changes
+from ...runtime.turns import WISHES, Pace
 from ..request_context import RequestContext
 from ..services import ActiveController
 
-TOPICS_PER_TURN = 50
-"""So many topics are described before other clients get their turn."""
 CONFIGS_VERSION = 5
 STRICT_QUOTA_VERSION = 6
 
@@ -61,10 +59,10 @@ async def handle(
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
     describer = ConfigDescriber(configs, with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
-    for number, name in enumerate(named, start=1):
+    pace = Pace(WISHES)
+    for name in named:
         response.topics.append(_result(ctx, request, name, refused.get(name) or results[name], describer))
-        if number % TOPICS_PER_TURN == 0:
-            await asyncio.sleep(0)
+        await pace.step()
     return response
 
 

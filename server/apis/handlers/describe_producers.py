@@ -14,6 +14,7 @@ from ....protocol.messages.describe_producers import (
 )
 from ....storage.producer_state import ProducerStateEntry
 from ...metadata.topic_names import check_name
+from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
@@ -24,17 +25,19 @@ NO_OFFSET = -1
 
 def handle(
     _: RequestContext, request: DescribeProducersRequest, *, replica_manager: ReplicaManager
-) -> DescribeProducersResponse:
-    """Describes each partition on its own; only its leader knows."""
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[_describe(replica_manager, topic.name, index) for index in topic.partition_indexes],
-            )
-            for topic in request.topics
-        ]
-    )
+) -> Steps[DescribeProducersResponse]:
+    """Describes each partition once, on its own; only its leader knows."""
+    wanted: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    response = DescribeProducersResponse()
+    for name, indexes in wanted.items():
+        answer = TopicResponse(name=name)
+        response.topics.append(answer)
+        for index in indexes:
+            answer.partitions.append(_describe(replica_manager, name, index))
+            yield
+    return response
 
 
 def _describe(replica_manager: ReplicaManager, topic: str, index: int) -> PartitionResponse:

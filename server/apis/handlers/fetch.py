@@ -9,7 +9,8 @@ the format they know.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
@@ -27,9 +28,8 @@ from ....protocol.messages.fetch import (
     PartitionData,
 )
 from ....protocol.schema import ZERO_UUID, Buffer
-from ....storage.filesystem import Sendable
 from ....storage.record_conversion import down_convert
-from ...replication.delayed_fetch import FetchedPartition, FetchParams, FetchResult
+from ...replication.delayed_fetch import FetchParams, FetchResult
 from ...replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -38,6 +38,7 @@ from ...replication.fetch_session import (
     PartitionKey,
     requested_items,
 )
+from ...runtime.turns import FETCHED_PARTITIONS, LongWork, Steps
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext
 
@@ -46,8 +47,12 @@ if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache
     from ...replication.fetch_session import FetchSessions
     from ...replication.replica_manager import ReplicaManager
+    from ...runtime.ports import Work
 
 ZSTD = "zstd"
+MOST_CONVERTED_BYTES = 4 << 20
+"""In one answer to a reader for whom records have to be brought into another format, each of them in Python."""
+CONVERSION_LANE = "conversion"
 SINCE_WHOLE_BATCHES = 3
 SINCE_CURRENT_FORMAT = 4
 SINCE_SESSIONS = 7
@@ -64,8 +69,10 @@ def handle(
     config: BrokerConfig,
     fault: Callable[[str], bool],
     fetch_sessions: FetchSessions,
+    long_work: LongWork,
     metadata: MetadataCache,
     replica_manager: ReplicaManager,
+    work: Work,
 ) -> FetchResponse | None:
     """Answer now if anything calls for it, else when there is enough."""
     fetch = _Fetch(ctx, request, fetch_sessions, metadata, replica_manager)
@@ -76,12 +83,27 @@ def handle(
     except KafkaError as error:
         return FetchResponse(error_code=error.code)
     on_resume = None if ctx.charge is None else ctx.charge.resume
-    waiting = replica_manager.fetch_records(
-        fetch.params(items, config.fetch_max_bytes), fetch.respond, on_resume=on_resume
-    )
+    respond = fetch.respond
+    if ctx.api_version < SINCE_CURRENT_FORMAT:
+        respond = partial(fetch.convert, work)
+    elif len(items) > FETCHED_PARTITIONS:
+        respond = partial(fetch.respond_in_turns, long_work)
+    waiting = replica_manager.fetch_records(fetch.params(items, config.fetch_max_bytes), respond, on_resume=on_resume)
     if waiting is not None:
         ctx.on_disconnect(waiting.cancel)
     return None
+
+
+def _converted(result: FetchResult, fetch_offset: int, magic: int) -> FetchResult:
+    """What was found in one partition, in an older format."""
+    if isinstance(result, KafkaError) or not len(result.records):
+        return result
+    try:
+        # Nothing is lent to readers of versions that have to be converted for.
+        result.records = down_convert(cast(Buffer, result.records), magic, fetch_offset=fetch_offset)
+    except KafkaError as error:
+        return error.as_result()
+    return result
 
 
 class _Fetch:
@@ -154,6 +176,8 @@ class _Fetch:
         # Before version 3 a request has no limit of its own, but the broker has. More than may be answered is not
         # worth waiting for.
         max_bytes = min(request.max_bytes, most_bytes)
+        if self._version < SINCE_CURRENT_FORMAT:
+            max_bytes = min(max_bytes, MOST_CONVERTED_BYTES)
         if ctx.charge is not None:
             max_bytes = min(max_bytes, ctx.charge.most_fetch_bytes())
         has_errors = len(wanted) < len(self._asked)
@@ -167,19 +191,65 @@ class _Fetch:
             self._version >= SINCE_CURRENT_FORMAT,
         )
 
+    def convert(self, work: Work, results: list[FetchResult]) -> None:
+        """Answer with what was found in the format that the reader knows, into which it is brought beside the loop."""
+        magic = 0 if self._version <= 1 else 1
+        offsets = [item.request.fetch_offset for item, name in self._asked if isinstance(name, str)]
+
+        def convert_all() -> list[FetchResult]:
+            return [_converted(result, offset, magic) for result, offset in zip(results, offsets, strict=True)]
+
+        def converted(made: list[FetchResult] | None, error: BaseException | None) -> None:
+            if made is None:
+                self._ctx.finish(None, error)
+            else:
+                self.respond(made)
+
+        work.submit(CONVERSION_LANE, convert_all, converted)
+
     def respond(self, results: list[FetchResult]) -> None:
         """Answer with what was found; in a session only with what changed since the last answer."""
-        ctx, session = self._ctx, self._session
-        incremental = session is not None and self._request.session_epoch > INITIAL_EPOCH
-        if ctx.charge is not None:
-            size = sum(len(result.records) for result in results if not isinstance(result, KafkaError))
-            if ctx.charge.fetched(size):
-                ctx.respond(self._put_off(session, incremental=incremental))
-                return
+        if not self._is_put_off(results):
+            topics: list[FetchableTopicResponse] = []
+            self._add_answers(topics, self._asked, iter(results))
+            self._ctx.respond(self._response(topics))
+
+    def respond_in_turns(self, long_work: LongWork, results: list[FetchResult]) -> None:
+        """Likewise, for very many partitions."""
+        if not self._is_put_off(results):
+            long_work.run(self._answering(results), self._ctx.finish)
+
+    def _answering(self, results: list[FetchResult]) -> Steps[FetchResponse]:
         topics: list[FetchableTopicResponse] = []
-        last: str | UUID | None = None
         found = iter(results)
-        for item, name in self._asked:
+        for first in range(0, len(self._asked), FETCHED_PARTITIONS):
+            self._add_answers(topics, self._asked[first : first + FETCHED_PARTITIONS], found)
+            yield
+        return self._response(topics)
+
+    def _is_put_off(self, results: list[FetchResult]) -> bool:
+        """Whether the client has had its share, and has been told so."""
+        charge = self._ctx.charge
+        if charge is None:
+            return False
+        size = sum(len(result.records) for result in results if not isinstance(result, KafkaError))
+        if not charge.fetched(size):
+            return False
+        self._ctx.respond(self._put_off(self._session, incremental=self._request.session_epoch > INITIAL_EPOCH))
+        return True
+
+    def _add_answers(
+        self,
+        topics: list[FetchableTopicResponse],
+        asked: list[tuple[FetchItem, str | ErrorCode]],
+        found: Iterator[FetchResult],
+    ) -> None:
+        session = self._session
+        incremental = session is not None and self._request.session_epoch > INITIAL_EPOCH
+        last: str | UUID | None = None
+        if topics:
+            last = topics[-1].topic_id if self._by_id else topics[-1].topic
+        for item, name in asked:
             data = self._answer(item, name, next(found)) if isinstance(name, str) else self._unread(item, name)
             if (
                 session is not None
@@ -191,12 +261,12 @@ class _Fetch:
                 last = item.topic
                 topics.append(self._topic_answer(item.topic))
             topics[-1].partitions.append(data)
-        ctx.respond(
-            FetchResponse(
-                session_id=session.id if session is not None else 0,
-                responses=topics,
-                node_endpoints=self._hints.endpoints(NodeEndpoint) if self._hints is not None else [],
-            )
+
+    def _response(self, topics: list[FetchableTopicResponse]) -> FetchResponse:
+        return FetchResponse(
+            session_id=self._session.id if self._session is not None else 0,
+            responses=topics,
+            node_endpoints=self._hints.endpoints(NodeEndpoint) if self._hints is not None else [],
         )
 
     def _put_off(self, session: FetchSession | None, *, incremental: bool) -> FetchResponse:
@@ -214,7 +284,7 @@ class _Fetch:
         records = result.records
         if self._version < SINCE_ZSTD and len(records):
             try:
-                records = self._converted(item, topic, result)
+                self._check_codec(topic, item.request.partition)
             except KafkaError as error:
                 return self._error(item, topic, error)
         answer = PartitionData(
@@ -235,16 +305,10 @@ class _Fetch:
             answer.diverging_epoch = EpochEndOffset(epoch=epoch, end_offset=end_offset)
         return answer
 
-    def _converted(self, item: FetchItem, topic: str, found: FetchedPartition) -> Sendable:
-        """Records in a format that the request's version may be answered with. Raises KafkaError."""
-        config = self._replicas.log_config(topic, item.request.partition)
-        if config.compression_type == ZSTD:
+    def _check_codec(self, topic: str, index: int) -> None:
+        """Raises KafkaError if the request's version may not be answered with what the topic compresses with."""
+        if self._replicas.log_config(topic, index).compression_type == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "reading zstd needs Fetch version 10")
-        if self._version >= SINCE_CURRENT_FORMAT:
-            return found.records
-        magic = 0 if self._version <= 1 else 1
-        # Nothing is lent to readers of versions that may have to be converted for.
-        return down_convert(cast(Buffer, found.records), magic, fetch_offset=item.request.fetch_offset)
 
     def _topic_answer(self, topic: str | UUID) -> FetchableTopicResponse:
         if isinstance(topic, UUID):

@@ -20,6 +20,7 @@ from ....protocol.messages.list_offsets import (
 )
 from ....protocol.special_timestamps import FIRST_VERSIONS
 from ...replication.partition import FetchIsolation
+from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ SINCE_LEADER_EPOCH = 4
 CONSUMER_REPLICA_ID = -1
 
 
-def handle(ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager: ReplicaManager) -> ListOffsetsResponse:
+def handle(
+    ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager: ReplicaManager
+) -> Steps[ListOffsetsResponse]:
     """Each partition on its own; one named twice is an error for that partition."""
     isolation: FetchIsolation = "log end"
     if request.replica_id == CONSUMER_REPLICA_ID:
@@ -49,6 +52,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest, *, replica_manager:
                         partition_index=wanted.partition_index, error_code=error.code, offset=-1, timestamp=-1
                     )
                 )
+            yield
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 

@@ -7,7 +7,8 @@ answer leaves, but the answer itself says UNKNOWN_TOPIC_OR_PARTITION as that of 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Container, Iterable, Iterator
+from uuid import UUID
 
 from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
@@ -22,6 +23,7 @@ from ...config.broker_config import BrokerConfig
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.charge import price_of_changes
+from ...runtime.turns import Steps
 from ..authorized_operations import NOT_REQUESTED, authorized_operations
 from ..request_context import RequestContext
 from ..services import ActiveController
@@ -37,32 +39,33 @@ def handle(
     config: BrokerConfig,
     controller: ActiveController,
     metadata: MetadataCache,
-) -> MetadataResponse | Awaitable[MetadataResponse]:
-    """Answers from the cache at once, unless a topic is to be created first."""
+) -> Steps[MetadataResponse] | Awaitable[MetadataResponse]:
+    """Answers from the cache, each topic once, unless one is to be created first."""
     wanted = request.topics
     if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION and not ctx.refusals):
         seen: Iterable[str] = metadata.topic_names
         if ctx.is_guarded:
             seen = [name for name in seen if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)]
-        return _response(ctx, request, _known(ctx, seen, metadata=metadata), metadata=metadata)
+        return _known(ctx, request, seen, (), metadata=metadata)
     if ctx.api_version < TOPIC_ID_VERSION and any(topic.name is None or topic.topic_id.int for topic in wanted):
         # Versions 10 and 11 have the fields, but brokers of that time could not look up by id.
-        return _response(ctx, request, [_refused(topic) for topic in wanted], metadata=metadata)
+        return _each(ctx, request, map(_refused, wanted), metadata=metadata)
     if any(topic.topic_id.int for topic in wanted):
-        return _response(ctx, request, [_by_id(ctx, topic, metadata=metadata) for topic in wanted], metadata=metadata)
+        ids = dict.fromkeys(topic.topic_id for topic in wanted)
+        return _each(ctx, request, (_by_id(ctx, topic_id, metadata=metadata) for topic_id in ids), metadata=metadata)
     names = dict.fromkeys(topic.name or "" for topic in wanted)
     missing = [name for name in names if name not in metadata]
-    topics = _known(ctx, names, metadata=metadata)
     may_create = config.auto_create_topics_enable and request.allow_auto_topic_creation
     creatable = [name for name in missing if is_legal(name)] if may_create else []
     forbidden = {name for name in creatable if not _may_create(ctx, name)}
-    if forbidden:
+    creatable = [name for name in creatable if name not in forbidden]
+    if creatable:
+        found = (metadata.response_topic(name, ctx.listener.name, ctx.api_version) for name in names)
+        topics = [topic for topic in found if topic is not None]
         topics += [_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for name in missing if name in forbidden]
         missing = [name for name in missing if name not in forbidden]
-        creatable = [name for name in creatable if name not in forbidden]
-    if creatable:
         return _create_and_respond(ctx, request, topics, missing, creatable, controller=controller, metadata=metadata)
-    return _response(ctx, request, topics + [_unknown(name) for name in missing], metadata=metadata)
+    return _known(ctx, request, names, forbidden, metadata=metadata)
 
 
 def _may_create(ctx: RequestContext, name: str) -> bool:
@@ -70,16 +73,44 @@ def _may_create(ctx: RequestContext, name: str) -> bool:
     return ctx.may(create, AclResourceType.TOPIC, name) or ctx.may(create, AclResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def _known(ctx: RequestContext, names: Iterable[str], *, metadata: MetadataCache) -> list[MetadataResponseTopic]:
-    describe, listener, version = metadata.response_topic, ctx.listener.name, ctx.api_version
-    return [topic for name in names if (topic := describe(name, listener, version)) is not None]
+def _known(
+    ctx: RequestContext,
+    request: MetadataRequest,
+    names: Iterable[str],
+    forbidden: Container[str],
+    *,
+    metadata: MetadataCache,
+) -> Steps[MetadataResponse]:
+    """What is known of topics, then those that are not, or may not be made."""
+    topics: list[MetadataResponseTopic] = []
+    unknown: list[MetadataResponseTopic] = []
+    for name in names:
+        topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version)
+        if topic is not None:
+            topics.append(topic)
+        elif name in forbidden:
+            unknown.append(_failed(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        else:
+            unknown.append(_unknown(name))
+        yield
+    return _response(ctx, request, topics + unknown, metadata=metadata)
 
 
-def _by_id(ctx: RequestContext, wanted: MetadataRequestTopic, *, metadata: MetadataCache) -> MetadataResponseTopic:
-    name = metadata.topic_name(wanted.topic_id)
+def _each(
+    ctx: RequestContext, request: MetadataRequest, topics: Iterator[MetadataResponseTopic], *, metadata: MetadataCache
+) -> Steps[MetadataResponse]:
+    described = []
+    for topic in topics:
+        described.append(topic)
+        yield
+    return _response(ctx, request, described, metadata=metadata)
+
+
+def _by_id(ctx: RequestContext, topic_id: UUID, *, metadata: MetadataCache) -> MetadataResponseTopic:
+    name = metadata.topic_name(topic_id)
     topic = metadata.response_topic(name, ctx.listener.name, ctx.api_version) if name else None
     if topic is None:
-        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
+        return MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
     return topic
 
 

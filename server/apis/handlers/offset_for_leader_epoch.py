@@ -16,6 +16,7 @@ from ....protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
+from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
@@ -24,17 +25,16 @@ if TYPE_CHECKING:
 
 def handle(
     _: RequestContext, request: OffsetForLeaderEpochRequest, *, replica_manager: ReplicaManager
-) -> OffsetForLeaderEpochResponse:
+) -> Steps[OffsetForLeaderEpochResponse]:
     """Answers each partition on its own; an epoch that the log knows nothing of is (-1, -1)."""
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[_end(replica_manager, topic.topic, wanted) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        answer = OffsetForLeaderTopicResult(topic=topic.topic)
+        response.topics.append(answer)
+        for wanted in topic.partitions:
+            answer.partitions.append(_end(replica_manager, topic.topic, wanted))
+            yield
+    return response
 
 
 def _end(replica_manager: ReplicaManager, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -24,6 +24,7 @@ from ....protocol.produce_entries import AllAppended, Place, ProduceEntries, res
 from ....storage.record_validator import RecordValidationError
 from ...replication.delayed_produce import AppendResult
 from ...replication.replica_manager import AppendEntry
+from ...runtime.turns import LongWork, Steps
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext
 
@@ -41,11 +42,12 @@ def handle(
     request: ProduceEntries,
     *,
     fault: Callable[[str], bool],
+    long_work: LongWork,
     metadata: MetadataCache,
     replica_manager: ReplicaManager,
 ) -> None:
     """Append everything, each partition succeeding or failing on its own."""
-    produce = _Produce(ctx, request.acks, request.places, metadata, fault)
+    produce = _Produce(ctx, request, metadata, fault, long_work)
     replica_manager.append_records(
         produce.entries(request.records),
         request.acks,
@@ -59,19 +61,20 @@ def handle(
 class _Produce:
     """One request while it is served. It does not keep the request's records, which are in a shared buffer."""
 
-    __slots__ = ("_acks", "_ctx", "_fault", "_metadata", "_places", "_unknown")
+    __slots__ = ("_acks", "_ctx", "_fault", "_long_work", "_metadata", "_places", "_unknown")
 
     def __init__(
         self,
         ctx: RequestContext,
-        acks: int,
-        places: list[Place],
+        request: ProduceEntries,
         metadata: MetadataCache,
         fault: Callable[[str], bool],
+        long_work: LongWork,
     ) -> None:
         self._ctx = ctx
-        self._acks = acks
-        self._places = places
+        self._acks = request.acks
+        self._places: list[Place] = request.places
+        self._long_work = long_work
         self._metadata = metadata
         self._fault = fault
         self._unknown: list[int] = []
@@ -90,8 +93,8 @@ class _Produce:
 
     def respond(self, results: list[AppendResult]) -> None:
         """Answer with what became of the entries."""
-        for position in self._unknown:
-            results.insert(position, KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id"))
+        if self._unknown:
+            results = self._with_unknown(results)
         failed = False
         for result in results:
             if isinstance(result, KafkaError):
@@ -105,11 +108,23 @@ class _Produce:
         elif self._fault("produce-answer-lost"):
             ctx.close()
         else:
-            ctx.respond(self._response(results) if failed or ctx.refusals else AllAppended(self._places, results))
+            if failed or ctx.refusals:
+                self._long_work.run(self._response(results), ctx.finish)
+            else:
+                ctx.respond(AllAppended(self._places, results))
 
-    def _response(self, results: list[AppendResult]) -> ProduceResponse:
+    def _with_unknown(self, results: list[AppendResult]) -> list[AppendResult]:
+        """The results with an error at the position of each place whose topic is not known."""
+        unknown, known = set(self._unknown), iter(results)
+        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        return [error if position in unknown else next(known) for position in range(len(self._places))]
+
+    def _response(self, results: list[AppendResult]) -> Steps[ProduceResponse]:
         """The answer if not all of it went well."""
-        answers = [self._answer(index, result) for (_, index), result in zip(self._places, results, strict=True)]
+        answers = []
+        for (_, index), result in zip(self._places, results, strict=True):
+            answers.append(self._answer(index, result))
+            yield
         response = response_of(self._places, answers)
         if self._ctx.api_version >= SINCE_LEADER_HINTS:
             hints = LeaderHints(self._metadata, self._ctx.listener.name)

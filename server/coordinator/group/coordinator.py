@@ -14,6 +14,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.topic_partition import TopicPartition
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.room_logger import room_logger
+from ...runtime.turns import GROUPS, Pace
 from ..coordinator_log import CoordinatorLog, Entry, ignore
 from ..latest_records import LatestRecords
 from ..shards import Shard, Shards
@@ -48,8 +49,6 @@ T = TypeVar("T")
 
 IDLE_LOOKED_FOR = 20
 """So many groups of a client that has made as many as it may are looked at for one that can go."""
-GROUPS_A_TURN = 20
-"""Others are served after so many."""
 
 
 GroupShard = Shard[dict[str, AnyGroup]]
@@ -211,10 +210,10 @@ class GroupCoordinator:
         return await groups_of(records, self._now_ms())
 
     async def _resume_all(self, groups: dict[str, AnyGroup]) -> None:
-        for number, group in enumerate(list(groups.values()), start=1):
+        pace = Pace(GROUPS)
+        for group in list(groups.values()):
             self._resume(group)
-            if number % GROUPS_A_TURN == 0:
-                await asyncio.sleep(0)
+            await pace.step()
 
     def _unload(self, groups: dict[str, AnyGroup]) -> None:
         for group in groups.values():
@@ -330,7 +329,8 @@ class GroupCoordinator:
     async def expire(self) -> None:
         """Remove offsets whose time is over, and groups that have neither members nor offsets."""
         now_ms = self._now_ms()
-        for number, group in enumerate(self.groups, start=1):
+        pace = Pace(GROUPS)
+        for group in self.groups:
             if group.is_dead:
                 continue
             places = self.offsets.expired(group, now_ms)
@@ -339,8 +339,7 @@ class GroupCoordinator:
                 self.delete(group.group_id, ignore)
             elif places:
                 self.offsets.remove(group, places, ignore)
-            if number % GROUPS_A_TURN == 0:
-                await asyncio.sleep(0)
+            await pace.step()
 
     def _topics_removed(self, names: Iterable[str]) -> None:
         """Offsets of a deleted topic mean nothing to a later one of the same name."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from ....protocol.errors import ProtocolError
 from ...runtime.room_logger import room_logger
+from ...runtime.turns import OFFSETS, Pace
 from ..latest_records import LatestRecords
 from .any_group import AnyGroup
 from .consumer.loading import LoadedConsumerGroups
@@ -14,9 +13,6 @@ from .group_records import OffsetId, read_group, read_key, read_offset
 from .offsets import GroupOffsets, Place
 
 logger = room_logger("groups")
-
-OFFSETS_A_TURN = 10
-"""While groups are loaded the loop serves others after so many records."""
 
 
 class LoadedGroups:
@@ -60,8 +56,8 @@ class LoadedGroups:
 async def groups_of(records: LatestRecords, now_ms: int) -> dict[str, AnyGroup]:
     """The groups that `records` stand for; the records are given up on the way. Lets others run in between."""
     loaded = LoadedGroups(now_ms)
-    for number, (key, value) in enumerate(records.drain(), start=1):
+    pace = Pace(OFFSETS)
+    for key, value in records.drain():
         loaded.take(key, value)
-        if number % OFFSETS_A_TURN == 0:
-            await asyncio.sleep(0)
+        await pace.step()
     return loaded.groups()

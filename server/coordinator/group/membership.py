@@ -19,6 +19,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ...replication.delayed_operation import Purgatory
 from ...runtime.log_limit import LimitedLog
 from ...runtime.room_logger import room_logger
+from ...runtime.turns import MEMBERS
 from ..coordinator_log import CoordinatorLog, Entry
 from .answers import Answers
 from .group import Group
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
 
 logger = room_logger("groups")
 
-MEMBERS_A_TURN = 100
-"""Others are served after so many have been written down, which takes a quarter of a millisecond."""
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a JoinGroup of somebody new may wait for the rebalance to end before its client is taken for gone."""
 
@@ -399,7 +398,7 @@ class Membership:
     def _encode(self, new: NewAssignment) -> None:
         if new.is_over:
             return
-        is_done = not new.encoder.encode(MEMBERS_A_TURN)
+        is_done = not new.encoder.encode(MEMBERS)
         self._turns.add(partial(self._write_down if is_done else self._encode, new))
 
     def _write_down(self, new: NewAssignment) -> None:

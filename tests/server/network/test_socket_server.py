@@ -211,7 +211,7 @@ def test_many_connections_are_looked_at_in_portions_and_none_is_passed_over(monk
         writer.write(frame(b"still here"))
         assert await read_frame(reader) == b"still here"
 
-    monkeypatch.setattr(socket_server, "SWEPT_A_TURN", 3)
+    monkeypatch.setattr(socket_server, "CONNECTIONS", 3)
     play(talk, connections_max_idle_ms="5000")
 
 

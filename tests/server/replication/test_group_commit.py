@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 from tests.sim.loop import SimLoop, run
 
-from barnabas.server.replication.group_commit import TURN_S, GroupCommit
+from barnabas.server.replication.group_commit import GroupCommit
 from barnabas.server.replication.partition import Partition
 from barnabas.server.runtime.ports import Ports
+from barnabas.server.runtime.turns import FLUSHED_SECONDS
 
 
 @dataclass
@@ -71,7 +72,7 @@ class FakePorts:
 
 @pytest.mark.parametrize(
     ("seconds", "may_linger", "turns"),
-    [(0.0, False, ["abcdef"]), (TURN_S / 2, False, ["ab", "cd", "ef"]), (0.0, True, ["a", "bcdef"])],
+    [(0.0, False, ["abcdef"]), (FLUSHED_SECONDS / 2, False, ["ab", "cd", "ef"]), (0.0, True, ["a", "bcdef"])],
     ids=["who takes no time", "who takes long", "where many wait"],
 )
 def test_a_turn_tells_as_many_as_it_has_time_for(seconds: float, may_linger: bool, turns: list[str]) -> None:

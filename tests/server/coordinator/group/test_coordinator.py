@@ -384,7 +384,7 @@ def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypat
 
 
 def test_a_large_group_is_written_down_in_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "MEMBERS_A_TURN", 2)
+    monkeypatch.setattr(membership, "MEMBERS", 2)
 
     async def talk(cluster: Cluster) -> None:
         members = [await cluster.member(versions=(3, 2, 2, 2)) for _ in range(5)]
@@ -403,7 +403,7 @@ def test_a_large_group_is_written_down_in_turns_of_the_loop(monkeypatch: pytest.
 
 
 def test_a_rebalance_may_begin_while_the_one_before_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "MEMBERS_A_TURN", 1)
+    monkeypatch.setattr(membership, "MEMBERS", 1)
 
     async def talk(cluster: Cluster) -> None:
         members = [await cluster.member(versions=(3, 2, 2, 2)) for _ in range(4)]

@@ -1,0 +1,768 @@
+"""For each API the requests of a megabyte that ask for most: many items, the same item again and again, slow items."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.batch_header import HEADER
+from barnabas.protocol.codec import decode_request, encode_request
+from barnabas.protocol.compression import Compression, compress
+from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceType
+from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.headers import RequestHeader, encode_request_header
+from barnabas.protocol.legacy_records import encode_message
+from barnabas.protocol.messages import alter_client_quotas as quotas
+from barnabas.protocol.messages import alter_configs as altered
+from barnabas.protocol.messages import alter_partition_reassignments as reassigned
+from barnabas.protocol.messages import consumer_group_describe as consumer_groups
+from barnabas.protocol.messages import consumer_group_heartbeat as beat
+from barnabas.protocol.messages import create_topics as created
+from barnabas.protocol.messages import describe_client_quotas as quota_filters
+from barnabas.protocol.messages import describe_producers as producers
+from barnabas.protocol.messages import describe_topic_partitions as pages
+from barnabas.protocol.messages import describe_user_scram_credentials as scram
+from barnabas.protocol.messages import incremental_alter_configs as edited
+from barnabas.protocol.messages import list_partition_reassignments as reassignments
+from barnabas.protocol.messages import offset_for_leader_epoch as epochs
+from barnabas.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
+from barnabas.protocol.messages.elect_leaders import TopicPartitions as ElectedPartitions
+from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from barnabas.protocol.messages.list_groups import ListGroupsRequest
+from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from barnabas.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from barnabas.protocol.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+
+FRAME_BYTES = 1_000_000
+TOPIC = "t"
+"""A topic of one partition, which has many producers and some megabytes of tiny records."""
+PACKED = "packed"
+"""One whose partition keeps what it is sent as zstd of the highest level."""
+WIDE = "wide"
+WIDE_PARTITIONS = 100
+GROUP = "g"
+
+
+class Worst(NamedTuple):
+    """A kind of request; `make` gives one with so many items."""
+
+    name: str
+    key: ApiKey
+    version: int
+    make: Callable[[int, UUID], Any]
+    waits: bool = False
+    """Answered when others have come."""
+
+    def frame(self, topic_id: UUID) -> bytes:
+        """The largest of these that fits into a megabyte and that the broker reads."""
+        head = encode_request_header(RequestHeader(self.key, self.version, 1, "hostile"))
+        per_item = max(1, (len(self._body(2000, topic_id)) - len(self._body(1000, topic_id))) // 1000)
+        items = FRAME_BYTES // per_item
+        while len(body := self._body(items, topic_id)) + len(head) > FRAME_BYTES or not self._is_read(body):
+            items = items * 19 // 20
+        return head + body
+
+    def _body(self, items: int, topic_id: UUID) -> bytes:
+        return encode_request(self.make(items, topic_id), self.version)
+
+    def _is_read(self, body: bytes) -> bool:
+        try:
+            decode_request(self.key, self.version, memoryview(bytearray(body)), 0, len(body))
+        except ProtocolError:
+            return False
+        return True
+
+
+def _batch(payload: bytes, count: int, codec: int) -> bytes:
+    """A batch of format v2 around records that may be compressed."""
+    builder = RecordBatchBuilder()
+    builder.append(None, b"")
+    from tests.hostile.record_forge import rewrite
+
+    return rewrite(builder.build(), payload, attributes=codec, last_offset_delta=count - 1, record_count=count)
+
+
+def _tiny_records(count: int) -> bytes:
+    """Records without key and value, with the offset deltas that they must have."""
+    records = bytearray()
+    for delta in range(count):
+        zigzag = delta << 1
+        varint = bytearray()
+        while zigzag > 0x7F:
+            varint.append(zigzag & 0x7F | 0x80)
+            zigzag >>= 7
+        varint.append(zigzag)
+        body = b"\0\0" + varint + b"\x01\x01\0"
+        records += bytes([len(body) << 1]) + body
+    return bytes(records)
+
+
+def tiny_batch(count: int, codec: int = Compression.NONE) -> bytes:
+    """A batch of so many empty records."""
+    records = _tiny_records(count)
+    return _batch(records if codec == Compression.NONE else compress(codec, records), count, codec)
+
+
+def noise_batch(size: int) -> bytes:
+    """One record of bytes that look different everywhere and gain by a search for likenesses."""
+    builder = RecordBatchBuilder()
+    words = [bytes([65 + (n * n) % 61, 65 + n % 53, 65 + (n * 7) % 59]) for n in range(4096)]
+    state, text = 1, bytearray()
+    while len(text) < size:
+        state = (state * 1103515245 + 12345) & 0x7FFFFFFF
+        text += words[state >> 19]
+    builder.append(None, bytes(text[:size]))
+    return builder.build()
+
+
+def _message_set(count: int, codec: int) -> bytes:
+    """Messages of format v1 with nothing in them; with a codec inside one wrapper."""
+    inner = b"".join(encode_message(number, 0, None, b"", magic=1) for number in range(count))
+    if codec == Compression.NONE:
+        return inner
+    return encode_message(count - 1, 0, None, compress(codec, inner, magic=1), magic=1, attributes=codec)
+
+
+def _produce(records: Callable[[int], bytes], topic: str = TOPIC) -> Callable[[int, UUID], ProduceRequest]:
+    def make(count: int, _: UUID) -> ProduceRequest:
+        data = [PartitionProduceData(index=0, records=records(count))]
+        return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+
+    return make
+
+
+def _produce_partitions(count: int, _: UUID, records: bytes | None = b"", topic: str = "unknown") -> ProduceRequest:
+    data = [PartitionProduceData(index=number, records=records) for number in range(count)]
+    return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
+
+
+def _bombs(count: int, _: UUID) -> ProduceRequest:
+    bomb = _batch(compress(Compression.ZSTD, _record_of(bytes(20 << 20))), 1, Compression.ZSTD)
+    return _produce_partitions(min(count, FRAME_BYTES // (len(bomb) + 10)), _, bomb, WIDE)
+
+
+def _record_of(value: bytes) -> bytes:
+    builder = RecordBatchBuilder()
+    builder.append(None, value)
+    return builder.build()[HEADER.size :]
+
+
+def _fetch(topic: str, same: bool = False, **options: Any) -> Callable[[int, UUID], FetchRequest]:
+    def make(count: int, topic_id: UUID) -> FetchRequest:
+        partitions = [
+            FetchPartition(partition=0 if same else number, fetch_offset=0, partition_max_bytes=2**31 - 1)
+            for number in range(count)
+        ]
+        wanted = FetchTopic(topic=topic, topic_id=topic_id, partitions=partitions)
+        return FetchRequest(max_bytes=2**31 - 1, max_wait_ms=0, min_bytes=1, topics=[wanted], **options)
+
+    return make
+
+
+def _offsets(
+    timestamp: int, topic: str, *, same: bool = False, **options: int
+) -> Callable[[int, UUID], ListOffsetsRequest]:
+    def make(count: int, _: UUID) -> ListOffsetsRequest:
+        wanted = [
+            ListOffsetsPartition(partition_index=0 if same else n, timestamp=timestamp, **options) for n in range(count)
+        ]
+        return ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
+
+    return make
+
+
+def _edits(kind: ConfigResourceType, name: str, key: str, operation: int) -> Callable[[int, UUID], Any]:
+    def make(count: int, _: UUID) -> Any:
+        configs = [
+            edited.AlterableConfig(name=f"{key}{number}", config_operation=operation, value="1")
+            for number in range(count)
+        ]
+        resource = edited.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        return edited.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+
+    return make
+
+
+def _list_edit(operation: int, many: bool) -> Callable[[int, UUID], Any]:
+    key = "leader.replication.throttled.replicas"
+
+    def make(count: int, _: UUID) -> Any:
+        value = ",".join(f"{number}:1" for number in range(count))
+        config = edited.AlterableConfig(name=key, config_operation=operation, value=value)
+        resource = edited.AlterConfigsResource(
+            resource_type=ConfigResourceType.TOPIC, resource_name=TOPIC, configs=[config]
+        )
+        return edited.IncrementalAlterConfigsRequest(resources=[resource] * (1 + many), validate_only=False)
+
+    return make
+
+
+def _resources(count: int, _: UUID) -> Any:
+    resources = [
+        edited.AlterConfigsResource(resource_type=ConfigResourceType.TOPIC, resource_name=f"x{number}", configs=[])
+        for number in range(count)
+    ]
+    return edited.IncrementalAlterConfigsRequest(resources=resources, validate_only=True)
+
+
+def _replaced(kind: ConfigResourceType, name: str) -> Callable[[int, UUID], Any]:
+    def make(count: int, _: UUID) -> Any:
+        configs = [altered.AlterableConfig(name=f"k{number}", value="1") for number in range(count)]
+        resource = altered.AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        return altered.AlterConfigsRequest(resources=[resource], validate_only=False)
+
+    return make
+
+
+def _described(kind: ConfigResourceType, name: str, digits: bool = False) -> Callable[[int, UUID], Any]:
+    def make(count: int, _: UUID) -> DescribeConfigsRequest:
+        resources = [
+            DescribeConfigsResource(
+                resource_type=kind, resource_name=f"{number:0{8}d}" if digits else name + str(number)
+            )
+            for number in range(count)
+        ]
+        if digits:
+            resources = [
+                DescribeConfigsResource(resource_type=kind, resource_name="0" * (1 + number % 300) + "1")
+                for number in range(min(count, 3000))
+            ]
+        return DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
+
+    return make
+
+
+def _topics_to_create(count: int, _: UUID) -> created.CreateTopicsRequest:
+    topics = [created.CreatableTopic(name=f"n{n}", num_partitions=1, replication_factor=1) for n in range(count)]
+    return created.CreateTopicsRequest(topics=topics, timeout_ms=1000, validate_only=True)
+
+
+def _most_topics_to_create(count: int, _: UUID) -> created.CreateTopicsRequest:
+    return _topics_to_create(min(count, 10_000), _)
+
+
+def _assignments(count: int, _: UUID) -> created.CreateTopicsRequest:
+    assigned = [created.CreatableReplicaAssignment(partition_index=n, broker_ids=[0]) for n in range(count)]
+    topic = created.CreatableTopic(name="n", num_partitions=-1, replication_factor=-1, assignments=assigned)
+    return created.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
+
+
+def _topic_settings(count: int, _: UUID) -> created.CreateTopicsRequest:
+    configs = [created.CreatableTopicConfig(name=f"k{number}", value="1") for number in range(count)]
+    topic = created.CreatableTopic(name="n", num_partitions=1, replication_factor=1, configs=configs)
+    return created.CreateTopicsRequest(topics=[topic], timeout_ms=1000, validate_only=True)
+
+
+def _commit(topic: str) -> Callable[[int, UUID], OffsetCommitRequest]:
+    def make(count: int, _: UUID) -> OffsetCommitRequest:
+        if topic == WIDE:
+            count = min(count, FRAME_BYTES // 30)
+        partitions = [
+            OffsetCommitRequestPartition(
+                partition_index=n % WIDE_PARTITIONS if topic == WIDE else n, committed_offset=1, committed_metadata=None
+            )
+            for n in range(count)
+        ]
+        wanted = [OffsetCommitRequestTopic(name=topic, partitions=partitions)]
+        return OffsetCommitRequest(group_id=GROUP, topics=wanted, generation_id_or_member_epoch=-1, member_id="")
+
+    return make
+
+
+def _offset_fetch(count: int, _: UUID) -> OffsetFetchRequest:
+    topics = [OffsetFetchRequestTopic(name=WIDE, partition_indexes=list(range(count)))]
+    return OffsetFetchRequest(group_id=GROUP, topics=topics)
+
+
+def _offset_fetch_groups(count: int, _: UUID) -> OffsetFetchRequest:
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=None) for _ in range(count)])
+
+
+def _offset_fetch_of_a_group(count: int, _: UUID) -> OffsetFetchRequest:
+    topics = [OffsetFetchRequestTopics(name=WIDE, partition_indexes=list(range(count)))]
+    return OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=GROUP, topics=topics)])
+
+
+def _quotas(same_entity: bool) -> Callable[[int, UUID], Any]:
+    def make(count: int, _: UUID) -> Any:
+        if same_entity:
+            ops = [quotas.OpData(key=f"k{number}", value=1.0, remove=True) for number in range(count)]
+            entity = [quotas.EntityData(entity_type="user", entity_name="u")]
+            return quotas.AlterClientQuotasRequest(entries=[quotas.EntryData(entity=entity, ops=ops)])
+        entries = [
+            quotas.EntryData(entity=[quotas.EntityData(entity_type="user", entity_name=str(number))], ops=[])
+            for number in range(count)
+        ]
+        return quotas.AlterClientQuotasRequest(entries=entries)
+
+    return make
+
+
+def _names(count: int) -> list[str]:
+    return [f"{number:x}" for number in range(count)]
+
+
+def _consumer_beat(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
+    return beat.ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=_names(count),
+        topic_partitions=[],
+    )
+
+
+def _consumer_owned(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
+    owned = [beat.TopicPartitions(topic_id=UUID(int=number + 1), partitions=[0]) for number in range(count)]
+    return beat.ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[TOPIC],
+        topic_partitions=owned,
+    )
+
+
+def _consumer_regex(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
+    return beat.ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m2",
+        member_epoch=0,
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=[],
+        subscribed_topic_regex="(a|b)*" * (count // 6),
+        topic_partitions=[],
+    )
+
+
+K = ApiKey
+SET, APPEND, SUBTRACT = ConfigOperation.SET, ConfigOperation.APPEND, ConfigOperation.SUBTRACT
+WORST: tuple[Worst, ...] = (
+    Worst("unknown partitions", K.PRODUCE, 9, _produce_partitions),
+    Worst("unknown partitions, old", K.PRODUCE, 3, _produce_partitions),
+    Worst("tiny messages", K.PRODUCE, 2, _produce(lambda count: _message_set(count, Compression.NONE))),
+    Worst("tiny messages, gzip", K.PRODUCE, 2, _produce(lambda count: _message_set(count * 9, Compression.GZIP))),
+    Worst("tiny records", K.PRODUCE, 9, _produce(tiny_batch)),
+    Worst("tiny records, zstd", K.PRODUCE, 9, _produce(lambda n: tiny_batch(min(n * 50, 1_000_000), Compression.ZSTD))),
+    Worst("recompressed", K.PRODUCE, 9, _produce(noise_batch, PACKED)),
+    Worst(
+        "recompressed bomb",
+        K.PRODUCE,
+        9,
+        _produce(
+            lambda n: _batch(
+                compress(Compression.ZSTD, _record_of(noise_batch(400_000) * 50)),
+                1,
+                Compression.GZIP * 0 + Compression.ZSTD,
+            ),
+            PACKED,
+        ),
+    ),
+    Worst("bombs", K.PRODUCE, 9, _bombs),
+    Worst("unknown partitions", K.FETCH, 11, _fetch("unknown")),
+    Worst("unknown partitions of a session", K.FETCH, 12, _fetch("unknown", session_epoch=0)),
+    Worst("unknown partitions by id", K.FETCH, 13, _fetch("")),
+    Worst("down-conversion", K.FETCH, 0, _fetch(TOPIC)),
+    Worst("down-conversion again and again", K.FETCH, 2, _fetch(TOPIC, same=True)),
+    Worst("max timestamp", K.LIST_OFFSETS, 7, _offsets(-3, TOPIC)),
+    Worst("max timestamp of unknown", K.LIST_OFFSETS, 7, _offsets(-3, "unknown")),
+    Worst("the same partition", K.LIST_OFFSETS, 7, _offsets(-1, TOPIC, same=True)),
+    Worst("segments", K.LIST_OFFSETS, 0, _offsets(-1, TOPIC, max_num_offsets=1000)),
+    Worst(
+        "by the same id",
+        K.METADATA,
+        12,
+        lambda n, i: MetadataRequest(topics=[MetadataRequestTopic(topic_id=i, name=None)] * n),
+    ),
+    Worst(
+        "unknown names",
+        K.METADATA,
+        9,
+        lambda n, _: MetadataRequest(
+            topics=[MetadataRequestTopic(name=name) for name in _names(n)], allow_auto_topic_creation=False
+        ),
+    ),
+    Worst("the same name", K.METADATA, 9, lambda n, _: MetadataRequest(topics=[MetadataRequestTopic(name=WIDE)] * n)),
+    Worst("unknown partitions", K.OFFSET_COMMIT, 8, _commit("unknown")),
+    Worst("the same partitions", K.OFFSET_COMMIT, 8, _commit(WIDE)),
+    Worst("the same partitions, ZooKeeper", K.OFFSET_COMMIT, 0, _commit(WIDE)),
+    Worst("partitions", K.OFFSET_FETCH, 7, _offset_fetch),
+    Worst("partitions, ZooKeeper", K.OFFSET_FETCH, 0, _offset_fetch),
+    Worst("partitions of a group", K.OFFSET_FETCH, 8, _offset_fetch_of_a_group),
+    Worst("the same group", K.OFFSET_FETCH, 8, _offset_fetch_groups),
+    Worst("keys", K.FIND_COORDINATOR, 4, lambda n, _: FindCoordinatorRequest(key_type=0, coordinator_keys=_names(n))),
+    Worst(
+        "the same key",
+        K.FIND_COORDINATOR,
+        4,
+        lambda n, _: FindCoordinatorRequest(key_type=0, coordinator_keys=["g"] * n),
+    ),
+    Worst(
+        "protocols",
+        K.JOIN_GROUP,
+        4,
+        lambda n, _: JoinGroupRequest(
+            group_id="j",
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id="",
+            protocol_type="consumer",
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=b"") for name in _names(n)],
+        ),
+    ),
+    Worst(
+        "members",
+        K.LEAVE_GROUP,
+        4,
+        lambda n, _: LeaveGroupRequest(group_id=GROUP, members=[MemberIdentity(member_id=name) for name in _names(n)]),
+    ),
+    Worst(
+        "assignments",
+        K.SYNC_GROUP,
+        4,
+        lambda n, _: SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=1,
+            member_id="m",
+            assignments=[SyncGroupRequestAssignment(member_id=name, assignment=b"") for name in _names(n)],
+        ),
+    ),
+    Worst("unknown groups", K.DESCRIBE_GROUPS, 5, lambda n, _: DescribeGroupsRequest(groups=_names(n))),
+    Worst("the same group", K.DESCRIBE_GROUPS, 5, lambda n, _: DescribeGroupsRequest(groups=[GROUP] * n)),
+    Worst("filters", K.LIST_GROUPS, 4, lambda n, _: ListGroupsRequest(states_filter=_names(n))),
+    Worst("too many topics", K.CREATE_TOPICS, 5, _topics_to_create),
+    Worst("topics", K.CREATE_TOPICS, 5, _most_topics_to_create),
+    Worst("assignments", K.CREATE_TOPICS, 5, _assignments),
+    Worst("settings", K.CREATE_TOPICS, 5, _topic_settings),
+    Worst("unknown names", K.DELETE_TOPICS, 5, lambda n, _: DeleteTopicsRequest(topic_names=_names(n), timeout_ms=9)),
+    Worst(
+        "unknown ids",
+        K.DELETE_TOPICS,
+        6,
+        lambda n, _: DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=None, topic_id=UUID(int=number + 1)) for number in range(n)], timeout_ms=9
+        ),
+    ),
+    Worst(
+        "partitions",
+        K.DELETE_RECORDS,
+        1,
+        lambda n, _: DeleteRecordsRequest(
+            timeout_ms=9,
+            topics=[
+                DeleteRecordsTopic(
+                    name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=p, offset=0) for p in range(n)]
+                )
+            ],
+        ),
+    ),
+    Worst(
+        "the same partition",
+        K.DELETE_RECORDS,
+        1,
+        lambda n, _: DeleteRecordsRequest(
+            timeout_ms=9,
+            topics=[
+                DeleteRecordsTopic(name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=0, offset=0)] * n)
+            ],
+        ),
+    ),
+    Worst(
+        "partitions",
+        K.OFFSET_FOR_LEADER_EPOCH,
+        3,
+        lambda n, _: epochs.OffsetForLeaderEpochRequest(
+            topics=[
+                epochs.OffsetForLeaderTopic(
+                    topic=TOPIC,
+                    partitions=[
+                        epochs.OffsetForLeaderPartition(partition=p, current_leader_epoch=-1, leader_epoch=0)
+                        for p in range(n)
+                    ],
+                )
+            ]
+        ),
+    ),
+    Worst(
+        "rules",
+        K.CREATE_ACLS,
+        1,
+        lambda n, _: CreateAclsRequest(
+            creations=[
+                AclCreation(
+                    resource_type=2,
+                    resource_name="",
+                    resource_pattern_type=3,
+                    principal="",
+                    host="",
+                    operation=2,
+                    permission_type=3,
+                )
+            ]
+            * n
+        ),
+    ),
+    Worst(
+        "filters",
+        K.DELETE_ACLS,
+        1,
+        lambda n, _: DeleteAclsRequest(
+            filters=[
+                DeleteAclsFilter(
+                    resource_type_filter=2,
+                    resource_name_filter=None,
+                    pattern_type_filter=3,
+                    principal_filter=None,
+                    host_filter=None,
+                    operation=2,
+                    permission_type=3,
+                )
+            ]
+            * n
+        ),
+    ),
+    Worst("unknown topics", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.TOPIC, "x")),
+    Worst("names of a broker", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.BROKER, "", digits=True)),
+    Worst("names of groups", K.DESCRIBE_CONFIGS, 4, _described(ConfigResourceType.GROUP, "x")),
+    Worst("settings of a broker", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.BROKER, "1")),
+    Worst("settings of a topic", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.TOPIC, TOPIC)),
+    Worst("settings of a group", K.ALTER_CONFIGS, 1, _replaced(ConfigResourceType.GROUP, "x")),
+    Worst(
+        "partitions",
+        K.ALTER_REPLICA_LOG_DIRS,
+        1,
+        lambda n, _: AlterReplicaLogDirsRequest(
+            dirs=[
+                AlterReplicaLogDir(path="/x", topics=[AlterReplicaLogDirTopic(name=TOPIC, partitions=list(range(n)))])
+            ]
+        ),
+    ),
+    Worst(
+        "partitions",
+        K.DESCRIBE_LOG_DIRS,
+        1,
+        lambda n, _: DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic=TOPIC, partitions=list(range(n)))]),
+    ),
+    Worst(
+        "topics",
+        K.CREATE_PARTITIONS,
+        1,
+        lambda n, _: CreatePartitionsRequest(
+            timeout_ms=9,
+            validate_only=True,
+            topics=[CreatePartitionsTopic(name=name, count=2, assignments=None) for name in _names(n)],
+        ),
+    ),
+    Worst(
+        "assignments",
+        K.CREATE_PARTITIONS,
+        1,
+        lambda n, _: CreatePartitionsRequest(
+            timeout_ms=9,
+            validate_only=True,
+            topics=[
+                CreatePartitionsTopic(name=TOPIC, count=n, assignments=[CreatePartitionsAssignment(broker_ids=[0])] * n)
+            ],
+        ),
+    ),
+    Worst("unknown groups", K.DELETE_GROUPS, 1, lambda n, _: DeleteGroupsRequest(groups_names=_names(n))),
+    Worst(
+        "partitions",
+        K.ELECT_LEADERS,
+        1,
+        lambda n, _: ElectLeadersRequest(
+            election_type=0, timeout_ms=9, topic_partitions=[ElectedPartitions(topic=TOPIC, partitions=list(range(n)))]
+        ),
+    ),
+    Worst("a long list", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(SET, False)),
+    Worst("a list appended to", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(APPEND, False)),
+    Worst("a list cut", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(SUBTRACT, False)),
+    Worst("resources", K.INCREMENTAL_ALTER_CONFIGS, 0, _resources),
+    Worst("settings of a broker", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.BROKER, "1", "k", SET)),
+    Worst("settings of all brokers", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.BROKER, "", "k", SET)),
+    Worst(
+        "settings of listeners",
+        K.INCREMENTAL_ALTER_CONFIGS,
+        0,
+        _edits(ConfigResourceType.BROKER, "1", "listener.name.", SET),
+    ),
+    Worst("settings of a topic", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.TOPIC, TOPIC, "k", SET)),
+    Worst("settings of a group", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.GROUP, "x", "k", SET)),
+    Worst(
+        "settings of metrics", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.CLIENT_METRICS, "x", "k", SET)
+    ),
+    Worst("loggers", K.INCREMENTAL_ALTER_CONFIGS, 0, _edits(ConfigResourceType.BROKER_LOGGER, "1", "k", SET)),
+    Worst(
+        "partitions",
+        K.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        lambda n, _: reassigned.AlterPartitionReassignmentsRequest(
+            timeout_ms=9,
+            topics=[
+                reassigned.ReassignableTopic(
+                    name=TOPIC,
+                    partitions=[reassigned.ReassignablePartition(partition_index=p, replicas=None) for p in range(n)],
+                )
+            ],
+        ),
+    ),
+    Worst(
+        "replicas",
+        K.ALTER_PARTITION_REASSIGNMENTS,
+        0,
+        lambda n, _: reassigned.AlterPartitionReassignmentsRequest(
+            timeout_ms=9,
+            topics=[
+                reassigned.ReassignableTopic(
+                    name=TOPIC,
+                    partitions=[reassigned.ReassignablePartition(partition_index=0, replicas=list(range(n)))],
+                )
+            ],
+        ),
+    ),
+    Worst(
+        "partitions",
+        K.LIST_PARTITION_REASSIGNMENTS,
+        0,
+        lambda n, _: reassignments.ListPartitionReassignmentsRequest(
+            timeout_ms=9,
+            topics=[reassignments.ListPartitionReassignmentsTopics(name=TOPIC, partition_indexes=list(range(n)))],
+        ),
+    ),
+    Worst(
+        "partitions",
+        K.OFFSET_DELETE,
+        0,
+        lambda n, _: OffsetDeleteRequest(
+            group_id=GROUP,
+            topics=[
+                OffsetDeleteRequestTopic(
+                    name=TOPIC, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in range(n)]
+                )
+            ],
+        ),
+    ),
+    Worst(
+        "components",
+        K.DESCRIBE_CLIENT_QUOTAS,
+        1,
+        lambda n, _: quota_filters.DescribeClientQuotasRequest(
+            components=[quota_filters.ComponentData(entity_type=name, match_type=0, match=name) for name in _names(n)]
+        ),
+    ),
+    Worst("entities", K.ALTER_CLIENT_QUOTAS, 1, _quotas(same_entity=False)),
+    Worst("keys", K.ALTER_CLIENT_QUOTAS, 1, _quotas(same_entity=True)),
+    Worst(
+        "users",
+        K.DESCRIBE_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda n, _: scram.DescribeUserScramCredentialsRequest(users=[scram.UserName(name=name) for name in _names(n)]),
+    ),
+    Worst(
+        "the same partition",
+        K.DESCRIBE_PRODUCERS,
+        0,
+        lambda n, _: producers.DescribeProducersRequest(
+            topics=[producers.TopicRequest(name=TOPIC, partition_indexes=[0] * n)]
+        ),
+    ),
+    Worst(
+        "the same topic",
+        K.DESCRIBE_PRODUCERS,
+        0,
+        lambda n, _: producers.DescribeProducersRequest(
+            topics=[producers.TopicRequest(name=TOPIC, partition_indexes=[0])] * n
+        ),
+    ),
+    Worst(
+        "partitions",
+        K.DESCRIBE_PRODUCERS,
+        0,
+        lambda n, _: producers.DescribeProducersRequest(
+            topics=[producers.TopicRequest(name=TOPIC, partition_indexes=list(range(n)))]
+        ),
+    ),
+    Worst("ids", K.DESCRIBE_TRANSACTIONS, 0, lambda n, _: DescribeTransactionsRequest(transactional_ids=_names(n))),
+    Worst(
+        "filters",
+        K.LIST_TRANSACTIONS,
+        0,
+        lambda n, _: ListTransactionsRequest(state_filters=_names(n), producer_id_filters=[]),
+    ),
+    Worst("topics", K.CONSUMER_GROUP_HEARTBEAT, 1, _consumer_beat),
+    Worst("owned partitions", K.CONSUMER_GROUP_HEARTBEAT, 1, _consumer_owned),
+    Worst("a pattern", K.CONSUMER_GROUP_HEARTBEAT, 1, _consumer_regex),
+    Worst(
+        "unknown groups",
+        K.CONSUMER_GROUP_DESCRIBE,
+        1,
+        lambda n, _: consumer_groups.ConsumerGroupDescribeRequest(group_ids=_names(n)),
+    ),
+    Worst(
+        "unknown topics",
+        K.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        lambda n, _: pages.DescribeTopicPartitionsRequest(
+            topics=[pages.TopicRequest(name=name) for name in _names(n)], response_partition_limit=2**31 - 1
+        ),
+    ),
+    Worst(
+        "the same topic",
+        K.DESCRIBE_TOPIC_PARTITIONS,
+        0,
+        lambda n, _: pages.DescribeTopicPartitionsRequest(
+            topics=[pages.TopicRequest(name=WIDE)] * n, response_partition_limit=2**31 - 1
+        ),
+    ),
+)
+
+
+def by_name() -> Iterator[tuple[str, Worst]]:
+    """Each kind of request with a name for it."""
+    for one in WORST:
+        yield f"{one.key.name.lower()}: {one.name}", one
