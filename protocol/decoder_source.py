@@ -172,7 +172,7 @@ class DecoderSource(Source):
         needed = f"{n} * {smallest}" if smallest > 1 else n
         if isinstance(element, Primitive) and element.code and element is not uuid:
             self.line(f"if {needed} > end - p: raise too_many({n}, {field.name!r})")
-            self.line(f"budget -= {n} >> 1")
+            self.line(f"budget -= {n}")
             self.line(f"if budget < 0: raise too_many({n}, {field.name!r})")
             self.counted = (element.code, n)
             self.pending.append(("", f"*{target}"))

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from .apis import ApiKey
 from .codec import decode_request, encode_response
 from .compiled_support import as_uuid
+from .errors import ProtocolError
 from .headers import RequestHeader, decode_request_header, encode_response_header
 from .messages.produce import (
     PartitionProduceData,
@@ -31,6 +32,8 @@ SINCE_TOPIC_IDS = 13
 Place: TypeAlias = tuple[str | bytes, int]
 """Topic name, or from version 13 on the 16 bytes of its id; partition."""
 
+MOST_PLACES = 20_000
+"""In one request. Java's producer, with 1 MB in a request, has no room for more than 14 000 batches."""
 _read = native.read_produce if native is not None else None
 _write = native.write_produced if native is not None else None
 _new_tuple = tuple.__new__
@@ -45,6 +48,9 @@ class ProduceEntries:
     def __init__(
         self, transactional_id: str | None, acks: int, timeout_ms: int, places: list[Place], records: list[memoryview]
     ) -> None:
+        """Raises ProtocolError for more than `MOST_PLACES`."""
+        if len(places) > MOST_PLACES:
+            raise ProtocolError(f"a produce request for {len(places)} partitions; {MOST_PLACES} are allowed")
         self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms

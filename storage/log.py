@@ -26,7 +26,7 @@ from .segment_changes import SegmentChanges
 from .segment_swap import SegmentSwap
 from .time_index import TimestampOffset
 from .unsynced_files import UnsyncedFiles
-from .validation import Validation
+from .validation import Validate
 
 _new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
 
@@ -139,32 +139,27 @@ class Log:
         origin: Origin = "client",
         produce_version: int = 7,
         at_once: bool = False,
-        validation: Validation | None = None,
+        validate: Validate = validate_and_assign,
     ) -> LogAppendInfo:
         """Validate, give offsets from the log's end on, and append; the buffer is patched in place.
 
-        With `at_once` it raises HeavyRecordsError if that takes long. `validation` is one of these records, run:
-        it counts if nothing that it went by has changed. Nothing is durable yet. Raises what `validate_and_assign`
-        raises, RECORD_LIST_TOO_LARGE, what `ProducerStateManager.check` raises, KAFKA_STORAGE_ERROR and
-        `LogDirFailedError`; the log is unchanged then.
+        With `at_once` it raises HeavyRecordsError if that takes long; `validate` is a `Validation` then. Nothing is
+        durable yet. Raises as `validate_and_assign` and `ProducerStateManager.check`, RECORD_LIST_TOO_LARGE,
+        KAFKA_STORAGE_ERROR and `LogDirFailedError`; the log is unchanged then.
         """
-        first_offset = self.log_end_offset
-        target_magic = self._target_magic
-        if validation is not None and validation.fits(first_offset, leader_epoch, self._config):
-            result = validation.outcome()
-        else:
-            result = validate_and_assign(
-                records,
-                base_offset=first_offset,
-                now_ms=self._now_ms(),
-                config=self._config,
-                leader_epoch=leader_epoch,
-                origin=origin,
-                require_single_v2_batch=produce_version >= 3,
-                allow_zstd=produce_version >= 7,
-                target_magic=target_magic,
-                at_once=at_once,
-            )
+        first_offset, target_magic = self.log_end_offset, self._target_magic
+        result = validate(
+            records,
+            base_offset=first_offset,
+            now_ms=self._now_ms(),
+            config=self._config,
+            leader_epoch=leader_epoch,
+            origin=origin,
+            require_single_v2_batch=produce_version >= 3,
+            allow_zstd=produce_version >= 7,
+            target_magic=target_magic,
+            at_once=at_once,
+        )
         last_offset = result.last_offset
         if last_offset < 0:
             return append_info(result, self.log_start_offset)
@@ -397,10 +392,6 @@ class Log:
         self.producer_state.on_log_start_offset_raised(offset)
         self._refresh_first_unstable_offset()
         return True
-
-    def expire_producers(self) -> int:
-        """Forget producers that were silent for `producer.id.expiration.ms`; how many."""
-        return self.producer_state.remove_expired(self._now_ms())
 
     # -- flushing --------------------------------------------------------------------------------------------------
 

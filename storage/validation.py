@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..protocol.errors import ErrorCode, KafkaError
 from .record_validator import ValidationResult, validate_and_assign
 
 if TYPE_CHECKING:
     from .log import Log
-    from .log_config import LogConfig
+
+Validate: TypeAlias = Callable[..., ValidationResult]
+"""`validate_and_assign`, or who has done it before."""
 
 
 class Validation:
-    """What `Log.append_as_leader` does first with a client's records. `run` is called once, on any thread."""
+    """What `Log.append_as_leader` does first with a client's records, done by `run`, which any thread calls once."""
 
     def __init__(self, log: Log, records: memoryview, *, leader_epoch: int, produce_version: int, now_ms: int) -> None:
         self._records = records
-        self._base_offset = log.log_end_offset
-        self._config = log.config
-        self._leader_epoch = leader_epoch
-        self._produce_version = produce_version
+        self._terms: dict[str, Any] = {
+            "base_offset": log.log_end_offset,
+            "config": log.config,
+            "leader_epoch": leader_epoch,
+            "require_single_v2_batch": produce_version >= 3,
+            "allow_zstd": produce_version >= 7,
+            "target_magic": log.config.message_magic,
+        }
         self._now_ms = now_ms
         self._result: ValidationResult | KafkaError = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "not validated")
 
     def run(self) -> None:
         """Check the records, whatever time it takes."""
+        # The buffer is patched: if the result does not count in the end, the records are needed as they came.
+        records = memoryview(bytearray(self._records))
         try:
-            self._result = validate_and_assign(
-                # The buffer is patched: if the result does not count in the end, the records are needed as they came.
-                memoryview(bytearray(self._records)),
-                base_offset=self._base_offset,
-                now_ms=self._now_ms,
-                config=self._config,
-                leader_epoch=self._leader_epoch,
-                require_single_v2_batch=self._produce_version >= 3,
-                allow_zstd=self._produce_version >= 7,
-                target_magic=self._config.message_magic,
-            )
+            self._result = validate_and_assign(records, now_ms=self._now_ms, **self._terms)
         except KafkaError as error:
             self._result = error.as_result()
 
-    def fits(self, base_offset: int, leader_epoch: int, config: LogConfig) -> bool:
-        """Whether the result is what it would be now."""
-        return (base_offset, leader_epoch) == (self._base_offset, self._leader_epoch) and config is self._config
-
-    def outcome(self) -> ValidationResult:
-        """What `run` found. Raises KafkaError as `validate_and_assign`, or if it broke off."""
+    def __call__(self, records: memoryview, **terms: Any) -> ValidationResult:
+        """What `run` found, if it went by the same terms. Raises as `validate_and_assign`."""
+        if any(terms[name] != value for name, value in self._terms.items()):
+            return validate_and_assign(records, **terms)
         if isinstance(self._result, KafkaError):
             raise self._result
         return self._result

@@ -14,8 +14,8 @@ from .log_config import LogConfig
 
 Origin: TypeAlias = Literal["client", "coordinator", "replication"]
 NO_OFFSET = -1
-MOST_PLAIN_BYTES = 8 << 20
-"""Of a compressed batch that are opened while others wait, in about ten milliseconds; honest ones are seldom larger."""
+MOST_PLAIN_BYTES = 4 << 20
+"""Of a compressed batch that are opened while others wait, in some milliseconds; honest ones are seldom larger."""
 MOST_PACKED_BYTES = 16 << 10
 """Compressed anew while others wait: a millisecond at levels up to `FAST_LEVEL`; higher ones take much longer."""
 FAST_LEVEL = 6

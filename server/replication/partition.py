@@ -16,7 +16,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ...storage.log_config import NEVER
-from ...storage.validation import Validation
+from ...storage.record_validator import validate_and_assign
+from ...storage.validation import Validate, Validation
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -123,11 +124,11 @@ class Partition:
         api_version: int,
         origin: Origin = "client",
         may_linger: bool = False,
-        validation: Validation | None = None,
+        validate: Validate = validate_and_assign,
     ) -> LogAppendInfo:
         """Append what a producer sent, and let waiting operations see it; `may_linger` as in `GroupCommit.request`.
 
-        `validation` as in `Log.append_as_leader`. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written,
+        `validate` as in `Log.append_as_leader`. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written,
         and what the log raises; of a client's records HeavyRecordsError, too.
         """
         if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
@@ -143,7 +144,7 @@ class Partition:
             origin=origin,
             produce_version=api_version,
             at_once=origin == "client",
-            validation=validation,
+            validate=validate,
         )
         if acks == -1 and self._listener.acks_all_on_disk:
             self._hold(info)

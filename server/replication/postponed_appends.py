@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from ...storage.validation import Validation
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import MAGIC_POSITION
+from ...storage.record_validator import validate_and_assign
 
 if TYPE_CHECKING:
+    from ...storage.validation import Validate, Validation
     from ..runtime.ports import Work
     from ..runtime.turns import LongWork
     from .delayed_produce import AppendCallback, AppendResult
+
+AppendEntry: TypeAlias = tuple[str, int, memoryview]
+"""Topic, partition, and records of any format; the buffer is patched in place."""
+
+AppendTerms: TypeAlias = "tuple[int, float, AppendCallback, int, bool]"
+"""Acks, milliseconds to wait, the callback, the version of Produce, and whether internal topics are allowed."""
 
 logger = logging.getLogger("barnabas.replication")
 
@@ -23,43 +32,60 @@ NO_RECORDS = memoryview(bytearray())
 
 
 class BegunAppend:
-    """Joins the results of its parts, each of which may have to wait for a disk; the callback gets them in order."""
+    """Entries that are not appended yet, and the results of the others, which may have to wait for a disk."""
 
-    __slots__ = ("_callback", "_is_whole", "_missing", "_parts", "_validation")
+    __slots__ = ("_left", "_missing", "_parts", "validation")
 
-    def __init__(self, callback: AppendCallback) -> None:
-        self._callback = callback
+    def __init__(self) -> None:
+        self._left: list[AppendEntry] = []
+        """The next one last."""
         self._parts: list[list[AppendResult]] = []
         self._missing = 0
-        self._is_whole = False
-        self._validation: Validation | None = None
+        self.validation: Validation | None = None
+        """Of the next entry, if it takes long."""
 
-    def validated(self, validation: Validation) -> None:
-        """The entry that comes next has been validated."""
-        self._validation = validation
+    def keep(self, entry: AppendEntry, entries: Iterator[AppendEntry]) -> None:
+        """Go on with this one, and then with the others."""
+        if self._parts:
+            self._left.append(entry)  # the others are here already
+        else:
+            self._left = [kept(one) for one in (entry, *entries)][::-1]
 
-    def take_validation(self) -> Validation | None:
-        """The one of the entry that comes next, if there is one; it counts once."""
-        validation, self._validation = self._validation, None
-        return validation
+    @property
+    def is_left(self) -> bool:
+        return bool(self._left)
 
-    def part(self, *, is_last: bool) -> AppendCallback:
-        """What the results of the next part are to be told to."""
+    @property
+    def next(self) -> AppendEntry:
+        return self._left[-1]
+
+    def rest(self) -> Iterator[AppendEntry]:
+        """Entry by entry, each given up when it is taken."""
+        while self._left:
+            yield self._left.pop()
+
+    def take_validation(self) -> Validate:
+        """How the next entry is validated, or was already."""
+        validation, self.validation = self.validation, None
+        return validation or validate_and_assign
+
+    def part(self, callback: AppendCallback) -> AppendCallback:
+        """What the results of the entries since the last part are told to; all of them go to the callback in order."""
         self._missing += 1
-        self._is_whole = is_last
         self._parts.append([])
-        return partial(self._done, len(self._parts) - 1)
+        return partial(self._done, len(self._parts) - 1, callback)
 
-    def _done(self, number: int, results: list[AppendResult]) -> None:
+    def _done(self, number: int, callback: AppendCallback, results: list[AppendResult]) -> None:
         self._parts[number] = results
         self._missing -= 1
-        if self._is_whole and not self._missing:
-            self._callback([result for part in self._parts for result in part])
+        if not self._missing and not self._left:
+            callback([result for part in self._parts for result in part])
 
 
-def kept(records: memoryview) -> memoryview:
-    """Records out of a connection's buffer, for later."""
-    return memoryview(bytearray(records)) if len(records) else NO_RECORDS
+def kept(entry: AppendEntry) -> AppendEntry:
+    """An entry without a connection's buffer, for later."""
+    topic, index, records = entry
+    return topic, index, memoryview(bytearray(records)) if len(records) else NO_RECORDS
 
 
 class PostponedAppends:
@@ -71,24 +97,57 @@ class PostponedAppends:
         self.held: dict[tuple[str, int], deque[Callable[[], None]]] = {}
         """Partitions for which records are validated on a lane, and what else there is for them, in order."""
 
-    def add(self, place: tuple[str, int], again: Callable[[], None]) -> None:
-        """Go on when a partition is free, or in a later turn if it is."""
-        if place in self.held:
-            self.held[place].append(again)
+    def go_on(self, begun: BegunAppend, append: Callable[..., None], terms: AppendTerms) -> AppendCallback:
+        """Go on when the next records are validated, their partition is free, or else in a turn, if there are any.
+
+        Returns what the results so far are told to. `append` is ReplicaManager.append_records.
+        """
+        acks, timeout_ms, callback, version, internal_topics_allowed = terms
+        go_on = partial(
+            append,
+            (),
+            acks,
+            timeout_ms,
+            callback,
+            produce_version=version,
+            internal_topics_allowed=internal_topics_allowed,
+            begun=begun,
+        )
+        part, validation = begun.part(callback), begun.validation
+        place = begun.next[:2] if begun.is_left else None
+        if place is None:
+            return part
+        if validation is not None:
+            self.held[place] = deque()
+            self._work.submit(f"{LANE}-{place[1] % LANES}", validation.run, partial(self._validated, place, go_on))
+        elif place in self.held:
+            self.held[place].append(go_on)
         else:
-            self._long_work.later(again)
+            self._long_work.later(go_on)
+        return part
 
-    def validate(
-        self, place: tuple[str, int], validation: Validation, begun: BegunAppend, again: Callable[[], None]
+    def _validated(
+        self, place: tuple[str, int], go_on: Callable[[], None], _: None, error: BaseException | None
     ) -> None:
-        """Go on when records for a partition have been validated, and then with what has waited for that."""
-        self.held[place] = deque()
+        if error is not None:
+            logger.error("records for %s-%d could not be validated", *place, exc_info=error)
+        for one in (go_on, *self.held.pop(place)):
+            one()
 
-        def done(_: None, error: BaseException | None) -> None:
-            if error is not None:
-                logger.error("records for %s-%d could not be validated", *place, exc_info=error)
-            begun.validated(validation)
-            for one in (again, *self.held.pop(place)):
-                one()
 
-        self._work.submit(f"{LANE}-{place[1] % LANES}", validation.run, done)
+def like(known: object, error: KafkaError) -> KafkaError:
+    """The error as a result, or the known one if it says the same: many partitions in a row may not be here."""
+    if type(known) is type(error) is KafkaError and (known.code, known.message) == (error.code, error.message):
+        return known
+    return error.as_result()
+
+
+def invalid_acks(acks: int) -> KafkaError:
+    """The refusal of what no producer may wait for."""
+    return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; -1, 0 and 1 are allowed")
+
+
+def check_transaction(records: memoryview) -> None:
+    """Raises KafkaError for a batch of format v2: there is no coordinator of transactions, so that none is open."""
+    if records[MAGIC_POSITION] == 2:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open")

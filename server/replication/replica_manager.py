@@ -13,16 +13,17 @@ from functools import partial
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from ...protocol.batch_header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import CorruptIndexError, LogDirFailedError
 from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
+from ...storage.record_validator import validate_and_assign
 from ...storage.validation_result import HeavyRecordsError
-from ..metadata.topic_names import is_internal
+from ..metadata.topic_names import INTERNAL_TOPICS, is_internal
 from ..runtime.room_logger import room_logger
 from ..runtime.turns import FETCHED_PARTITIONS, LONG_WORK_SECONDS, RETAINED_LOGS, LongWork, Pace, Steps, raise_error
-from .client_records import check_client_records
 from .delayed_fetch import (
     AwaitedRead,
     DelayedFetch,
@@ -34,10 +35,9 @@ from .delayed_fetch import (
 )
 from .delayed_operation import Purgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
-from .equal_errors import EqualErrors
 from .group_commit import GroupCommit
 from .partition import FetchIsolation, FoundOffset, Partition
-from .postponed_appends import BegunAppend, PostponedAppends, kept
+from .postponed_appends import AppendEntry, BegunAppend, PostponedAppends, check_transaction, invalid_acks, like
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition
@@ -57,9 +57,7 @@ LONGEST_WAIT_MS = 300_000
 FLUSH_SECONDS = 60.0
 """How long a flush is waited for that somebody asked for."""
 FLUSH_LOOK_SECONDS = 0.005
-
-AppendEntry = tuple[str, int, memoryview]
-"""Topic, partition, and records of any format; the buffer is patched in place."""
+ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 
 
 class ReplicaManager:
@@ -213,94 +211,72 @@ class ReplicaManager:
         other replicas are to be waited for, or acks are 1 and `flush.messages` asks for a flush (REQUEST_TIMED_OUT for
         what is undecided after `timeout_ms`), or a client's records are too much for one turn or for the loop's thread.
         Nothing of a client gets into a partition before what came for it earlier. `begun` is what was done in earlier
-        turns, `may_linger` as in `GroupCommit.request`. Kafka's ReplicaManager.appendRecords.
+        turns, `may_linger` as in `GroupCommit.request`. Kafka's ReplicaManager.appendRecords,
+        by which a partition that is not here comes before anything that is wrong with the request.
         """
         results: list[AppendResult] = []
-        errors = EqualErrors()
         awaited: list[AwaitedAppend] = []
-        stopwatch, held, entries = self._ports.stopwatch, self._postponed.held, iter(entries)
-        enough = stopwatch() + LONG_WORK_SECONDS
-        interrupted: AppendEntry | None = None
-        heavy: Partition | None = None
-        validation = begun.take_validation() if begun is not None else None
+        held, stopwatch, validate = self._postponed.held, self._ports.stopwatch, validate_and_assign
+        entries, enough = iter(entries), stopwatch() + LONG_WORK_SECONDS
+        if begun is not None:
+            entries, validate = begun.rest(), begun.take_validation()
         for entry in entries:
-            if origin == "client" and ((results and stopwatch() >= enough) or (held and entry[:2] in held)):
-                interrupted = entry
+            topic, index, records = entry
+            if origin == "client" and ((results and stopwatch() >= enough) or (held and (topic, index) in held)):
+                begun = self._interrupted(begun, entry, entries, None)
                 break
             try:
-                partition = self._appendable(entry, required_acks, origin, internal_topics_allowed)
+                partition = self._partitions.get((topic, index))
+                if partition is None or not partition.is_leader or partition.is_offline:
+                    raise self._not_led(topic, index)
+                if not -1 <= required_acks <= 1:
+                    raise invalid_acks(required_acks)
+                if origin == "client":
+                    _check_client_records(topic, records, internal_topics_allowed)
                 info = partition.append_records_to_leader(
-                    entry[2],
+                    records,
                     required_acks,
                     api_version=produce_version,
                     origin=origin,
                     may_linger=may_linger,
-                    validation=validation,
+                    validate=validate,
                 )
             except HeavyRecordsError:
-                interrupted, heavy = entry, partition
+                begun = self._interrupted(begun, entry, entries, produce_version)
                 break
             except KafkaError as error:
-                results.append(errors.like(error))
+                results.append(like(results[-1] if results else None, error))
             except LogDirFailedError as error:
                 results.append(self._storage_error(error))
             else:
-                if required_acks and info.last_offset >= partition.log.high_watermark:
-                    end = info.last_offset + 1
-                    if required_acks == -1 or partition.has_flushed(end) is None:
-                        awaited.append(AwaitedAppend(partition, end, len(results), required_acks))
+                is_open = required_acks and info.last_offset >= partition.log.high_watermark
+                if is_open and (required_acks == -1 or partition.has_flushed(info.last_offset + 1) is None):
+                    awaited.append(AwaitedAppend(partition, info.last_offset + 1, len(results), required_acks))
                 results.append(info)
-            validation = None
-        if interrupted is not None:
-            rest = [(topic, index, kept(records)) for topic, index, records in (interrupted, *entries)]
-            begun = begun or BegunAppend(callback)
-            again = partial(
-                self.append_records,
-                rest,
-                required_acks,
-                timeout_ms,
-                callback,
-                produce_version=produce_version,
-                internal_topics_allowed=internal_topics_allowed,
-                begun=begun,
-            )
-            if heavy is None:
-                self._postponed.add(interrupted[:2], again)
-            else:
-                validation = heavy.validation(rest[0][2], api_version=produce_version)
-                self._postponed.validate(interrupted[:2], validation, begun, again)
-        self._answer(
-            results, awaited, timeout_ms, callback if begun is None else begun.part(is_last=interrupted is None)
-        )
-
-    def _appendable(
-        self, entry: AppendEntry, required_acks: int, origin: Origin, internal_topics_allowed: bool
-    ) -> Partition:
-        """Where an entry is to be appended. Raises KafkaError for one that may not be.
-
-        As in Kafka, a partition that is not here comes before anything that is wrong with the request.
-        """
-        topic, index, records = entry
-        partition = self._partitions.get((topic, index))
-        if partition is None or not partition.is_leader or partition.is_offline:
-            raise self._not_led(topic, index)
-        if not -1 <= required_acks <= 1:
-            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {required_acks}; -1, 0 and 1 are allowed")
-        if origin == "client":
-            check_client_records(topic, records, internal_topics_allowed=internal_topics_allowed)
-        return partition
-
-    def _answer(
-        self, results: list[AppendResult], awaited: list[AwaitedAppend], timeout_ms: float, callback: AppendCallback
-    ) -> None:
-        """Tell the callback, once nothing is awaited any more."""
-        if not awaited:
+            validate = validate_and_assign
+        if begun is not None:
+            terms = required_acks, timeout_ms, callback, produce_version, internal_topics_allowed
+            callback = self._postponed.go_on(begun, self.append_records, terms)
+        if awaited:
+            self._wait(DelayedProduce(awaited, results, callback), awaited, timeout_ms)
+        else:
             callback(results)
-            return
-        waiting = DelayedProduce(awaited, results, callback)
+
+    def _wait(self, waiting: DelayedProduce, awaited: list[AwaitedAppend], timeout_ms: float) -> None:
         if not waiting.try_complete():
             keys = [append.partition.topic_partition for append in awaited]
             self.produce_purgatory.watch(waiting, keys, timeout_ms)
+
+    def _interrupted(
+        self, begun: BegunAppend | None, entry: AppendEntry, entries: Iterator[AppendEntry], version: int | None
+    ) -> BegunAppend:
+        """An append that goes on with this entry later; with a version of Produce it has to be validated before."""
+        begun = begun or BegunAppend()
+        begun.keep(entry, entries)
+        partition = self._partitions.get(entry[:2])
+        if version is not None and partition is not None:
+            begun.validation = partition.validation(begun.next[2], api_version=version, now_ms=self._ports.now_ms())
+        return begun
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -375,14 +351,13 @@ class ReplicaManager:
         """These partitions in order within the limits, so many bytes having been read before; how many they gave."""
         budget, total, whole_batch = max(0, params.max_bytes - before), 0, not params.hard_limit and not before
         results: list[FetchResult] = []
-        errors = EqualErrors()
         for topic, wanted in partitions:
             try:
                 found = self._read_partition(
                     topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch
                 )
             except KafkaError as error:
-                results.append(errors.like(error))
+                results.append(like(results[-1] if results else None, error))
                 continue
             results.append(found)
             size = len(found.records)
@@ -602,9 +577,17 @@ class ReplicaManager:
     def expire_producers(self) -> None:
         """Forget producers that have been silent for `producer.id.expiration.ms`."""
         for partition in self._partitions.values():
-            partition.log.expire_producers()
+            partition.log.producer_state.remove_expired(self._ports.now_ms())
 
     def complete_all(self) -> None:
         """Answer everything that waits; for shutdown."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()
+
+
+def _check_client_records(topic: str, records: memoryview, internal_topics_allowed: bool) -> None:
+    """Raises KafkaError for what a client may not append, wherever it is."""
+    if topic in INTERNAL_TOPICS and not internal_topics_allowed:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+    if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK:
+        check_transaction(records)

@@ -89,7 +89,7 @@ class Pace:
 
     __slots__ = ("_done", "_most")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int = ITEMS) -> None:
         self._most = most
         self._done = 0
 

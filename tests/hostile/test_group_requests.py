@@ -49,7 +49,7 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from barnabas.server.apis import pace
+from barnabas.server.apis import answer_budget
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer, services
 from barnabas.server.cleaning.worker_pool import WorkerPool
@@ -220,7 +220,7 @@ async def test_what_is_named_again_and_again_is_told_once(tmp_path: Path, name: 
 async def test_what_has_no_room_in_an_answer_is_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "ANSWER_BYTES", 1000)
+    monkeypatch.setattr(answer_budget, "ANSWER_BYTES", 1000)
     later = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     async with running(tmp_path) as broker:
         _, described = await broker.ask(ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(groups=["g", "s", "none"]))

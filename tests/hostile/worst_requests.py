@@ -74,6 +74,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.produce_entries import MOST_PLACES
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 
 FRAME_BYTES = 1_000_000
@@ -93,8 +94,6 @@ class Worst(NamedTuple):
     key: ApiKey
     version: int
     make: Callable[[int, UUID], Any]
-    waits: bool = False
-    """Answered when others have come."""
 
     def frame(self, topic_id: UUID) -> bytes:
         """The largest of these that fits into a megabyte and that the broker reads."""
@@ -175,7 +174,7 @@ def _produce(records: Callable[[int], bytes], topic: str = TOPIC) -> Callable[[i
 
 
 def _produce_partitions(count: int, _: UUID, records: bytes | None = b"", topic: str = "unknown") -> ProduceRequest:
-    data = [PartitionProduceData(index=number, records=records) for number in range(count)]
+    data = [PartitionProduceData(index=number, records=records) for number in range(min(count, MOST_PLACES))]
     return ProduceRequest(acks=1, timeout_ms=1000, topic_data=[TopicProduceData(name=topic, partition_data=data)])
 
 

@@ -78,9 +78,9 @@ def test_silent_producers_expire(disk: SimDisk) -> None:
     log = opened(disk, clock=clock)
     produce(log, 0)
     clock.advance(86_399_999)
-    assert log.expire_producers() == 0
+    assert log.producer_state.remove_expired(clock.now_ms) == 0
     clock.advance(1)
-    assert log.expire_producers() == 1
+    assert log.producer_state.remove_expired(clock.now_ms) == 1
     assert not produce(log, 44, timestamp=clock.now_ms).duplicate
 
 

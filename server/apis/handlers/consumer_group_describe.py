@@ -26,8 +26,9 @@ from ...coordinator.group.consumer.group import ConsumerGroup
 from ...coordinator.group.consumer.member import ConsumerMember
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...metadata.metadata_cache import MetadataCache
+from ...runtime.turns import Pace
+from ..answer_budget import MOST_ITEMS, Budget
 from ..authorized_operations import authorized_operations
-from ..pace import MOST_ITEMS, Budget, Pace
 from ..request_context import RequestContext
 
 CLASSIC, CONSUMER = 0, 1

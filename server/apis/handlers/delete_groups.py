@@ -8,7 +8,8 @@ from itertools import islice
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ...coordinator.group.coordinator import GroupCoordinator
-from ..pace import MOST_ITEMS, Pace
+from ...runtime.turns import Pace
+from ..answer_budget import MOST_ITEMS
 from ..request_context import RequestContext
 
 

@@ -20,8 +20,9 @@ from ....protocol.messages.describe_groups import (
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import Group
 from ...coordinator.group.states import GroupState
+from ...runtime.turns import Pace
+from ..answer_budget import MOST_ITEMS, Budget
 from ..authorized_operations import authorized_operations
-from ..pace import MOST_ITEMS, Budget, Pace
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_NOT_FOUND = 6

@@ -14,7 +14,8 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...metadata.metadata_cache import MetadataCache
-from ..pace import MOST_ITEMS, Pace
+from ...runtime.turns import Pace
+from ..answer_budget import MOST_ITEMS
 from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2

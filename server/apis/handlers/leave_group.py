@@ -11,7 +11,7 @@ from ....protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.member import Leaver, LeaveResult
-from ..pace import MOST_ITEMS
+from ..answer_budget import MOST_ITEMS
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_SEVERAL = 3

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ...coordinator.group.coordinator import GroupCoordinator
-from ..pace import Pace
+from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
 

@@ -15,7 +15,7 @@ from ...coordinator.group.group import CONSUMER_PROTOCOL_TYPE
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.offsets import Place
 from ...metadata.metadata_cache import MetadataCache
-from ..pace import Pace
+from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
 PARTITIONS_A_TURN = 5000

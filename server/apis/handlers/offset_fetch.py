@@ -31,7 +31,8 @@ from ...coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOf
 from ...coordinator.group.zookeeper_offsets import read_offset
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.metadata_store import MetadataStore
-from ..pace import MOST_ITEMS, Budget, Pace
+from ...runtime.turns import Pace
+from ..answer_budget import MOST_ITEMS, Budget
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_GROUPS = 8

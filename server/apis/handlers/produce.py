@@ -23,7 +23,7 @@ from ....protocol.messages.produce import (
 from ....protocol.produce_entries import AllAppended, Place, ProduceEntries, response_of
 from ....storage.record_validator import RecordValidationError
 from ...replication.delayed_produce import AppendResult
-from ...replication.replica_manager import AppendEntry
+from ...replication.postponed_appends import AppendEntry
 from ...runtime.turns import LongWork, Steps
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext

@@ -1,30 +1,12 @@
-"""What keeps a request that names many things from holding up the others, and its answer from filling the memory."""
+"""What keeps the answer to a request that names many things from filling the memory."""
 
 from __future__ import annotations
 
-import asyncio
-
-STEPS_A_TURN = 200
 MOST_ITEMS = 20_000
 """So many groups and the like are answered, because an answer is encoded in one go. Java's admin client asks again for
 what it was told nothing about."""
 ANSWER_BYTES = 32 * 1024 * 1024
 """About so large may an answer get that says more than was asked, before the rest is put off."""
-
-
-class Pace:
-    """Lets others run after so many steps of a long work. Loop-thread only."""
-
-    def __init__(self, steps: int = STEPS_A_TURN) -> None:
-        self._steps = steps
-        self._left = steps
-
-    async def step(self, count: int = 1) -> None:
-        """So many steps were taken."""
-        self._left -= count
-        if self._left <= 0:
-            self._left = self._steps
-            await asyncio.sleep(0)
 
 
 class Budget:
