@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Protocol
+
+from ..runtime.room_logger import room_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from ..quotas.charge import Charge
     from .rights import Authorizer, Refusal
 
-logger = logging.getLogger("barnabas.apis")
+logger = room_logger("apis")
 
 
 class Channel(Protocol):

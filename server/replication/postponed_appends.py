@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import MAGIC_POSITION
 from ...storage.record_validator import validate_and_assign
+from ..runtime.room_logger import room_logger
 
 if TYPE_CHECKING:
     from ...storage.validation import Validate, Validation
@@ -24,7 +24,7 @@ AppendEntry: TypeAlias = tuple[str, int, memoryview]
 AppendTerms: TypeAlias = "tuple[int, float, AppendCallback, int, bool]"
 """Acks, milliseconds to wait, the callback, the version of Produce, and whether internal topics are allowed."""
 
-logger = logging.getLogger("barnabas.replication")
+logger = room_logger("replication")
 
 LANE, LANES = "validation", 2
 """Where records are validated that take long, as those that are to be compressed anew: codecs free the interpreter."""
