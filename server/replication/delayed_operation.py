@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable
+
+SOON_S = 0.1
+"""Most operations are over sooner. Only those that are not get a timer, which costs more than all the rest of it."""
 
 
 class DelayedOperation(ABC):
     """Something that is answered later. Subclasses say when (`try_complete`) and how (`on_complete`)."""
 
-    __slots__ = ("_keys", "_purgatory", "_timer", "is_completed")
+    __slots__ = ("deadline", "is_completed", "keys", "purgatory", "timer")
 
     def __init__(self) -> None:
         self.is_completed = False
-        self._timer: asyncio.TimerHandle | None = None
-        self._keys: tuple[Hashable, ...] = ()
-        self._purgatory: Purgatory | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.deadline = 0.0
+        """Loop time, once it waits."""
+        self.keys: Collection[Hashable] = ()
+        self.purgatory: Purgatory | None = None
+        """Where it waits; this and what is before it are the purgatory's to set."""
 
     @abstractmethod
     def try_complete(self) -> bool:
@@ -47,55 +53,68 @@ class DelayedOperation(ABC):
         if not self.is_completed:
             self._leave()
 
-    def park(self, purgatory: Purgatory, keys: tuple[Hashable, ...], timer: asyncio.TimerHandle) -> None:
-        """Remember where this operation waits; for `Purgatory.watch` alone."""
-        self._purgatory = purgatory
-        self._keys = keys
-        self._timer = timer
-
     def _leave(self) -> None:
         """Wait no more."""
         self.is_completed = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._purgatory is not None:
-            self._purgatory.forget(self, self._keys)
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.purgatory is not None:
+            self.purgatory.forget(self)
 
 
 class Purgatory:
     """Operations of one kind, by the keys whose changes may complete them."""
 
-    __slots__ = ("_loop", "name", "watchers")
+    __slots__ = ("_giving_timers", "_loop", "_untimed", "name", "watchers")
 
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self.name = name
         self._loop = loop
         self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         """Who waits for what; a key that nobody waits for is not in it."""
+        self._untimed: dict[DelayedOperation, None] = {}
+        """Who has come lately and has no timer yet."""
+        self._giving_timers = False
+        """Whether those are going to be looked at."""
 
     def __len__(self) -> int:
         """Operations that wait now."""
         return len({operation for watching in self.watchers.values() for operation in watching})
 
-    def watch(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: float) -> None:
+    def watch(self, operation: DelayedOperation, keys: Collection[Hashable], timeout_ms: float) -> None:
         """Park an operation whose condition does not hold yet, until one of `keys` changes or the time is up."""
-        timer = self._loop.call_later(max(0.0, timeout_ms) / 1000, self._expire, operation)
-        watched = tuple(keys)
-        operation.park(self, watched, timer)
-        for key in watched:
+        timeout = max(0.0, timeout_ms) / 1000
+        operation.purgatory, operation.keys, operation.deadline = self, keys, self._loop.time() + timeout
+        if timeout <= SOON_S:
+            operation.timer = self._loop.call_later(timeout, self._expire, operation)
+        else:
+            self._untimed[operation] = None
+            if not self._giving_timers:
+                self._giving_timers = True
+                self._loop.call_later(SOON_S, self._give_timers)
+        for key in keys:
             self.watchers.setdefault(key, {})[operation] = None
+
+    def _give_timers(self) -> None:
+        """Those who wait for longer than most get a timer for their deadline."""
+        self._giving_timers = False
+        untimed, self._untimed = self._untimed, {}
+        for operation in untimed:
+            operation.timer = self._loop.call_at(operation.deadline, self._expire, operation)
 
     def check(self, key: Hashable) -> int:
         """`key` changed: complete what can be completed; returns how many."""
-        watching = self.watchers.get(key)
-        if not watching:
-            return 0
-        return sum(operation.try_complete() for operation in list(watching) if not operation.is_completed)
+        completed = 0
+        for operation in list(self.watchers.get(key, ())):
+            if not operation.is_completed and operation.try_complete():
+                completed += 1
+        return completed
 
-    def forget(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> None:
+    def forget(self, operation: DelayedOperation) -> None:
         """Stop watching."""
-        for key in keys:
+        self._untimed.pop(operation, None)
+        for key in operation.keys:
             watching = self.watchers.get(key)
             if watching is not None:
                 watching.pop(operation, None)

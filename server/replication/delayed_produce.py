@@ -30,12 +30,12 @@ class AwaitedAppend(NamedTuple):
 class DelayedProduce(DelayedOperation):
     """Completes when every awaited append is decided; at the deadline the undecided ones are REQUEST_TIMED_OUT."""
 
-    __slots__ = ("_appends", "_callback", "_results")
+    __slots__ = ("_appends", "_callback", "results")
 
     def __init__(self, appends: list[AwaitedAppend], results: list[AppendResult], callback: AppendCallback) -> None:
         super().__init__()
         self._appends = appends
-        self._results = results
+        self.results = results
         self._callback = callback
 
     def try_complete(self) -> bool:
@@ -46,13 +46,13 @@ class DelayedProduce(DelayedOperation):
             if outcome is None:
                 undecided.append(append)
             elif outcome is not ErrorCode.NONE:
-                self._results[append.position] = KafkaError(outcome)
+                self.results[append.position] = KafkaError(outcome)
         self._appends = undecided
         return not undecided and self.force_complete()
 
     def on_expiration(self) -> None:
         for append in self._appends:
-            self._results[append.position] = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            self.results[append.position] = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
     def on_complete(self) -> None:
-        self._callback(self._results)
+        self._callback(self.results)

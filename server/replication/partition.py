@@ -131,7 +131,7 @@ class Partition:
         `validate` as in `Log.append_as_leader`. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written,
         and what the log raises; of a client's records HeavyRecordsError, too.
         """
-        if acks == -1 and len(self.in_sync_replicas) < self.min_in_sync_replicas:
+        if acks == -1 and self._lacks_replicas():
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {len(self.in_sync_replicas)} replicas in sync; "
@@ -150,6 +150,8 @@ class Partition:
             self._hold(info)
             if self._barriers:
                 self._listener.flush_wanted(self, may_linger=may_linger)
+                if info.last_offset >= 0 and not info.duplicate:
+                    return info  # nothing below it is free to count that did not count before
         elif log.needs_flush:
             begun = max(log.recovery_point, self._barriers[-1][1]) if self._barriers else log.recovery_point
             if log.log_end_offset - begun >= log.config.flush_messages:
@@ -172,6 +174,11 @@ class Partition:
         """`min.insync.replicas`, never more than there are replicas: Kafka's effectiveMinIsr."""
         return min(self.log.config.min_insync_replicas, len(self.replicas) or 1)
 
+    def _lacks_replicas(self) -> bool:
+        """Whether fewer are in sync than `min.insync.replicas` asks for; never so while all of them are."""
+        in_sync = len(self.in_sync_replicas)
+        return in_sync < (len(self.replicas) or 1) and in_sync < self.min_in_sync_replicas
+
     @property
     def durable_end_offset(self) -> int:
         """How far the leader's own log may count for the high watermark."""
@@ -187,10 +194,7 @@ class Partition:
 
     def _raise_high_watermark(self) -> bool:
         """Let the high watermark follow; it only rises, and not while too few replicas are in sync. Whether it rose."""
-        if not self.is_leader:
-            return False
-        in_sync = len(self.in_sync_replicas)
-        if in_sync < len(self.replicas) and in_sync < self.min_in_sync_replicas:
+        if not self.is_leader or self._lacks_replicas():
             return False
         end = self.durable_end_offset
         if end <= self.log.high_watermark:
@@ -209,7 +213,7 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
-        if len(self.in_sync_replicas) < self.min_in_sync_replicas:
+        if self._lacks_replicas():
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 

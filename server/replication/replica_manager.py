@@ -263,8 +263,9 @@ class ReplicaManager:
             callback(results)
 
     def _wait(self, waiting: DelayedProduce, awaited: list[AwaitedAppend], timeout_ms: float) -> None:
-        if not waiting.try_complete():
-            keys = [append.partition.topic_partition for append in awaited]
+        """Only where there were other entries can anything have changed since it was seen that this one must wait."""
+        keys = [append.partition.topic_partition for append in awaited]
+        if len(waiting.results) == 1 or not waiting.try_complete():
             self.produce_purgatory.watch(waiting, keys, timeout_ms)
 
     def _interrupted(
