@@ -18,7 +18,7 @@ async def handle(ctx: RequestContext, request: ListGroupsRequest, *, groups: Gro
     types = {one.lower() for one in request.types_filter}
     listed, pace = [], Pace()
     for group in groups.groups:
-        state = group.state.value
+        state = group.state_name
         is_wanted = (not states or state.lower() in states) and (not types or group.type_name in types)
         if is_wanted and not group.is_dead:
             listed.append(

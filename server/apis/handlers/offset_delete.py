@@ -9,10 +9,10 @@ from ....protocol.messages.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from ...coordinator.group.any_group import AnyGroup
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import CONSUMER_PROTOCOL_TYPE
 from ...coordinator.group.group_id import check_group_id
+from ...coordinator.group.group_port import GroupPort
 from ...coordinator.group.offsets import Place
 from ...metadata.metadata_cache import MetadataCache
 from ...runtime.turns import Pace
@@ -55,7 +55,7 @@ async def handle(
     return None
 
 
-def _group(groups: GroupCoordinator, group_id: str) -> AnyGroup:
+def _group(groups: GroupCoordinator, group_id: str) -> GroupPort:
     """Raises KafkaError GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP if what its members read is not known."""
     group = groups.find(group_id)
     if group is None or group.is_dead:

@@ -25,8 +25,8 @@ from ....protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ....protocol.schema import ZERO_UUID
-from ...coordinator.group.any_group import AnyGroup
 from ...coordinator.group.coordinator import GroupCoordinator
+from ...coordinator.group.group_port import GroupPort
 from ...coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOffset
 from ...coordinator.group.zookeeper_offsets import read_offset
 from ...metadata.metadata_cache import MetadataCache
@@ -106,11 +106,11 @@ def _merged(topics: Iterable[tuple[Topic, Iterable[int]]]) -> dict[Topic, dict[i
     return merged
 
 
-def _find(group: AnyGroup | None, topic: str, partition: int) -> CommittedOffset:
+def _find(group: GroupPort | None, topic: str, partition: int) -> CommittedOffset:
     return (group.offsets.get(topic, partition) if group is not None else None) or NOTHING
 
 
-def _all_places(group: AnyGroup | None) -> dict[str, dict[int, None]]:
+def _all_places(group: GroupPort | None) -> dict[str, dict[int, None]]:
     """Every partition that has an offset, by topic."""
     committed = sorted(group.offsets.committed) if group is not None else ()
     return _merged((topic, (partition,)) for topic, partition in committed)
@@ -144,7 +144,7 @@ class GroupFetch:
         return OffsetFetchResponseGroup(group_id=asked.group_id, topics=topics)
 
     def _wanted(
-        self, group: AnyGroup | None, asked: OffsetFetchRequestGroup
+        self, group: GroupPort | None, asked: OffsetFetchRequestGroup
     ) -> Iterable[tuple[str | None, UUID, Iterable[int]]]:
         """Topics by name, None for one that there is not, with their ids and partitions."""
         if asked.topics is None:
@@ -158,7 +158,7 @@ class GroupFetch:
             yield self._metadata.topic_name(topic_id) if self._by_id else name, topic_id, partitions
 
     async def _topic(
-        self, group: AnyGroup | None, name: str | None, topic_id: UUID, partitions: Iterable[int]
+        self, group: GroupPort | None, name: str | None, topic_id: UUID, partitions: Iterable[int]
     ) -> OffsetFetchResponseTopics:
         error = ErrorCode.NONE
         if name is None:
@@ -182,7 +182,7 @@ class GroupFetch:
         return OffsetFetchResponseTopics(name=name or "", topic_id=topic_id, partitions=answers)
 
 
-def _check_member(group: AnyGroup | None, asked: OffsetFetchRequestGroup) -> None:
+def _check_member(group: GroupPort | None, asked: OffsetFetchRequestGroup) -> None:
     """Who says that it is a member of the consumer protocol has to be one, if there is such a group.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.

@@ -1,4 +1,4 @@
-"""A group of either protocol: offsets, deletion and listings make no difference between them."""
+"""A group of either protocol, for who has to know which of the two it is (see `GroupPort` for all others)."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ from .consumer.records import removal
 from .group import Group
 from .group_id import partition_for
 from .group_log import groups_of
+from .group_port import GroupPort
 from .group_records import group_tombstones
 from .member import Leaver, LeaveReply
 from .membership import Membership
@@ -90,7 +91,7 @@ class GroupCoordinator:
             log, loop, empty=dict, build=self._build, resume=self._resume_all, unload=self._unload
         )
         self.members = Membership(config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget)
-        self.offsets = OffsetCommits(config, log, self.members, self._index_of)
+        self.offsets = OffsetCommits(config, log, self._index_of, on_sign_of_life=self._heard_of)
         consumers = ConsumerMembership(
             config, dynamic_config, log, ports, loop, metadata=metadata, partition_of=self._index_of
         )
@@ -286,8 +287,13 @@ class GroupCoordinator:
             reply(ErrorCode.NONE)
             return
         self.offsets.commit(group, committer, offsets, reply)
-        if isinstance(group, Group) and group.is_idle and not group.is_logged:
+        if group.is_idle and not group.is_logged:
             self._drop(group)
+
+    def _heard_of(self, group: GroupPort, member_id: str) -> None:
+        """Who commits lives; members of the newer protocol have to send heartbeats nevertheless."""
+        if isinstance(group, Group):
+            self.members.touch(group, member_id)
 
     def sync(self, group: AnyGroup, syncing: Syncing) -> None:
         """SyncGroup; the request says how to answer it."""

@@ -9,8 +9,8 @@ from ....protocol.codec import decode_versioned
 from ....protocol.consumer_protocol import ConsumerProtocolSubscription
 from ....protocol.errors import ErrorCode, ProtocolError
 from .member import JoinReply, JoinResult, Member, Protocols, SyncReply, SyncResult
-from .offsets import GroupOffsets
-from .states import CAN_REBALANCE, TRANSITIONS, GroupState
+from .offsets import GroupOffsets, OffsetExpiry
+from .states import CAN_REBALANCE, COMMIT_ANSWERS, TRANSITIONS, GroupState
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -87,6 +87,11 @@ class Group:
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} -> {state.value}"
         self.state = state
         self.state_timestamp_ms = now_ms
+
+    @property
+    def state_name(self) -> str:
+        """The state as ListGroups calls it."""
+        return self.state.value
 
     @property
     def is_dead(self) -> bool:
@@ -351,19 +356,38 @@ class Group:
 
     # -- offsets ---------------------------------------------------------------------------------------------------
 
-    def check_commit(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether a commit may be stored. Without a generation it may while the group has no members."""
+    def check_commit(self, member_id: str, group_instance_id: str | None, generation: int, version: int) -> ErrorCode:
+        """Whether a commit may be stored. Without a generation it may while the group has no members.
+
+        REBALANCE_IN_PROGRESS is for a member in order that comes at the wrong time.
+        """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
         if generation >= 0 or member_id or group_instance_id is not None:
-            return self.check_member(member_id, group_instance_id) or self.check_generation(generation)
+            error = self.check_member(member_id, group_instance_id) or self.check_generation(generation)
+            return error or COMMIT_ANSWERS[self.state]
         return ErrorCode.UNKNOWN_MEMBER_ID
 
     def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
         """Anybody may be told the offsets of a classic group, whatever he says of himself."""
         return ErrorCode.NONE
+
+    @property
+    def offset_expiry(self) -> OffsetExpiry | None:
+        """The time runs from the moment it lost its last member; for a consumer without a group, from the commit.
+
+        It does, too, for topics that no member of a STABLE group reads any more.
+        """
+        if self.protocol_type is None:
+            return OffsetExpiry()
+        if self.state is GroupState.EMPTY:
+            return OffsetExpiry(self.state_timestamp_ms)
+        is_known = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
+        if self.state is GroupState.STABLE and is_known:
+            return OffsetExpiry(keep=self.subscribed_topics or frozenset())
+        return None
 
     @property
     def is_idle(self) -> bool:

@@ -9,13 +9,9 @@ from typing import TYPE_CHECKING
 from ....protocol.errors import ErrorCode
 from ..coordinator_log import CoordinatorLog, Entry
 from .allowance import NOBODY, Maker
-from .any_group import AnyGroup
-from .consumer.group import ConsumerGroup
-from .group import CONSUMER_PROTOCOL_TYPE
+from .group_port import GroupPort
 from .group_records import offset_entry, offset_key
-from .membership import Membership
 from .offsets import CommittedOffset, Place
-from .states import COMMIT_ANSWERS, GroupState
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -50,14 +46,19 @@ class OffsetCommits:
     """The rules by which committed offsets come and go. They can be read once they are durable. Loop-thread only."""
 
     def __init__(
-        self, config: BrokerConfig, log: CoordinatorLog, membership: Membership, partition_of: Callable[[str], int]
+        self,
+        config: BrokerConfig,
+        log: CoordinatorLog,
+        partition_of: Callable[[str], int],
+        *,
+        on_sign_of_life: Callable[[GroupPort, str], None],
     ) -> None:
         self._config = config
         self._log = log
-        self._membership = membership
         self._partition_of = partition_of
+        self._on_sign_of_life = on_sign_of_life
 
-    def commit(self, group: AnyGroup, committer: Committer, offsets: Commits, reply: Reply) -> None:
+    def commit(self, group: GroupPort, committer: Committer, offsets: Commits, reply: Reply) -> None:
         """Write offsets down; `reply` gets the outcome when they are durable, or why they are not taken."""
         error = self._check(group, committer)
         if error or not offsets:
@@ -86,17 +87,14 @@ class OffsetCommits:
             on_overdue=lambda: answer(ErrorCode.REQUEST_TIMED_OUT),
         )
 
-    def _check(self, group: AnyGroup, committer: Committer) -> ErrorCode:
-        member_id, generation = committer.member_id, committer.generation
-        if isinstance(group, ConsumerGroup):
-            return group.check_commit(member_id, committer.group_instance_id, generation, committer.version)
-        error = group.check_commit(member_id, committer.group_instance_id, generation)
-        if error or (generation < 0 and group.state is GroupState.EMPTY):
-            return error
-        self._membership.touch(group, member_id)
-        return COMMIT_ANSWERS[group.state]
+    def _check(self, group: GroupPort, committer: Committer) -> ErrorCode:
+        member_id, instance_id = committer.member_id, committer.group_instance_id
+        error = group.check_commit(member_id, instance_id, committer.generation, committer.version)
+        if error in _OF_MEMBERS_IN_ORDER:
+            self._on_sign_of_life(group, member_id)
+        return error
 
-    def remove(self, group: AnyGroup, places: Iterable[Place], reply: Reply) -> None:
+    def remove(self, group: GroupPort, places: Iterable[Place], reply: Reply) -> None:
         """Delete offsets; `reply` gets the outcome when that is durable."""
         gone = list(places)
 
@@ -114,7 +112,7 @@ class OffsetCommits:
             on_overdue=lambda: None,
         )
 
-    def remove_group(self, group: AnyGroup, tombstones: Iterable[Entry], reply: Reply) -> bool:
+    def remove_group(self, group: GroupPort, tombstones: Iterable[Entry], reply: Reply) -> bool:
         """Delete all offsets of a group, and the group with `tombstones`; returns whether that is in the log.
 
         `reply` gets the outcome when it is durable.
@@ -126,31 +124,15 @@ class OffsetCommits:
             timeout_ms=self._config.offsets_commit_timeout_ms,
         )
 
-    def expired(self, group: AnyGroup, now_ms: int) -> list[Place]:
-        """Offsets whose time is over.
+    def expired(self, group: GroupPort, now_ms: int) -> list[Place]:
+        """Offsets whose time is over."""
+        expiry = group.offset_expiry
+        if expiry is None:
+            return []
+        return list(group.offsets.expired(now_ms, self._config.offsets_retention_minutes * MINUTE_MS, expiry))
 
-        It runs from the moment the group lost its last member; for topics that no member of a STABLE group reads any
-        more, for groups of the consumer protocol and for consumers without a group, from the commit. Kafka: KIP-211,
-        KIP-496.
-        """
-        retention_ms = self._config.offsets_retention_minutes * MINUTE_MS
-        base_ms: int | None = None
-        keep: frozenset[str] = frozenset()
-        if isinstance(group, ConsumerGroup):
-            keep = group.subscribed_topics
-        elif group.protocol_type is not None:
-            if group.state is GroupState.EMPTY:
-                base_ms = group.state_timestamp_ms
-            elif (
-                group.state is GroupState.STABLE
-                and group.protocol_type == CONSUMER_PROTOCOL_TYPE
-                and group.subscribed_topics is not None
-            ):
-                keep = group.subscribed_topics
-            else:
-                return []
-        return list(group.offsets.expired(now_ms, retention_ms, base_ms, keep))
 
+_OF_MEMBERS_IN_ORDER = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
 _COMMIT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,

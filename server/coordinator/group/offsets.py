@@ -28,6 +28,15 @@ class CommittedOffset(NamedTuple):
     topic_id: UUID = ZERO_UUID
 
 
+class OffsetExpiry(NamedTuple):
+    """When offsets of a group go (KIP-211, KIP-496)."""
+
+    since_ms: int | None = None
+    """When the group lost its last member; None if the time runs from each commit."""
+    keep: frozenset[str] = frozenset()
+    """Topics whose offsets stay."""
+
+
 @dataclass(slots=True)
 class GroupOffsets:
     """Committed offsets by place. What is being written counts as there for `__bool__`: the group must not go."""
@@ -59,19 +68,16 @@ class GroupOffsets:
         """The committed offset of a partition."""
         return self.committed.get((topic, partition))
 
-    def expired(self, now_ms: int, retention_ms: int, base_ms: int | None, keep: frozenset[str]) -> Iterator[Place]:
-        """Places whose offset has outlived its time, topics in `keep` aside.
-
-        The time runs from `base_ms`, or from the commit if that is None; an expiry of the commit's own counts
-        instead of it.
-        """
+    def expired(self, now_ms: int, retention_ms: int, expiry: OffsetExpiry) -> Iterator[Place]:
+        """Places whose offset has outlived its time; an expiry of the commit's own counts instead of the group's."""
+        since_ms, keep = expiry
         for place, offset in self.committed.items():
             if place[0] in keep or place in self.in_flight:
                 continue
             if offset.expire_timestamp_ms >= 0:
                 is_over = now_ms >= offset.expire_timestamp_ms
             else:
-                since = offset.commit_timestamp_ms if base_ms is None else base_ms
+                since = offset.commit_timestamp_ms if since_ms is None else since_ms
                 is_over = now_ms - since >= retention_ms
             if is_over:
                 yield place

@@ -10,7 +10,7 @@ from uuid import UUID
 from .....protocol.errors import ErrorCode, KafkaError
 from ..group import CONSUMER_PROTOCOL_TYPE
 from ..member import Protocols
-from ..offsets import GroupOffsets
+from ..offsets import GroupOffsets, OffsetExpiry
 from .assignment import NOTHING, Assignment
 from .member import ConsumerMember
 from .states import ConsumerGroupState
@@ -70,6 +70,8 @@ class ConsumerGroup:
 
     protocol_type = CONSUMER_PROTOCOL_TYPE
     type_name = "consumer"
+    is_logged = True
+    """It counts once its records are written."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -112,6 +114,11 @@ class ConsumerGroup:
         if all(member.has_reached(self.assignment_epoch) for member in self.members.values()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        """The state as ListGroups calls it."""
+        return self.state.value
 
     @property
     def is_empty(self) -> bool:
@@ -260,6 +267,11 @@ class ConsumerGroup:
         return {subscription.regex for subscription in self._subscriptions if subscription.regex}
 
     # -- offsets ---------------------------------------------------------------------------------------------------
+
+    @property
+    def offset_expiry(self) -> OffsetExpiry:
+        """The time runs from each commit, for topics that no member reads."""
+        return OffsetExpiry(keep=self.subscribed_topics)
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, version: int) -> ErrorCode:
         """Whether a commit may be stored, in the words of that version of OffsetCommit."""

@@ -33,7 +33,7 @@ from barnabas.server.coordinator.group.group_records import (
     read_offset,
 )
 from barnabas.server.coordinator.group.member import JoinResult, Member, SyncResult
-from barnabas.server.coordinator.group.offsets import CommittedOffset, GroupOffsets
+from barnabas.server.coordinator.group.offsets import CommittedOffset, GroupOffsets, OffsetExpiry
 from barnabas.server.coordinator.group.states import (
     CAN_REBALANCE,
     COMMIT_ANSWERS,
@@ -154,13 +154,13 @@ def test_a_static_member_is_replaced_and_whatever_waited_is_fenced() -> None:
 def test_who_may_commit() -> None:
     group = make_group(make_member("a"))
     group.state, group.generation = GroupState.STABLE, 3
-    assert group.check_commit("a", None, 3) is ErrorCode.NONE
-    assert group.check_commit("a", None, 2) is ErrorCode.ILLEGAL_GENERATION
-    assert group.check_commit("b", None, 3) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert group.check_commit("", None, -1) is ErrorCode.UNKNOWN_MEMBER_ID
-    assert Group("g", 0).check_commit("", None, -1) is ErrorCode.NONE
+    assert group.check_commit("a", None, 3, 8) is ErrorCode.NONE
+    assert group.check_commit("a", None, 2, 8) is ErrorCode.ILLEGAL_GENERATION
+    assert group.check_commit("b", None, 3, 8) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert group.check_commit("", None, -1, 8) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert Group("g", 0).check_commit("", None, -1, 8) is ErrorCode.NONE
     group.state = GroupState.DEAD
-    assert group.check_commit("a", None, 3) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group.check_commit("a", None, 3, 8) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def test_what_the_consumers_of_a_generation_read() -> None:
@@ -255,13 +255,13 @@ def test_expiry() -> None:
     offsets = GroupOffsets()
     offsets.committed[("t", 0)] = CommittedOffset(1, -1, "", 100)
     offsets.committed[("u", 0)] = CommittedOffset(1, -1, "", 100, expire_timestamp_ms=105)
-    assert list(offsets.expired(109, 10, None, frozenset())) == [("u", 0)]
-    assert list(offsets.expired(110, 10, None, frozenset())) == [("t", 0), ("u", 0)]
-    assert list(offsets.expired(110, 10, 101, frozenset({"u"}))) == []
+    assert list(offsets.expired(109, 10, OffsetExpiry())) == [("u", 0)]
+    assert list(offsets.expired(110, 10, OffsetExpiry())) == [("t", 0), ("u", 0)]
+    assert list(offsets.expired(110, 10, OffsetExpiry(101, frozenset({"u"})))) == []
     offsets.begin([("t", 0)])
-    assert list(offsets.expired(110, 10, None, frozenset({"u"}))) == []
+    assert list(offsets.expired(110, 10, OffsetExpiry(keep=frozenset({"u"})))) == []
     offsets.finish([("t", 0)])
-    assert list(offsets.expired(110, 10, None, frozenset({"u"}))) == [("t", 0)]
+    assert list(offsets.expired(110, 10, OffsetExpiry(keep=frozenset({"u"})))) == [("t", 0)]
 
 
 def batch(base: int, *entries: tuple[bytes, bytes | None], producer_id: int = -1) -> RecordBatch:

@@ -13,12 +13,13 @@ from tests.server.coordinator.group.group_life import play_seed
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_batch import Batch
 from barnabas.server.coordinator.coordinator_log import CoordinatorLog
-from barnabas.server.coordinator.group import membership, offset_commits
+from barnabas.server.coordinator.group import group as classic
+from barnabas.server.coordinator.group import membership
 from barnabas.server.coordinator.group.group import Group
 from barnabas.server.coordinator.group.membership import Membership
 from barnabas.server.coordinator.group.rebalances import DelayedJoin
 from barnabas.server.coordinator.group.sessions import Sessions
-from barnabas.server.coordinator.group.states import HEARTBEAT_ANSWERS, GroupState
+from barnabas.server.coordinator.group.states import COMMIT_ANSWERS, HEARTBEAT_ANSWERS, GroupState
 from barnabas.server.coordinator.latest_records import LatestRecords
 from barnabas.server.replication.delayed_produce import DelayedProduce
 
@@ -58,10 +59,10 @@ def nothing(*_: Any, **__: Any) -> None:
 
 
 def commits_without_a_look_at_the_generation(patch: Patch) -> None:
-    def check_commit(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def check_commit(group: Group, member_id: str, instance_id: str | None, generation: int, _: int) -> ErrorCode:
         if group.state is GroupState.EMPTY and generation < 0:
             return ErrorCode.NONE
-        return group.check_member(member_id, instance_id)
+        return group.check_member(member_id, instance_id) or COMMIT_ANSWERS[group.state]
 
     patch.setattr(Group, "check_commit", check_commit)
 
@@ -168,11 +169,11 @@ def assignments_kept_from_an_older_generation(patch: Patch) -> None:
 
 
 def commits_taken_from_strangers(patch: Patch) -> None:
-    patch.setattr(offset_commits, "COMMIT_ANSWERS", dict.fromkeys(GroupState, ErrorCode.NONE))
+    patch.setattr(classic, "COMMIT_ANSWERS", dict.fromkeys(GroupState, ErrorCode.NONE))
     check_commit = Group.check_commit
 
-    def check(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        error = check_commit(group, member_id, instance_id, generation)
+    def check(group: Group, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+        error = check_commit(group, member_id, instance_id, generation, version)
         return ErrorCode.NONE if error is ErrorCode.UNKNOWN_MEMBER_ID else error
 
     patch.setattr(Group, "check_commit", check)

@@ -1,0 +1,72 @@
+"""What offsets, deletion and listings ask of a group: they make no difference between the two protocols."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ....protocol.errors import ErrorCode
+from .offsets import GroupOffsets, OffsetExpiry
+
+
+class GroupPort(Protocol):
+    """A group of either protocol (`Group`, `ConsumerGroup`). State, without I/O or time."""
+
+    @property
+    def group_id(self) -> str:
+        """Its name."""
+
+    @property
+    def type_name(self) -> str:
+        """The protocol as ListGroups calls it."""
+
+    @property
+    def protocol_type(self) -> str | None:
+        """What its members are; None if nobody has ever been one."""
+
+    @property
+    def state_name(self) -> str:
+        """The state as ListGroups calls it."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it is removed here."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no members."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing would be lost without it."""
+
+    @property
+    def is_logged(self) -> bool:
+        """Whether there is a record of it, its offsets aside."""
+
+    @property
+    def can_be_forgotten(self) -> bool:
+        """Whether nobody is in it or about to be, so that it may go with its last offset."""
+
+    @property
+    def offsets(self) -> GroupOffsets:
+        """What it has committed."""
+
+    @property
+    def offset_expiry(self) -> OffsetExpiry | None:
+        """From when on the time of its offsets runs; None while none of them may go."""
+
+    @property
+    def subscribed_topics(self) -> frozenset[str] | None:
+        """What its consumers read; None if that cannot be known."""
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether its consumers read the topic, as far as is known."""
+
+    def check_commit(self, member_id: str, instance_id: str | None, generation: int, version: int) -> ErrorCode:
+        """Whether a commit may be stored, in the words of that version of OffsetCommit.
+
+        REBALANCE_IN_PROGRESS is for a member in order that comes at the wrong time.
+        """
+
+    def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
+        """Whether somebody may be told the offsets, who says that he is this member of this generation."""
