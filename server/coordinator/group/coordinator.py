@@ -114,7 +114,7 @@ class GroupCoordinator:
             self._creation.cancel()
             await asyncio.gather(self._creation, return_exceptions=True)
         await self._shards.close()
-        self.members.sessions.close()
+        self.members.heartbeats.sessions.close()
         self.consumers.members.close()
         self.classic_members.close()
 
@@ -226,7 +226,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             self.consumers.members.resume(group)
         else:
-            self.members.resume(group)
+            self.members.heartbeats.resume(group)
 
     def _unload_group(self, group: AnyGroup, error: ErrorCode) -> None:
         """This broker does not coordinate the group any more, or it is deleted."""
@@ -257,7 +257,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             self.classic_members.join(group, joining)
         elif group is not None:
-            self.members.join(group, joining)
+            self.members.joins.join(group, joining)
         elif joining.member_id:
             joining.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
         else:
@@ -267,9 +267,10 @@ class GroupCoordinator:
         """Somebody is the first to join a group; as in Kafka 4 it is there and in the log even if he is refused."""
         maker = Maker(joining.client_host, joining.client_id)
         self.check_room(maker)
-        self.members.write_empty(group)
+        if not self.members.writer.store_empty(group):
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
         self.add(group, maker)
-        self.members.join(group, joining)
+        self.members.joins.join(group, joining)
 
     def commit(self, group_id: str, committer: Committer, offsets: Commits, reply: Reply) -> None:
         """OffsetCommit; `reply` gets the outcome when it is durable. A consumer without a group makes one by it.
@@ -293,27 +294,27 @@ class GroupCoordinator:
     def _heard_of(self, group: GroupPort, member_id: str) -> None:
         """Who commits lives; members of the newer protocol have to send heartbeats nevertheless."""
         if isinstance(group, Group):
-            self.members.touch(group, member_id)
+            self.members.heartbeats.touch(group, member_id)
 
     def sync(self, group: AnyGroup, syncing: Syncing) -> None:
         """SyncGroup; the request says how to answer it."""
         if isinstance(group, ConsumerGroup):
             self.classic_members.sync(group, syncing)
         else:
-            self.members.sync(group, syncing)
+            self.members.assignments.sync(group, syncing)
 
     def heartbeat(self, group: AnyGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat; returns whether the member has to join again."""
         if isinstance(group, ConsumerGroup):
             return self.classic_members.heartbeat(group, member_id, instance_id, generation)
-        return self.members.heartbeat(group, member_id, instance_id, generation)
+        return self.members.heartbeats.heartbeat(group, member_id, instance_id, generation)
 
     def leave(self, group: AnyGroup, leaving: Sequence[Leaver], reply: LeaveReply) -> None:
         """LeaveGroup; `reply` gets the outcome when it is durable."""
         if isinstance(group, ConsumerGroup):
             self.classic_members.leave(group, leaving, reply)
         else:
-            self.members.leave(group, leaving, reply)
+            self.members.leaving.leave(group, leaving, reply)
 
     # -- what ends -------------------------------------------------------------------------------------------------
 

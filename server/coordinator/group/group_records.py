@@ -73,6 +73,8 @@ class GroupEncoder:
     """`group_entry` in pieces, as many members at a time as the caller has time for. The group must not change."""
 
     def __init__(self, group: Group, assignments: Mapping[str, bytes]) -> None:
+        self.is_done = False
+        """Whether all members are encoded."""
         self._key = group_key(group.group_id)
         self._protocol_name = group.protocol_name
         self._assignments = assignments
@@ -89,8 +91,8 @@ class GroupEncoder:
         self._pieces = [self._head[:-4], len(group.members).to_bytes(4, "big")]
         self._left = iter(group.members.values())
 
-    def encode(self, count: int) -> bool:
-        """Encode so many more members; returns whether there may be more."""
+    def encode(self, count: int) -> None:
+        """Encode so many more members."""
         name, assignments = self._protocol_name, self._assignments
         self._value.members = [
             MemberMetadata(
@@ -106,7 +108,7 @@ class GroupEncoder:
             for member in islice(self._left, count)
         ]
         self._pieces.append(encode_versioned(self._value, GROUP_VALUE_VERSION)[len(self._head) :])
-        return len(self._value.members) == count
+        self.is_done = len(self._value.members) < count
 
     def entry(self) -> Entry:
         """The record once all are encoded."""

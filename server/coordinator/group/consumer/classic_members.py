@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class ClassicMembers:
-    """The same requests as `Membership` takes, for the other kind of group. Loop-thread only."""
+    """The same requests as the parts of `Membership` take, for the other kind of group. Loop-thread only."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class ClassicMembers:
     def join(self, group: ConsumerGroup, joining: Joining) -> None:
         """Let somebody in, or in again."""
         if group.is_empty:
-            self._classic.join(self._groups.emptied(group), joining)
+            self._classic.joins.join(self._groups.emptied(group), joining)
             return
         change = Change(group)
         try:
@@ -148,7 +148,7 @@ class ClassicMembers:
         told = done if keeps else ignore
         classic = self._groups.downgrade(group, [*others, member], told, rebalances=not keeps)
         if classic is not None and not keeps:
-            self._classic.join(classic, replace(joining, member_id=member.member_id))
+            self._classic.joins.join(classic, replace(joining, member_id=member.member_id))
         elif not keeps:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The group could not be written.")
 

@@ -161,7 +161,7 @@ class ConsumerGroups:
         logger.info("group %r: %d members go back to the classic protocol", group.group_id, len(left))
         self._make_classic(group, classic)
         if rebalances:
-            self._classic.rebalance(classic, "it is a classic group again")
+            self._classic.rebalances.begin(classic, "it is a classic group again")
         return classic
 
     def emptied(self, group: ConsumerGroup) -> Group:
@@ -177,7 +177,7 @@ class ConsumerGroups:
         classic.is_logged = True
         self.members.unload(group)
         self._table.put(classic)
-        self._classic.resume(classic)
+        self._classic.heartbeats.resume(classic)
 
 
 def _not_found(group_id: str) -> KafkaError:

@@ -11,10 +11,10 @@ from tests.server.coordinator.group.members import GROUP, Cluster, Member, enter
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest
-from barnabas.server.coordinator.group import membership
+from barnabas.server.coordinator.group import assignments as assigning
 from barnabas.server.coordinator.group.answers import ANSWERS_AT_ONCE, PAUSE_S
+from barnabas.server.coordinator.group.joins import Joins
 from barnabas.server.coordinator.group.member import JoinResult, Leaver, LeaveResult, SyncResult
-from barnabas.server.coordinator.group.membership import Membership
 from barnabas.server.coordinator.group.requests import Joining, Syncing
 from barnabas.server.coordinator.group.states import GroupState
 
@@ -384,7 +384,7 @@ def test_who_was_replaced_before_its_turn_is_answered_under_its_own_id(monkeypat
 
 
 def test_a_large_group_is_written_down_in_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "MEMBERS", 2)
+    monkeypatch.setattr(assigning, "MEMBERS", 2)
 
     async def talk(cluster: Cluster) -> None:
         members = [await cluster.member(versions=(3, 2, 2, 2)) for _ in range(5)]
@@ -403,7 +403,7 @@ def test_a_large_group_is_written_down_in_turns_of_the_loop(monkeypatch: pytest.
 
 
 def test_a_rebalance_may_begin_while_the_one_before_is_written_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "MEMBERS", 1)
+    monkeypatch.setattr(assigning, "MEMBERS", 1)
 
     async def talk(cluster: Cluster) -> None:
         members = [await cluster.member(versions=(3, 2, 2, 2)) for _ in range(4)]
@@ -437,7 +437,7 @@ def test_a_join_that_fails_inside_the_broker_is_answered(monkeypatch: pytest.Mon
     async def talk(cluster: Cluster) -> None:
         member = await cluster.member()
         with monkeypatch.context() as patch:
-            patch.setattr(Membership, "join", broken)
+            patch.setattr(Joins, "join", broken)
             assert (await member.join_once()).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         await member.enter()
 

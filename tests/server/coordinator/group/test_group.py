@@ -18,6 +18,7 @@ from barnabas.protocol.coordinator_records import (
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_batch import ControlType, RecordBatch, RecordBatchBuilder, control_batch
 from barnabas.server.coordinator.group.answers import Answers, Later
+from barnabas.server.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.server.coordinator.group.group import Group
 from barnabas.server.coordinator.group.group_id import partition_for
 from barnabas.server.coordinator.group.group_log import groups_of
@@ -151,6 +152,32 @@ def test_a_static_member_is_replaced_and_whatever_waited_is_fenced() -> None:
     assert group.check_member("a", None) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_from_when_on_the_time_of_offsets_runs() -> None:
+    group = Group("g", 7)
+    assert group.offset_expiry == OffsetExpiry()
+    group.add(make_member("a"))
+    group.subscribed_topics = frozenset({"t"})
+    for state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE):
+        group.state = state
+        assert group.offset_expiry is None
+    group.state = GroupState.STABLE
+    assert group.offset_expiry == OffsetExpiry(keep=frozenset({"t"}))
+    group.subscribed_topics = None
+    assert group.offset_expiry is None
+    group.subscribed_topics, group.protocol_type = frozenset(), "connect"
+    assert group.offset_expiry is None
+    group.state = GroupState.EMPTY
+    assert group.offset_expiry == OffsetExpiry(since_ms=7)
+    assert ConsumerGroup("g").offset_expiry == OffsetExpiry()
+
+
+def test_a_member_in_order_that_commits_while_it_waits_for_its_assignment_is_told_so() -> None:
+    group = make_group(make_member("a"))
+    group.state, group.generation = GroupState.COMPLETING_REBALANCE, 3
+    assert group.check_commit("a", None, 3, 8) is ErrorCode.REBALANCE_IN_PROGRESS
+    assert group.check_commit("a", None, 2, 8) is ErrorCode.ILLEGAL_GENERATION
+
+
 def test_who_may_commit() -> None:
     group = make_group(make_member("a"))
     group.state, group.generation = GroupState.STABLE, 3
@@ -233,8 +260,8 @@ def test_a_group_written_in_pieces_is_the_same(at_a_time: int) -> None:
         members=members,
     )
     encoder = GroupEncoder(group, assignments)
-    while encoder.encode(at_a_time):
-        continue
+    while not encoder.is_done:
+        encoder.encode(at_a_time)
     assert encoder.entry() == group_entry(group, assignments) == (group_key("g"), encode_versioned(value, 3))
 
 

@@ -13,11 +13,13 @@ from tests.server.coordinator.group.group_life import play_seed
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_batch import Batch
 from barnabas.server.coordinator.coordinator_log import CoordinatorLog
+from barnabas.server.coordinator.group import assignments, heartbeats
 from barnabas.server.coordinator.group import group as classic
-from barnabas.server.coordinator.group import membership
 from barnabas.server.coordinator.group.group import Group
-from barnabas.server.coordinator.group.membership import Membership
+from barnabas.server.coordinator.group.heartbeats import Heartbeats
+from barnabas.server.coordinator.group.leaving import Leaving
 from barnabas.server.coordinator.group.rebalances import DelayedJoin
+from barnabas.server.coordinator.group.requests import Syncing
 from barnabas.server.coordinator.group.sessions import Sessions
 from barnabas.server.coordinator.group.states import COMMIT_ANSWERS, HEARTBEAT_ANSWERS, GroupState
 from barnabas.server.coordinator.latest_records import LatestRecords
@@ -68,26 +70,26 @@ def commits_without_a_look_at_the_generation(patch: Patch) -> None:
 
 
 def syncs_without_a_look_at_the_generation(patch: Patch) -> None:
-    check = Membership._check_sync
+    check = assignments._check_sync
 
-    def check_sync(self: Membership, group: Group, syncing: membership.Syncing) -> ErrorCode:
-        error = check(self, group, syncing)
+    def check_sync(group: Group, syncing: Syncing) -> ErrorCode:
+        error = check(group, syncing)
         return ErrorCode.NONE if error is ErrorCode.ILLEGAL_GENERATION else error
 
-    patch.setattr(Membership, "_check_sync", check_sync)
+    patch.setattr(assignments, "_check_sync", check_sync)
 
 
 def heartbeats_that_do_not_prolong_the_session(patch: Patch) -> None:
-    patch.setattr(Membership, "touch", nothing)
+    patch.setattr(Heartbeats, "touch", nothing)
 
 
 def heartbeats_that_keep_a_rebalance_to_themselves(patch: Patch) -> None:
     answers = {**HEARTBEAT_ANSWERS, GroupState.PREPARING_REBALANCE: ErrorCode.NONE}
-    patch.setattr(membership, "HEARTBEAT_ANSWERS", answers)
+    patch.setattr(heartbeats, "HEARTBEAT_ANSWERS", answers)
 
 
 def ids_given_out_for_ever(patch: Patch) -> None:
-    patch.setattr(Membership, "_forget_pending", nothing)
+    patch.setattr(Leaving, "_forget_pending", nothing)
 
 
 def a_rebalance_that_ends_with_the_first_to_join(patch: Patch) -> None:
@@ -95,19 +97,19 @@ def a_rebalance_that_ends_with_the_first_to_join(patch: Patch) -> None:
 
 
 def members_removed_without_a_rebalance(patch: Patch) -> None:
-    def remove(self: Membership, group: Group, member_id: str, reason: str) -> None:
-        self.sessions.end(group, member_id)
+    def remove(self: Leaving, group: Group, member_id: str, reason: str) -> None:
+        self._sessions.end(group, member_id)
         group.remove(member_id)
 
-    patch.setattr(Membership, "_remove", remove)
+    patch.setattr(Leaving, "_remove", remove)
 
 
 def members_that_never_expire(patch: Patch) -> None:
-    patch.setattr(Membership, "_session_expired", nothing)
+    patch.setattr(Leaving, "session_expired", nothing)
 
 
 def members_loaded_without_a_session(patch: Patch) -> None:
-    patch.setattr(Membership, "resume", nothing)
+    patch.setattr(Heartbeats, "resume", nothing)
 
 
 def sessions_shorter_than_promised(patch: Patch) -> None:

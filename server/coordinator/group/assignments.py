@@ -1,0 +1,131 @@
+"""What the leader of a generation assigns, and how members of classic groups get it (SyncGroup)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from ....protocol.errors import ErrorCode
+from ...runtime.turns import MEMBERS, Turns
+from .answers import Answers
+from .group import Group
+from .group_records import GroupEncoder
+from .group_writer import GroupWriter
+from .heartbeats import Heartbeats
+from .member import Member, SyncReply, SyncResult
+from .rebalances import Rebalances
+from .requests import Syncing
+from .states import SYNC_ANSWERS, GroupState
+
+
+@dataclass(frozen=True, slots=True)
+class NewAssignment:
+    """What the leader of a generation has brought, on its way into the log."""
+
+    group: Group
+    generation: int
+    assignments: Mapping[str, bytes]
+    encoder: GroupEncoder
+
+    @property
+    def is_over(self) -> bool:
+        """Whether another rebalance has begun and has answered everybody."""
+        group = self.group
+        return group.generation != self.generation or group.state is not GroupState.COMPLETING_REBALANCE
+
+
+class Assignments:
+    """Takes the leader's assignment, writes it down, and hands everybody his. Loop-thread only."""
+
+    def __init__(
+        self,
+        writer: GroupWriter,
+        heartbeats: Heartbeats,
+        rebalances: Rebalances,
+        answers: Answers,
+        turns: Turns,
+        *,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._writer = writer
+        self._heartbeats = heartbeats
+        self._rebalances = rebalances
+        self._answers = answers
+        self._turns = turns
+        self._now_ms = now_ms
+
+    def sync(self, group: Group, syncing: Syncing) -> None:
+        """Give a member its assignment, once the leader has brought it and it is durable."""
+        error = _check_sync(group, syncing) or SYNC_ANSWERS[group.state]
+        if error:
+            syncing.reply(SyncResult(error))
+            return
+        member = group.members[syncing.member_id]
+        self._rebalances.synced(group, member.member_id)
+        self._heartbeats.sessions.restart(group, member.member_id, member.session_timeout_ms)
+        if group.state is GroupState.STABLE:
+            syncing.reply(_assignment(group, member))
+            return
+        group.answer_sync(member, SyncResult(ErrorCode.REBALANCE_IN_PROGRESS))
+        member.sync_reply = syncing.reply
+        if member.member_id == group.leader_id:
+            self._begin(group, syncing.assignments)
+
+    def _begin(self, group: Group, given: Mapping[str, bytes]) -> None:
+        """Write the assignment of a generation down, and tell everybody his."""
+        assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
+        new = NewAssignment(group, group.generation, assignments, GroupEncoder(group, assignments))
+        self._turns.add(partial(self._write_down, new))
+
+    def _write_down(self, new: NewAssignment) -> None:
+        """A part of a large group in each turn of the loop, and in the last one the record of the whole."""
+        if new.is_over:
+            return
+        if new.encoder.is_done:
+            stored = partial(self._stored, new)
+            self._writer.store(
+                new.group, new.encoder.entry(), lambda outcome: self._turns.add(partial(stored, outcome))
+            )
+            return
+        new.encoder.encode(MEMBERS)
+        self._turns.add(partial(self._write_down, new))
+
+    def _stored(self, new: NewAssignment, outcome: ErrorCode) -> None:
+        if new.is_over:
+            return
+        group = new.group
+        if outcome is not ErrorCode.NONE:
+            self._rebalances.fail_syncs(group, outcome)
+            self._rebalances.maybe_begin(group, f"the assignment could not be written: {outcome.name}")
+            return
+        group.assign(new.assignments)
+        group.transition_to(GroupState.STABLE, self._now_ms())
+        self._answers.extend(
+            partial(self._hand_over, group, member, reply, _assignment(group, member))
+            for member, reply in group.take_syncs()
+        )
+
+    def _hand_over(self, group: Group, member: Member, reply: SyncReply, result: SyncResult) -> None:
+        """It is a member's turn to get what it was assigned."""
+        self._heartbeats.hand_over(group, member)
+        reply.now(result)
+
+
+def _assignment(group: Group, member: Member) -> SyncResult:
+    return SyncResult(ErrorCode.NONE, group.protocol_type, group.protocol_name, member.assignment)
+
+
+def _check_sync(group: Group, syncing: Syncing) -> ErrorCode:
+    if group.state is GroupState.DEAD:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    error = group.check_member(syncing.member_id, syncing.group_instance_id)
+    error = error or group.check_generation(syncing.generation)
+    if error:
+        return error
+    if syncing.protocol_type is not None and syncing.protocol_type != group.protocol_type:
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    if syncing.protocol_name is not None and syncing.protocol_name != (group.protocol_name or ""):
+        # While a group prepares a rebalance its protocol is still that of the generation asked about.
+        return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    return ErrorCode.NONE
