@@ -18,7 +18,7 @@ from .schema import Buffer, carries_records, versions_of
 
 # How many structs, strings and numbers in lists one message may become. A request comes from anybody; a response from
 # a broker that was chosen, and lists whole clusters.
-REQUEST_OBJECT_BUDGET = 80_000
+REQUEST_OBJECT_BUDGET = 50_000
 RESPONSE_OBJECT_BUDGET = 5_000_000
 
 # Pieces of at least this many bytes are handed on as they are; smaller ones are joined.

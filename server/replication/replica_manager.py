@@ -457,7 +457,9 @@ class ReplicaManager:
         Gives for each, in their order, the new low watermark, which is on disk. Kafka's ReplicaManager.deleteRecords.
         """
         results: list[int | KafkaError] = []
+        pace = Pace()
         for topic, index, offset in offsets:
+            await pace.step()
             try:
                 partition = self.partition(topic, index)
                 if is_internal(topic):

@@ -59,7 +59,7 @@ from barnabas.server.runtime.host import host_ports
 MEGABYTE = 1_000_000
 TURN_S = 0.25
 MEMORY_BYTES = 64_000_000
-NAMES = [f"{number:x}" for number in range(150_000)]
+NAMES = [f"{number:x}" for number in range(45_000)]
 LONG_NAMES = [f"{number:a<32000}" for number in range(30)]
 
 
@@ -111,31 +111,31 @@ def beat(topics: list[str], partitions: list[int]) -> ConsumerGroupHeartbeatRequ
 
 def requests() -> Iterator[tuple[str, ApiKey, int, Any]]:
     """Each is near a megabyte, or as near as the limit of objects in a request lets it come."""
-    numbers = list(range(150_000))
+    numbers = list(range(45_000))
     yield "describe many", ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(groups=NAMES)
-    yield "describe one", ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(groups=["g"] * 150_000)
+    yield "describe one", ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(groups=["g"] * 45_000)
     yield "describe long names", ApiKey.DESCRIBE_GROUPS, 6, DescribeGroupsRequest(groups=LONG_NAMES)
     yield "describe newer", ApiKey.CONSUMER_GROUP_DESCRIBE, 1, ConsumerGroupDescribeRequest(group_ids=NAMES)
     yield "delete groups", ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=NAMES)
     yield "find many", ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=NAMES)
     yield "find long names", ApiKey.FIND_COORDINATOR, 4, FindCoordinatorRequest(coordinator_keys=LONG_NAMES)
     yield "list states", ApiKey.LIST_GROUPS, 5, ListGroupsRequest(states_filter=NAMES)
-    leaving = [MemberIdentity(member_id=name) for name in NAMES[:100_000]]
+    leaving = [MemberIdentity(member_id=name) for name in NAMES[:16_000]]
     yield "leave", ApiKey.LEAVE_GROUP, 5, LeaveGroupRequest(group_id="g", members=leaving)
-    yield "fetch all of many", ApiKey.OFFSET_FETCH, 9, everything(NAMES[:80_000])
-    yield "fetch all of one", ApiKey.OFFSET_FETCH, 9, everything(["s"] * 90_000)
-    yield "fetch one of one", ApiKey.OFFSET_FETCH, 9, fetch("t", [0], 40_000)
+    yield "fetch all of many", ApiKey.OFFSET_FETCH, 9, everything(NAMES[:15_000])
+    yield "fetch all of one", ApiKey.OFFSET_FETCH, 9, everything(["s"] * 15_000)
+    yield "fetch one of one", ApiKey.OFFSET_FETCH, 9, fetch("t", [0], 6_000)
     yield "fetch partitions", ApiKey.OFFSET_FETCH, 9, fetch("t", numbers)
-    yield "fetch a partition", ApiKey.OFFSET_FETCH, 9, fetch("t", [0] * 190_000)
+    yield "fetch a partition", ApiKey.OFFSET_FETCH, 9, fetch("t", [0] * 45_000)
     old = [OffsetFetchRequestTopic(name="t", partition_indexes=numbers)]
     for version in (0, 1, 5):
         request = OffsetFetchRequest(group_id="s", topics=old)
         yield f"fetch partitions v{version}", ApiKey.OFFSET_FETCH, version, request
     yield "delete offsets", ApiKey.OFFSET_DELETE, 0, delete(numbers)
-    yield "commit unknown", ApiKey.OFFSET_COMMIT, 9, commit(numbers[:50_000])
-    yield "commit one", ApiKey.OFFSET_COMMIT, 9, commit([0] * 50_000)
-    yield "join", ApiKey.JOIN_GROUP, 9, join(NAMES[:90_000])
-    yield "sync", ApiKey.SYNC_GROUP, 5, sync(NAMES[:90_000])
+    yield "commit unknown", ApiKey.OFFSET_COMMIT, 9, commit(numbers[:15_000])
+    yield "commit one", ApiKey.OFFSET_COMMIT, 9, commit([0] * 15_000)
+    yield "join", ApiKey.JOIN_GROUP, 9, join(NAMES[:15_000])
+    yield "sync", ApiKey.SYNC_GROUP, 5, sync(NAMES[:15_000])
     yield "beat with topics", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat(NAMES, [])
     yield "beat with partitions", ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, beat(["t"], numbers)
 

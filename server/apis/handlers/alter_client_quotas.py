@@ -22,6 +22,7 @@ from ...metadata.metadata_store import StoreUnavailableError
 from ...quotas.client_quotas import ClientQuotas
 from ...quotas.entities import Entity, check_quota, entity_of, invalid
 from ...quotas.stored_quotas import alter_stored_quotas
+from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
 
@@ -37,7 +38,9 @@ async def handle(
     response = AlterClientQuotasResponse(entries=[])
     named = [_key(entry) for entry in request.entries]
     times_named = Counter(named)
+    pace = Pace()
     for entry, key in zip(request.entries, named, strict=True):
+        await pace.step()
         in_order = sorted(entry.entity, key=lambda part: part.entity_type)
         answer = ResponseEntryData(error_message=None, entity=in_order)
         try:

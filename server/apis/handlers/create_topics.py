@@ -42,7 +42,9 @@ async def handle(
     named = Counter(topic.name for topic in request.topics)
     refused: dict[str, KafkaError] = {}
     wishes: list[TopicCreation] = []
+    pace = Pace()
     for topic in request.topics:
+        await pace.step()
         if named[topic.name] > 1:
             text = "Create topics request from client contains multiple entries for the following topics: "
             refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, f"{text}{topic.name}")

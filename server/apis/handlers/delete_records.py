@@ -15,6 +15,7 @@ from ....protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
@@ -33,15 +34,14 @@ async def handle(
         for partition in topic.partitions
     ]
     results = iter(await replica_manager.delete_records(offsets))
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[_result(wanted.partition_index, next(results)) for wanted in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )
+    response, pace = DeleteRecordsResponse(), Pace()
+    for topic in request.topics:
+        answer = DeleteRecordsTopicResult(name=topic.name)
+        response.topics.append(answer)
+        for wanted in topic.partitions:
+            answer.partitions.append(_result(wanted.partition_index, next(results)))
+            await pace.step()
+    return response
 
 
 def _result(index: int, result: int | KafkaError) -> DeleteRecordsPartitionResult:

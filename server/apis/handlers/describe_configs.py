@@ -18,10 +18,11 @@ from ...config.config_repository import ConfigRepository
 from ...runtime.turns import Steps
 from ..request_context import RequestContext
 
-MOST_ENTRIES = 500_000
-"""Settings in one answer: those of fourteen thousand topics. Synonyms and sentences count as settings, too."""
-WITH_SYNONYMS, WITH_DOCUMENTATION = 2, 5
+MOST_ENTRIES = 200_000
+"""Settings in one answer: those of five thousand topics. Synonyms and sentences count as settings, too."""
+WITH_SYNONYMS, WITH_DOCUMENTATION = 4, 10
 """What a setting with them counts more."""
+TOO_MANY = f"One answer holds {MOST_ENTRIES} settings at most."
 
 
 def handle(
@@ -44,7 +45,7 @@ def handle(
         result = describer.describe(resource_type, name, keys)
         if len(result.configs) * weight > left:
             result.error_code = ErrorCode.POLICY_VIOLATION
-            result.error_message = f"One answer holds {MOST_ENTRIES} settings at most."
+            result.error_message = TOO_MANY
             result.configs = []
         left -= len(result.configs) * weight
         results.append(result)

@@ -18,6 +18,7 @@ from ....protocol.messages.metadata import MetadataResponsePartition, MetadataRe
 from ...config.broker_config import BrokerConfig
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
+from ...runtime.turns import Steps
 from ..authorized_operations import authorized_operations
 from ..request_context import RequestContext
 
@@ -27,7 +28,7 @@ METADATA_VERSION = 12
 
 def handle(
     ctx: RequestContext, request: DescribeTopicPartitionsRequest, *, config: BrokerConfig, metadata: MetadataCache
-) -> DescribeTopicPartitionsResponse:
+) -> Steps[DescribeTopicPartitionsResponse]:
     """Fills one page; a cursor that points nowhere is INVALID_REQUEST for every topic asked for."""
     limit = max(1, min(request.response_partition_limit, config.max_request_partition_size_limit))
     response = DescribeTopicPartitionsResponse()
@@ -37,6 +38,7 @@ def handle(
         topics = [_refused(topic.name, error.code) for topic in request.topics]
         return DescribeTopicPartitionsResponse(topics=topics)
     for name in names:
+        yield
         if limit == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break

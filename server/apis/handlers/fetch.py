@@ -85,7 +85,7 @@ def handle(
     on_resume = None if ctx.charge is None else ctx.charge.resume
     respond = fetch.respond
     if ctx.api_version < SINCE_CURRENT_FORMAT:
-        respond = partial(fetch.convert, work)
+        respond = partial(fetch.convert, work, long_work)
     elif len(items) > FETCHED_PARTITIONS:
         respond = partial(fetch.respond_in_turns, long_work)
     waiting = replica_manager.fetch_records(fetch.params(items, config.fetch_max_bytes), respond, on_resume=on_resume)
@@ -191,7 +191,7 @@ class _Fetch:
             self._version >= SINCE_CURRENT_FORMAT,
         )
 
-    def convert(self, work: Work, results: list[FetchResult]) -> None:
+    def convert(self, work: Work, long_work: LongWork, results: list[FetchResult]) -> None:
         """Answer with what was found in the format that the reader knows, into which it is brought beside the loop."""
         magic = 0 if self._version <= 1 else 1
         offsets = [item.request.fetch_offset for item, name in self._asked if isinstance(name, str)]
@@ -202,6 +202,8 @@ class _Fetch:
         def converted(made: list[FetchResult] | None, error: BaseException | None) -> None:
             if made is None:
                 self._ctx.finish(None, error)
+            elif len(made) > FETCHED_PARTITIONS:
+                self.respond_in_turns(long_work, made)
             else:
                 self.respond(made)
 

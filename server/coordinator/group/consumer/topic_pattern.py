@@ -13,6 +13,8 @@ from .regex_syntax import ALPHABET, Chars, Choice, Node, Place, RegexSyntaxError
 
 MOST_STEPS = 5000
 """Of the graph of one expression."""
+MOST_CHARACTERS = 20_000
+"""Of one expression: each is looked at while it is read."""
 MOST_WORK = 200_000
 """Steps followed for one expression, all names together: a fraction of a second."""
 
@@ -29,6 +31,8 @@ class TopicPattern:
         """Of each step: what it takes to go on (None for nothing), and where to."""
         self._known: dict[tuple[frozenset[int], bool, bool, str], frozenset[int]] = {}
         self._work = 0
+        if len(text) > MOST_CHARACTERS:
+            raise self._invalid("it is too large")
         try:
             node = parse(text)
         except RegexSyntaxError as error:
