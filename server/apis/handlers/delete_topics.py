@@ -20,6 +20,7 @@ from ....protocol.schema import ZERO_UUID
 from ...config.broker_config import BrokerConfig
 from ...metadata.metadata_cache import MetadataCache
 from ...quotas.charge import price_of_changes
+from ...runtime.turns import Pace
 from ..request_context import RequestContext
 from ..services import ActiveController
 
@@ -47,7 +48,7 @@ async def handle(
             code = ErrorCode.INVALID_REQUEST
         disabled = KafkaError(code, "Topic deletion is disabled.")
         return DeleteTopicsResponse(responses=[_result(topic.name, topic.topic_id, disabled) for topic in wanted])
-    resolved = _resolve(wanted, metadata=metadata)
+    resolved = await _resolve(wanted, metadata=metadata)
     names = [name for name, _, error in resolved if error is None and name is not None]
     outcomes: dict[str, KafkaError | None]
     try:
@@ -55,8 +56,9 @@ async def handle(
         outcomes = await controller.delete_topics(names, pay=pay)
     except KafkaError as failure:
         outcomes = dict.fromkeys(names, failure.as_result())
-    responses = []
+    responses, pace = [], Pace()
     for name, topic_id, error in resolved:
+        await pace.step()
         outcome = error if error is not None or name is None else outcomes[name]
         if outcome is None and request.timeout_ms <= 0:
             text = "The topic was deleted, but there was no time to wait for it."
@@ -65,7 +67,7 @@ async def handle(
     return DeleteTopicsResponse(responses=responses)
 
 
-def _resolve(
+async def _resolve(
     wanted: list[DeleteTopicState], *, metadata: MetadataCache
 ) -> list[tuple[str | None, UUID, KafkaError | None]]:
     """Finds the name and id of each topic, or why it cannot be deleted."""
@@ -73,7 +75,9 @@ def _resolve(
     # Topics addressed by id count under their name, too: one of both ways may address it.
     named.update(name for topic in wanted if topic.name is None and (name := metadata.topic_name(topic.topic_id)))
     resolved: list[tuple[str | None, UUID, KafkaError | None]] = []
+    pace = Pace()
     for topic in wanted:
+        await pace.step()
         name, topic_id, error = topic.name, topic.topic_id, None
         if name is not None and topic_id.int:
             text = "Topic name and topic ID can not both be specified."
