@@ -143,8 +143,8 @@ class ConfigChanger:
         kind = NAMED_KINDS[resource_type]
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, kind.alter_without_name)
-        _check_size(settings)
         kind.check(self._configs.config, settings)
+        _check_size(settings)
         if not self._validate_only:
             await self._configs.config_store.set_named_config(kind.entity_type, name, settings)
             self._configs.dynamic_config.named_config_changed(resource_type, name, settings)

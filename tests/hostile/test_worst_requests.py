@@ -24,13 +24,14 @@ from tests.hostile.worst_requests import (
     WIDE_PARTITIONS,
     WORST,
     by_name,
+    noise_batch,
     tiny_batch,
 )
 
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.codec import encode_request
+from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.errors import ProtocolError
-from barnabas.protocol.headers import RequestHeader, encode_request_header
+from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -105,10 +106,10 @@ class Cluster:
     def __init__(self, server: BrokerServer, apis: KafkaApis, topic_id: UUID) -> None:
         self.apis = apis
         self.topic_id = topic_id
-        self._listener = server.listeners[0]
+        self.listener = server.listeners[0]
 
     async def call(self, frame: bytes) -> Client:
-        connection, body = Client(self._listener), bytearray(frame)
+        connection, body = Client(self.listener), bytearray(frame)
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_soon(self._handle, connection, body)
         await asyncio.sleep(0.01)
@@ -185,3 +186,34 @@ async def test_nobody_waits_for_one_request(tmp_path: Path, monkeypatch: pytest.
                 complaints.append(f"{name}: {seconds:.3f} s, {size >> 20} MB, answered: {client.is_decided}")
     assert not complaints
     assert here.apis.failures == 0
+
+
+async def test_what_came_first_is_first_in_the_log_whatever_it_takes_to_validate(tmp_path: Path) -> None:
+    async with cluster(tmp_path) as here:
+
+        def ask(records: bytes, topic: str) -> HostileConnection:
+            data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])]
+            request = ProduceRequest(acks=1, timeout_ms=1000, topic_data=data)
+            head = encode_request_header(RequestHeader(ApiKey.PRODUCE, 9, 1, "honest"))
+            connection, body = HostileConnection(here.listener), bytearray(head + encode_request(request, 9))
+            here.apis.handle(connection, memoryview(body), 0, len(body))  # type: ignore[arg-type]
+            body[:] = bytes(len(body))  # as the connection's next request would
+            return connection
+
+        small = honest_batch(random.Random(1))
+        asked = [ask(records, PACKED) for records in (noise_batch(300_000), small, noise_batch(200_000), small)]
+        elsewhere = ask(small, TOPIC)
+        assert elsewhere.is_decided and not any(one.is_decided for one in asked)
+        async with asyncio.timeout(ANSWER_SECONDS):
+            while not all(one.is_decided for one in asked):
+                await asyncio.sleep(0.01)
+        offsets = []
+        for one in asked:
+            assert one.answer is not None
+            _, position = decode_response_header(ApiKey.PRODUCE, 9, one.answer, 4, len(one.answer))
+            response = decode_response(ApiKey.PRODUCE, 9, one.answer, position, len(one.answer))
+            (partition,) = response.responses[0].partition_responses
+            assert partition.error_code == 0
+            offsets.append(partition.base_offset)
+        assert offsets[0] == 0
+        assert offsets == sorted(set(offsets))
