@@ -106,18 +106,18 @@ def test_count_beyond_the_bytes_left() -> None:
 
 
 def test_object_budget() -> None:
-    names = 210_000
+    names = codec.REQUEST_OBJECT_BUDGET + 1
     data = names.to_bytes(4, "big") + bytes(2 * names)
     with pytest.raises(ProtocolError, match="topics"):
         codec.decode_request(ApiKey.METADATA, 1, data, 0, len(data))
-    names = 190_000
+    names = codec.REQUEST_OBJECT_BUDGET
     data = names.to_bytes(4, "big") + bytes(2 * names)
     assert len(codec.decode_request(ApiKey.METADATA, 1, data, 0, len(data)).topics) == names
 
 
 def test_object_budget_covers_nested_arrays() -> None:
     resource = bytes.fromhex("01 0000 00000002 0000 0000")
-    for resources, legal in ((60_000, True), (70_000, False)):
+    for resources, legal in ((16_000, True), (17_000, False)):
         data = resources.to_bytes(4, "big") + resource * resources
         if legal:
             assert len(codec.decode_request(ApiKey.DESCRIBE_CONFIGS, 0, data, 0, len(data)).resources) == resources
