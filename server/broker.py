@@ -6,14 +6,12 @@ Kafka's BrokerServer. Nothing here decides anything; it says who knows whom.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, KafkaError
-from ..storage.errors import LogDirFailedError
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
-from ..storage.log_manager import LogManager
 from ..storage.reserve import Reserve
 from .apis.kafka_apis import KafkaApis
 from .apis.services import Services
@@ -29,17 +27,17 @@ from .controller.topic_rules import TopicCreation
 from .coordinator.group.coordinator import GroupCoordinator
 from .metadata.cluster_store import ClusterStore
 from .metadata.config_store import ConfigStore
-from .metadata.embedded_store import LANE as STORE_LANE
 from .metadata.embedded_store import EmbeddedStore
 from .metadata.metadata_cache import MetadataCache
 from .metadata.producer_ids import ProducerIds
 from .metadata.topic_store import TopicStore
-from .metadata.znodes import BrokerEndpoint, BrokerRegistration, TopicRegistration
+from .metadata.znodes import BrokerEndpoint, BrokerRegistration
 from .network.socket_server import SocketServer
 from .quotas.client_quotas import ClientQuotas
 from .quotas.stored_quotas import stored_quotas
 from .replication.fetch_session import FetchSessions
 from .replication.log_dir_mover import LogDirMover
+from .replication.log_directories import LogDirectories
 from .replication.replica_manager import ReplicaManager
 from .runtime.health import HealthServer
 from .runtime.room_logger import room_logger
@@ -48,7 +46,7 @@ from .runtime.turns import LongWork, Turns
 
 if TYPE_CHECKING:
     from ..protocol.topic_partition import TopicPartition
-    from ..storage.lane_task import LaneTask
+    from ..storage.log_manager import LogManager
     from .apis.rights import Authorizer
     from .config.broker_config import BrokerConfig
     from .config.listeners import ListenerConfig
@@ -59,8 +57,6 @@ logger = room_logger("broker")
 
 FLUSH_CHECK_MS = 1000
 """How often logs are looked at whose `flush.ms` may have passed."""
-CLOSING_LANES = 4
-"""How many lanes a directory sync its logs at a stop: syncs that run side by side share what the journal writes."""
 RESERVE_CHECK_MS = 10_000
 """How often it is made up for what was used of the room that is kept on each disk."""
 REPLICA_RETRY_MS = 10_000
@@ -94,11 +90,11 @@ class BrokerServer:
         self._scheduler = Scheduler(loop)
         self._telling: set[asyncio.Task[None]] = set()
         self._stops: list[Callable[[], Awaitable[object]]] = []
+        self._dynamic_config = DynamicConfig(config)
+        self._directories = LogDirectories(config, ports, loop, self._dynamic_config)
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
         self._stopping = False
-        self._reserve_bytes = ports.reserve_bytes if config.acks_all_durability == "disk" else 0
-        self._store_reserve = Reserve(ports.filesystem, f"{config.metadata_store_path}.reserve", self._reserve_bytes)
         self.health: HealthServer | None = None
         """Answers readiness probes and shows the cleaner, if `health.port` asks for it."""
         if config.health_port is not None:
@@ -132,11 +128,12 @@ class BrokerServer:
         Raises OSError (a port or a directory cannot be had), StorageError, ConfigError, KafkaError. After a failure
         `stop` gives back what was taken.
         """
-        dynamic_config = DynamicConfig(self.config)
-        log_manager = self._open_log_dirs(dynamic_config)
+        dynamic_config, log_manager = self._dynamic_config, self._directories.log_manager
+        self._directories.open()
+        self._stops.append(self._shut_down_logs)
         stored_id, stored_cluster_id = log_manager.stored_identity()
         broker_id = self._choose_broker_id(stored_id)
-        await self._use_reserves(log_manager, Reserve.give_up)
+        await self._directories.use_reserves(Reserve.give_up)
         store = self._open_store()
         self._stops.append(store.close)
         cluster_store = ClusterStore(store, now_ms=self._ports.now_ms, token_bytes=self._ports.token_bytes)
@@ -146,7 +143,8 @@ class BrokerServer:
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(config_store, broker_id)
         quotas = await self._load_quotas(store)
-        await self._load_logs(log_manager, await topic_store.topics())
+        topics = {topic.name: topic for topic in await topic_store.topics()}
+        await self._directories.load(partial(strays, topics=topics))
         self._state = self._build_state(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -159,30 +157,6 @@ class BrokerServer:
             quotas=quotas,
         )
         await self._serve(self._state)
-
-    def _open_log_dirs(self, dynamic_config: DynamicConfig) -> LogManager:
-        """Make and lock the log directories. Raises BlockingIOError, AllLogDirsFailedError."""
-        ports = self._ports
-        log_manager = LogManager(
-            self.config.log_dirs,
-            fs=ports.filesystem,
-            config_for=dynamic_config.topic_log_config,
-            now_ms=ports.now_ms,
-            rng=ports.random,
-            lock=ports.lock,
-            reserve_bytes=self._reserve_bytes,
-        )
-        if ports.log_files is not None:
-            log_manager.limit_open_files(ports.log_files, self._is_on_loop)
-        log_manager.open_dirs()
-        self._stops.append(lambda: self._shut_down_logs(log_manager))
-        return log_manager
-
-    def _is_on_loop(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            return False
 
     def _choose_broker_id(self, stored_id: int | None) -> int:
         """The one that is configured, else the one that the log directories have."""
@@ -324,7 +298,7 @@ class BrokerServer:
         state.mover.start()
         self._stops += [state.groups.close, state.mover.close]
         # Before anybody else can take what the start has left of it.
-        await self._use_reserves(state.log_manager, Reserve.fill)
+        await self._directories.use_reserves(Reserve.fill)
         await sockets.start()
         if self.health is not None:
             await self.health.start()
@@ -342,7 +316,7 @@ class BrokerServer:
         if self._sockets is not None:
             await self._sockets.stop_accepting()
         if self._state is not None:
-            await self._use_reserves(self._state.log_manager, Reserve.give_up)
+            await self._directories.use_reserves(Reserve.give_up)
             await self._state.replica_manager.flushes.finish()
             self._state.replica_manager.complete_all()
         while self._stops:
@@ -385,58 +359,15 @@ class BrokerServer:
             now_ms=self._ports.now_ms,
             work=self._ports.work,
             durable=self.config.acks_all_durability == "disk",
-            reserve=self._store_reserve,
+            reserve=self._directories.store_reserve,
         )
 
-    async def _use_reserves(self, log_manager: LogManager, use: Callable[[Reserve], object]) -> None:
-        """Fill or draw on what is kept for a disk that is full; what fails is tried again some time."""
-        if not self._reserve_bytes:
-            return
-        try:
-            await self._ports.work.run(STORE_LANE, partial(use, self._store_reserve))
-            for task in log_manager.reserve_tasks(use):
-                await self._ports.work.run(task.lane, task)
-        except (OSError, LogDirFailedError) as error:
-            logger.warning("the reserve of a disk cannot be used: %s", error)
-
-    async def _load_logs(self, log_manager: LogManager, topics: Iterable[TopicRegistration]) -> None:
-        """Open the logs of all folders that are partitions of these topics, or may become some."""
-        lanes = max(1, self.config.num_recovery_threads_per_data_dir)
-        tasks = log_manager.loading_tasks(partial(strays, topics={topic.name: topic for topic in topics}))
-        await self._on_many_lanes(log_manager, tasks, lanes)
-        log_manager.finish_loading()
-
-    async def _on_many_lanes(self, log_manager: LogManager, tasks: list[LaneTask], lanes: int) -> None:
-        """Run tasks on several lanes a directory, for which Kafka has `num.recovery.threads.per.data.dir`."""
-        work = self._ports.work
-        results = await asyncio.gather(
-            *(work.run(f"{task.lane}#{number % lanes}", task) for number, task in enumerate(tasks)),
-            return_exceptions=True,
-        )
-        for result in results:
-            if isinstance(result, LogDirFailedError):
-                log_manager.held.fail_log_dir(result.path, result.cause)
-            elif isinstance(result, BaseException):
-                raise result
-
-    async def _shut_down_logs(self, log_manager: LogManager) -> None:
-        """Kafka's clean shutdown of the logs, on the lanes.
-
-        Whatever still runs on a directory's lane, a checkpoint for one, is over before its logs are closed.
-        """
-        try:
-            if self._state is not None:
-                await self._state.replica_manager.flushes.finish()
-                await asyncio.gather(
-                    *(self._ports.work.run(one.path, lambda: None) for one in log_manager.held.online_dirs)
-                )
-                lanes = max(CLOSING_LANES, self.config.num_recovery_threads_per_data_dir)
-                await self._on_many_lanes(log_manager, log_manager.closing_tasks(), lanes)
-                tasks = log_manager.marking_tasks(self._state.broker_epoch)
-                await self._state.replica_manager.run_on_lanes(tasks)
-                await self._use_reserves(log_manager, Reserve.fill)
-        finally:
-            log_manager.close()
+    async def _shut_down_logs(self) -> None:
+        state = self._state
+        if state is None:
+            await self._directories.shut_down(None, -1)
+        else:
+            await self._directories.shut_down(state.replica_manager, state.broker_epoch)
 
     def _schedule(self, state: BrokerState) -> None:
         """Kafka's log tasks at Kafka's intervals."""
@@ -451,7 +382,7 @@ class BrokerServer:
         )
         every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)
         every("deletion", lambda: DELETION_CHECK_MS, lambda: run_on_lanes(logs.deletion_tasks(), DELETION_LANE))
-        every("reserve", lambda: RESERVE_CHECK_MS, lambda: self._use_reserves(logs, Reserve.fill))
+        every("reserve", lambda: RESERVE_CHECK_MS, lambda: self._directories.use_reserves(Reserve.fill))
         every("replicas without room", lambda: REPLICA_RETRY_MS, self._retry_replicas)
         checkpoints: tuple[tuple[str, Callable[[], int]], ...] = (
             (HIGH_WATERMARK_CHECKPOINT, lambda: config.replica_high_watermark_checkpoint_interval_ms),

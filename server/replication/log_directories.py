@@ -1,0 +1,108 @@
+"""The log directories of a broker from its start to its stop: opened, loaded on lanes, reserved room, closed clean."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from ...storage.errors import LogDirFailedError
+from ...storage.found_logs import FindStrays
+from ...storage.lane_task import LaneTask
+from ...storage.log_manager import LogManager
+from ...storage.reserve import Reserve
+from ..config.broker_config import BrokerConfig
+from ..config.dynamic_config import DynamicConfig
+from ..metadata.embedded_store import LANE as STORE_LANE
+from ..runtime.ports import Ports
+from ..runtime.room_logger import room_logger
+from .replica_manager import ReplicaManager
+
+logger = room_logger("broker")
+
+CLOSING_LANES = 4
+"""How many lanes a directory sync its logs at a stop: syncs that run side by side share what the journal writes."""
+
+
+class LogDirectories:
+    """Owns the order in which directories are locked, read, reserved and given back. Loop-thread only."""
+
+    def __init__(
+        self, config: BrokerConfig, ports: Ports, loop: asyncio.AbstractEventLoop, dynamic_config: DynamicConfig
+    ) -> None:
+        """Nothing is touched before `open`."""
+        self._config = config
+        self._ports = ports
+        self._loop = loop
+        self._reserve_bytes = ports.reserve_bytes if config.acks_all_durability == "disk" else 0
+        self.store_reserve = Reserve(ports.filesystem, f"{config.metadata_store_path}.reserve", self._reserve_bytes)
+        """Room that is kept for the embedded metadata store."""
+        self.log_manager = LogManager(
+            config.log_dirs,
+            fs=ports.filesystem,
+            config_for=dynamic_config.topic_log_config,
+            now_ms=ports.now_ms,
+            rng=ports.random,
+            lock=ports.lock,
+            reserve_bytes=self._reserve_bytes,
+        )
+
+    def open(self) -> None:
+        """Make and lock the directories. Raises BlockingIOError, AllLogDirsFailedError."""
+        if self._ports.log_files is not None:
+            self.log_manager.limit_open_files(self._ports.log_files, self._is_on_loop)
+        self.log_manager.open_dirs()
+
+    def _is_on_loop(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def load(self, strays: FindStrays) -> None:
+        """Open the logs of all folders but those that `strays` names."""
+        lanes = max(1, self._config.num_recovery_threads_per_data_dir)
+        await self._on_many_lanes(self.log_manager.loading_tasks(strays), lanes)
+        self.log_manager.finish_loading()
+
+    async def use_reserves(self, use: Callable[[Reserve], object]) -> None:
+        """Fill or draw on what is kept for a disk that is full; what fails is tried again some time."""
+        if not self._reserve_bytes:
+            return
+        try:
+            await self._ports.work.run(STORE_LANE, partial(use, self.store_reserve))
+            for task in self.log_manager.reserve_tasks(use):
+                await self._ports.work.run(task.lane, task)
+        except (OSError, LogDirFailedError) as error:
+            logger.warning("the reserve of a disk cannot be used: %s", error)
+
+    async def shut_down(self, replica_manager: ReplicaManager | None, broker_epoch: int) -> None:
+        """Kafka's clean shutdown of the logs, on the lanes; without replicas nothing was written, and all is let go.
+
+        Whatever still runs on a directory's lane, a checkpoint for one, is over before its logs are closed.
+        """
+        manager = self.log_manager
+        try:
+            if replica_manager is not None:
+                await replica_manager.flushes.finish()
+                work, online = self._ports.work, manager.held.online_dirs
+                await asyncio.gather(*(work.run(log_dir.path, lambda: None) for log_dir in online))
+                lanes = max(CLOSING_LANES, self._config.num_recovery_threads_per_data_dir)
+                await self._on_many_lanes(manager.closing_tasks(), lanes)
+                await replica_manager.run_on_lanes(manager.marking_tasks(broker_epoch))
+                await self.use_reserves(Reserve.fill)
+        finally:
+            manager.close()
+
+    async def _on_many_lanes(self, tasks: list[LaneTask], lanes: int) -> None:
+        """Run tasks on several lanes a directory, for which Kafka has `num.recovery.threads.per.data.dir`."""
+        work = self._ports.work
+        results = await asyncio.gather(
+            *(work.run(f"{task.lane}#{number % lanes}", task) for number, task in enumerate(tasks)),
+            return_exceptions=True,
+        )
+        for result in results:
+            if isinstance(result, LogDirFailedError):
+                self.log_manager.held.fail_log_dir(result.path, result.cause)
+            elif isinstance(result, BaseException):
+                raise result
