@@ -12,6 +12,7 @@ from typing import Protocol
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.fetch_session import FetchSession, FetchTarget
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ..protocol.negotiation import LAST_VERSIONS_BY_NAME, last_version
 from ..protocol.schema import ZERO_UUID
@@ -23,7 +24,6 @@ from .cluster import BrokerNode
 from .connection import Connection
 from .errands import Errands
 from .errors import LogTruncatedError, NoOffsetError, code_of
-from .fetch_session import FetchSession, FetchTarget
 from .fetched_records import FetchedRecords
 from .offsets import EpochEnd, OffsetLookup
 

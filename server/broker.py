@@ -377,7 +377,7 @@ class BrokerServer:
         every(
             "retention",
             lambda: config.log_retention_check_interval_ms,
-            lambda: state.replica_manager.retain(list(logs.logs)),
+            lambda: state.replica_manager.log_ends.retain(list(logs.logs)),
             delay_ms=delay_ms,
         )
         every("flush", lambda: min(config.log_flush_scheduler_interval_ms, FLUSH_CHECK_MS), self._flush_by_age)

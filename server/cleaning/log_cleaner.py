@@ -163,7 +163,7 @@ class LogCleaner:
         self._wake.set()
         if report is not None:
             await self._write_checkpoint(one.grabbed.log.directory)
-            await self._replica_manager.retain([topic_partition])  # which had to wait
+            await self._replica_manager.log_ends.retain([topic_partition])  # which had to wait
 
     def _note(self, log: Log, report: PassReport) -> None:
         """A pass is done: keep what it did."""
@@ -283,7 +283,7 @@ class LogCleaner:
     async def _compact_one(self, topic_partition: TopicPartition, *, ignore_lag: bool) -> list[PassReport]:
         self.manager.uncleanable.pop(topic_partition, None)
         await self._wait_for(topic_partition)
-        await self._replica_manager.close_active_segment(topic_partition)
+        await self._replica_manager.log_ends.close_active_segment(topic_partition)
         reports: list[PassReport] = []
         while not self._is_closing:
             await self._wait_for_turn(topic_partition)

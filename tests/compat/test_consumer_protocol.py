@@ -125,7 +125,8 @@ def test_members_come_and_go(scene: Scene, client: str) -> None:
     [
         pytest.param("java 4.1.1", "CooperativeStickyAssignor", "java 4.1.1", marks=pytest.mark.java),
         pytest.param("java 3.9.1", "RangeAssignor", "confluent", marks=[pytest.mark.java, pytest.mark.verify]),
-        # Not "cooperative-sticky": librdkafka's leader hands out user data, over which Kafka 4.1, too, refuses to convert.
+        # Not "cooperative-sticky": librdkafka's leader hands out user data, over which Kafka 4.1, too, refuses to
+        # convert.
         pytest.param("confluent", "roundrobin", "confluent"),
         pytest.param("confluent", "range", "java 4.1.1", marks=[pytest.mark.java, pytest.mark.verify]),
     ],

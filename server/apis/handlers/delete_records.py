@@ -33,7 +33,7 @@ async def handle(
         for topic in request.topics
         for partition in topic.partitions
     ]
-    results = iter(await replica_manager.delete_records(offsets))
+    results = iter(await replica_manager.log_ends.delete_records(offsets))
     response, pace = DeleteRecordsResponse(), Pace()
     for topic in request.topics:
         answer = DeleteRecordsTopicResult(name=topic.name)

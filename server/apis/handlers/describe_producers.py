@@ -44,7 +44,7 @@ def _describe(replica_manager: ReplicaManager, topic: str, index: int) -> Partit
     answer = PartitionResponse(partition_index=index)
     try:
         check_name(topic)
-        producers = replica_manager.active_producers(topic, index)
+        producers = replica_manager.reader.active_producers(topic, index)
         answer.active_producers = [_producer(entry) for entry in producers]
     except KafkaError as error:
         answer.error_code, answer.error_message = error.code, error.message

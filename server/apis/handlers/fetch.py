@@ -88,7 +88,9 @@ def handle(
         respond = partial(fetch.convert, work, long_work)
     elif len(items) > FETCHED_PARTITIONS:
         respond = partial(fetch.respond_in_turns, long_work)
-    waiting = replica_manager.fetch_records(fetch.params(items, config.fetch_max_bytes), respond, on_resume=on_resume)
+    waiting = replica_manager.reader.fetch_records(
+        fetch.params(items, config.fetch_max_bytes), respond, on_resume=on_resume
+    )
     if waiting is not None:
         ctx.on_disconnect(waiting.cancel)
     return None
@@ -309,7 +311,7 @@ class _Fetch:
 
     def _check_codec(self, topic: str, index: int) -> None:
         """Raises KafkaError if the request's version may not be answered with what the topic compresses with."""
-        if self._replicas.log_config(topic, index).compression_type == ZSTD:
+        if self._replicas.reader.log_config(topic, index).compression_type == ZSTD:
             raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "reading zstd needs Fetch version 10")
 
     def _topic_answer(self, topic: str | UUID) -> FetchableTopicResponse:

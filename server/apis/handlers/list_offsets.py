@@ -64,12 +64,12 @@ def _offset(
     index, timestamp = wanted.partition_index, wanted.timestamp
     answer = ListOffsetsPartitionResponse(partition_index=index, offset=-1, timestamp=-1)
     if version == 0:
-        answer.old_style_offsets = replica_manager.legacy_fetch_offsets_for_timestamp(
+        answer.old_style_offsets = replica_manager.reader.legacy_fetch_offsets_for_timestamp(
             topic, index, timestamp, isolation=isolation, max_num_offsets=wanted.max_num_offsets
         )
         return answer
     _check_timestamp(version, timestamp)
-    found = replica_manager.fetch_offset_for_timestamp(
+    found = replica_manager.reader.fetch_offset_for_timestamp(
         topic, index, timestamp, isolation=isolation, current_leader_epoch=wanted.current_leader_epoch
     )
     answer.offset, answer.timestamp = found.offset, found.timestamp

@@ -40,7 +40,7 @@ def handle(
 def _end(replica_manager: ReplicaManager, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
     answer = EpochEndOffset(partition=wanted.partition)
     try:
-        answer.leader_epoch, answer.end_offset = replica_manager.last_offset_for_leader_epoch(
+        answer.leader_epoch, answer.end_offset = replica_manager.reader.last_offset_for_leader_epoch(
             topic, wanted.partition, wanted.leader_epoch, current_leader_epoch=wanted.current_leader_epoch
         )
     except KafkaError as error:

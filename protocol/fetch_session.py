@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from ..protocol.errors import ErrorCode
-from ..protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from ..protocol.topic_partition import TopicPartition
+from .errors import ErrorCode
+from .messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from .topic_partition import TopicPartition
 
 NO_SESSION = 0
 _FULL_FETCH = 0
@@ -26,6 +26,10 @@ class FetchTarget(NamedTuple):
     offset: int
     leader_epoch: int
     max_bytes: int
+    last_fetched_epoch: int = -1
+    """A follower's: the epoch of its last record."""
+    log_start_offset: int = -1
+    """A follower's."""
 
 
 class FetchSession:
@@ -90,6 +94,8 @@ def _topics(targets: Mapping[TopicPartition, FetchTarget]) -> list[FetchTopic]:
                 current_leader_epoch=target.leader_epoch,
                 fetch_offset=target.offset,
                 partition_max_bytes=target.max_bytes,
+                last_fetched_epoch=target.last_fetched_epoch,
+                log_start_offset=target.log_start_offset,
             )
         )
     return list(topics.values())

@@ -1,0 +1,70 @@
+"""The replicas of this broker by name, and what a failing disk means for who works on one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ...storage.errors import LogDirFailedError
+from ...storage.held_logs import AllLogDirsFailedError
+
+if TYPE_CHECKING:
+    from ...storage.log_manager import LogManager
+    from ..metadata.metadata_cache import MetadataCache
+    from .partition import Partition
+
+
+class HostedPartitions:
+    """Loop-thread only."""
+
+    def __init__(self, log_manager: LogManager, metadata: MetadataCache) -> None:
+        self.by_name: dict[tuple[str, int], Partition] = {}
+        """For those on the way of each request; the replica manager alone changes it."""
+        self._log_manager = log_manager
+        self._metadata = metadata
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        """The replica here, whatever its role."""
+        return self.by_name.get((topic, index))
+
+    def led(self, topic: str, index: int) -> Partition:
+        """The replica that this broker leads.
+
+        Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
+        partition = self.by_name.get((topic, index))
+        if partition is None or not partition.is_leader or partition.is_offline:
+            raise self.not_led(topic, index)
+        return partition
+
+    def not_led(self, topic: str, index: int) -> KafkaError:
+        """Why a partition cannot be served here."""
+        partition = self.by_name.get((topic, index))
+        if partition is not None and partition.is_offline:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic}-{index} has failed")
+        if partition is not None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {topic}-{index}")
+        if self._metadata.partition(TopicPartition(topic, index)) is not None:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{topic}-{index} has no replica on this broker")
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+    def log_dir_failed(self, directory: str, error: BaseException) -> None:
+        """A log directory cannot be written or read any more: have it taken offline, for good."""
+        with suppress(AllLogDirsFailedError):
+            self._log_manager.held.fail_log_dir(directory, error if isinstance(error, OSError) else None)
+
+    @contextmanager
+    def checked_io(self) -> Iterator[None]:
+        """Work on a log whose directory fails if the log cannot be read or written. Raises KafkaError."""
+        try:
+            yield
+        except LogDirFailedError as error:
+            raise self.storage_error(error) from error
+
+    def storage_error(self, error: LogDirFailedError) -> KafkaError:
+        """A disk failed while a partition was served: fail its directory, and say what to answer."""
+        self.log_dir_failed(error.path, error.cause)
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error))

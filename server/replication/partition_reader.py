@@ -1,0 +1,215 @@
+"""How others read the partitions of this broker: fetches, which may wait, offsets by time, ends of epochs.
+
+What waits, and what a failing disk means, is settled here: who reads gets a result for each partition, or the error
+that its client is to be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...storage.errors import CorruptIndexError, LogDirFailedError
+from ..runtime.turns import FETCHED_PARTITIONS, LongWork, Steps, raise_error
+from .delayed_fetch import (
+    AwaitedRead,
+    DelayedFetch,
+    FetchCallback,
+    FetchedPartition,
+    FetchParams,
+    FetchResult,
+    calls_for_answer,
+)
+from .partition import FetchIsolation, FoundOffset, Partition
+from .postponed_appends import like
+
+if TYPE_CHECKING:
+    from ...protocol.messages.fetch import FetchPartition
+    from ...storage.leader_epochs import EpochEnd
+    from ...storage.log_config import LogConfig
+    from ...storage.producer_state import ProducerStateEntry
+    from .delayed_operation import Purgatory
+    from .hosted_partitions import HostedPartitions
+
+LONGEST_WAIT_MS = 300_000
+"""No fetch waits longer than this, whatever the client asks for."""
+
+
+class PartitionReader:
+    """The reading half of Kafka's ReplicaManager. Loop-thread only."""
+
+    def __init__(self, hosted: HostedPartitions, purgatory: Purgatory, long_work: LongWork) -> None:
+        self._hosted = hosted
+        self._partitions = hosted.by_name
+        self._purgatory = purgatory
+        self._long_work = long_work
+
+    def fetch_records(
+        self, params: FetchParams, callback: FetchCallback, *, on_resume: Callable[[], None] | None = None
+    ) -> DelayedFetch | None:
+        """Read partitions that this broker leads; `callback` gets a result for each, in their order.
+
+        That is before this returns if there is enough, or anything to tell. Else it returns what waits, to be cancelled
+        if the reader goes away; when the wait is over everything is read afresh, after `on_resume`. Kafka's
+        ReplicaManager.fetchMessages.
+        """
+        if len(params.partitions) > FETCHED_PARTITIONS:
+            self._read_in_turns(params, partial(self._answer_or_wait, params, callback, on_resume))
+            return None
+        return self._answer_or_wait(params, callback, on_resume, *self._read(params, params.partitions))
+
+    def _answer_or_wait(
+        self,
+        params: FetchParams,
+        callback: FetchCallback,
+        on_resume: Callable[[], None] | None,
+        results: list[FetchResult],
+        total: int,
+    ) -> DelayedFetch | None:
+        """Call back, or wait until there is enough."""
+        if params.max_wait_ms <= 0 or total >= params.min_bytes or not params.partitions or calls_for_answer(results):
+            callback(results)
+            return None
+        reads = []
+        for topic, wanted in params.partitions:
+            partition = self._partitions.get((topic, wanted.partition))
+            if partition is None:  # gone since it was read, in an earlier turn
+                callback(results)
+                return None
+            reads.append(
+                AwaitedRead(partition, wanted.fetch_offset, wanted.partition_max_bytes, partition.leader_epoch)
+            )
+
+        def respond() -> None:
+            if on_resume is not None:
+                on_resume()
+            if len(params.partitions) > FETCHED_PARTITIONS:
+                self._read_in_turns(params, lambda results, _: callback(results))
+            else:
+                callback(self._read(params, params.partitions)[0])
+
+        waiting = DelayedFetch(reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond)
+        if not waiting.try_complete():
+            keys = [read.partition.topic_partition for read in reads]
+            self._purgatory.watch(waiting, keys, min(params.max_wait_ms, LONGEST_WAIT_MS))
+        return waiting
+
+    def _read_in_turns(self, params: FetchParams, done: Callable[[list[FetchResult], int], object]) -> None:
+        """`_read` of very many partitions, others being served meanwhile."""
+
+        def steps() -> Steps[None]:
+            results: list[FetchResult] = []
+            total = 0
+            for first in range(0, len(params.partitions), FETCHED_PARTITIONS):
+                some, size = self._read(params, params.partitions[first : first + FETCHED_PARTITIONS], total)
+                results += some
+                total += size
+                yield
+            done(results, total)
+
+        self._long_work.run(steps(), raise_error)
+
+    def _read(
+        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]], before: int = 0
+    ) -> tuple[list[FetchResult], int]:
+        """These partitions in order within the limits, so many bytes having been read before; how many they gave."""
+        budget, total, whole_batch = max(0, params.max_bytes - before), 0, not params.hard_limit and not before
+        results: list[FetchResult] = []
+        for topic, wanted in partitions:
+            try:
+                found = self._read_partition(
+                    topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch
+                )
+            except KafkaError as error:
+                results.append(like(results[-1] if results else None, error))
+                continue
+            results.append(found)
+            size = len(found.records)
+            if size:
+                total += size
+                budget = max(0, budget - size)
+                whole_batch = False
+        return results, total
+
+    def _read_partition(
+        self, topic: str, wanted: FetchPartition, params: FetchParams, max_bytes: int, whole_batch: bool
+    ) -> FetchedPartition:
+        """Raises KafkaError for whatever is wrong with this partition."""
+        partition = self._partitions.get((topic, wanted.partition))
+        if partition is None or not partition.is_leader or partition.is_offline:
+            raise self._hosted.not_led(topic, wanted.partition)
+        if wanted.current_leader_epoch >= 0:
+            partition.check_leader_epoch(wanted.current_leader_epoch)
+        log = partition.log
+        if wanted.last_fetched_epoch >= 0:
+            diverging = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
+            if diverging is not None:
+                return FetchedPartition(
+                    b"", log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
+                )
+        try:
+            found = partition.read(
+                wanted.fetch_offset,
+                max(0, max_bytes),
+                min_one_batch=whole_batch,
+                isolation=params.isolation,
+                hard_limit=params.hard_limit,
+                lend=params.lend,
+            )
+        except LogDirFailedError as error:
+            raise self._hosted.storage_error(error) from error
+        except CorruptIndexError as error:  # of transactions; the next start makes it anew
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        aborted = found.aborted_transactions
+        return FetchedPartition(
+            found.records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted
+        )
+
+    def read_log(self, partition: Partition, offset: int, max_bytes: int) -> bytes | memoryview:
+        """Batches from the one of `offset` on, committed or not; nothing at the log's end. For coordinators.
+
+        Raises KafkaError.
+        """
+        with self._hosted.checked_io():
+            return partition.log.read(offset, max_bytes, min_one_message=True).data
+
+    def fetch_offset_for_timestamp(
+        self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, current_leader_epoch: int = -1
+    ) -> FoundOffset:
+        """`Partition.fetch_offset_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
+        partition = self._led(topic, index, current_leader_epoch)
+        with self._hosted.checked_io():
+            return partition.fetch_offset_for_timestamp(timestamp, isolation)
+
+    def legacy_fetch_offsets_for_timestamp(
+        self, topic: str, index: int, timestamp: int, *, isolation: FetchIsolation, max_num_offsets: int
+    ) -> list[int]:
+        """`Partition.legacy_fetch_offsets_for_timestamp` of a partition that this broker leads. Raises KafkaError."""
+        partition = self._hosted.led(topic, index)
+        with self._hosted.checked_io():
+            return partition.legacy_fetch_offsets_for_timestamp(timestamp, isolation, max_num_offsets)
+
+    def last_offset_for_leader_epoch(
+        self, topic: str, index: int, leader_epoch: int, *, current_leader_epoch: int
+    ) -> EpochEnd:
+        """Where a leader epoch ends in a partition that this broker leads: `Partition.end_offset_for_epoch`.
+
+        Raises KafkaError.
+        """
+        return self._led(topic, index, current_leader_epoch).end_offset_for_epoch(leader_epoch)
+
+    def active_producers(self, topic: str, index: int) -> Collection[ProducerStateEntry]:
+        """The idempotent and transactional producers that a partition knows. Raises KafkaError."""
+        return self._hosted.led(topic, index).log.producer_state.producers.values()
+
+    def log_config(self, topic: str, index: int) -> LogConfig:
+        """How a partition that this broker leads is kept. Raises KafkaError."""
+        return self._hosted.led(topic, index).log.config
+
+    def _led(self, topic: str, index: int, current_leader_epoch: int) -> Partition:
+        """A partition that this broker leads, in the epoch that the client believes in. Raises KafkaError."""
+        partition = self._hosted.led(topic, index)
+        partition.check_leader_epoch(current_leader_epoch)
+        return partition
