@@ -172,6 +172,10 @@ class EmbeddedStore:
         """Returns a node's data and stat."""
         return self._tree.get(path, self._session_id, watch)
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Returns data and stat of each node, None for those that are not there."""
+        return [self._tree.find(path, self._session_id) for path in paths]
+
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         """Replaces a node's data."""
         result = (await self.multi([SetData(path, data, version)]))[0]

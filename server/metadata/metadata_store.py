@@ -15,6 +15,10 @@ from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
 """As an expected version: replace or delete whatever is there."""
+MOST_MULTI_BYTES = 1_000_000
+"""What a multi may take, by `size_of`: a ZooKeeper server closes the connection over a MiB (`jute.maxbuffer`)."""
+_OPERATION_BYTES = 80
+"""Headers, lengths and access rights of an operation."""
 
 
 class StoreError(Exception):
@@ -46,8 +50,19 @@ class NoChildrenForEphemeralsError(StoreError):
     """An ephemeral node cannot have children."""
 
 
+class AccessDeniedError(StoreError):
+    """The node's access rights do not allow this to whom the session belongs."""
+
+
+class TooLargeError(StoreError):
+    """More than `MOST_MULTI_BYTES` in one write; nothing was written."""
+
+
 class SessionExpiredError(StoreError):
-    """The session is over; its ephemeral nodes are gone. Only a new session can go on."""
+    """The session is over; its ephemeral nodes are gone. Only a new session can go on.
+
+    Whether a write that was under way took place is unknown.
+    """
 
 
 class StoreUnavailableError(StoreError):
@@ -89,7 +104,8 @@ class WatchEvent(NamedTuple):
 
 
 Watch = Callable[[WatchEvent], None]
-"""Called on the event loop; must not wait. It hears of one event and is then forgotten."""
+"""Called on the event loop; must not wait. It hears of one event, or of a loss of contact during which there may have
+been one, and is then forgotten. It ends with its session."""
 
 
 class SessionState(Enum):
@@ -140,8 +156,19 @@ OperationResult = str | Stat | None
 """Create: the path made. SetData: the node's new stat. Delete and Check: None."""
 
 
+def size_of(operation: Operation) -> int:
+    """Bytes of a multi that an operation takes, a little more rather than less."""
+    data = operation.data if isinstance(operation, Create | SetData) else b""
+    return _OPERATION_BYTES + len(operation.path.encode()) + len(data)
+
+
 class MetadataStore(Protocol):
-    """One session with the store. Every method may raise SessionExpiredError and StoreUnavailableError."""
+    """A session with the store, and where stores are shared, after its expiry the next one.
+
+    After EXPIRED a listener hears CONNECTED when there is a new session; watches and ephemeral nodes are to be made
+    anew then. What was asked for in one session is never done in another. Every method may raise SessionExpiredError
+    and StoreUnavailableError.
+    """
 
     @property
     def session_id(self) -> int:
@@ -165,6 +192,10 @@ class MetadataStore(Protocol):
         """Returns a node's data and stat; `watch` hears of its next change or deletion. Raises NoNodeError."""
         ...
 
+    async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
+        """Returns data and stat of many nodes, None for those that are not there."""
+        ...
+
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         """Replaces a node's data. Raises NoNodeError, BadVersionError."""
         ...
@@ -182,7 +213,10 @@ class MetadataStore(Protocol):
         ...
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        """Applies all operations in order or none; an error names the first that was refused by its index."""
+        """Applies all operations in order or none; an error names the first that was refused by its index.
+
+        Raises TooLargeError.
+        """
         ...
 
     async def close(self) -> None:

@@ -131,6 +131,12 @@ class NodeTree:
             self._data_watches.setdefault(path, []).append((session, watch))
         return node.data, self._stat(path, node)
 
+    def find(self, path: str, session: int) -> tuple[bytes, Stat] | None:
+        """Returns data and stat or None. Raises SessionExpiredError."""
+        self._check_session(session, path)
+        node = self._nodes.get(path)
+        return None if node is None else (node.data, self._stat(path, node))
+
     def exists(self, path: str, session: int, watch: Watch | None = None) -> Stat | None:
         """Returns the stat or None. Raises SessionExpiredError."""
         self._check_session(session, path)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.server.metadata.zookeeper import open_zookeeper
 
 from barnabas.server.metadata.embedded_store import IN_MEMORY, EmbeddedStore, Journal
 from barnabas.server.metadata.metadata_store import (
@@ -59,13 +60,36 @@ def now_ms() -> int:
     return NOW_MS
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite on a lane"])
+ZOOKEEPER = pytest.param("zookeeper", marks=pytest.mark.java)
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite on a lane", ZOOKEEPER])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MetadataStore]:
-    path = IN_MEMORY if request.param == "memory" else str(tmp_path / "metadata.sqlite")
-    work = LaterWork() if request.param == "sqlite on a lane" else None
-    opened = EmbeddedStore.open(path, now_ms=now_ms, work=work, durable=False)
+    opened: MetadataStore
+    if request.param == "zookeeper":
+        opened = await open_zookeeper(request.getfixturevalue("zookeeper_root"))
+    else:
+        path = IN_MEMORY if request.param == "memory" else str(tmp_path / "metadata.sqlite")
+        work = LaterWork() if request.param == "sqlite on a lane" else None
+        opened = EmbeddedStore.open(path, now_ms=now_ms, work=work, durable=False)
     yield opened
     await opened.close()
+
+
+@pytest.fixture(params=["memory", ZOOKEEPER])
+async def two_stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[MetadataStore, MetadataStore]]:
+    """Two sessions with one tree."""
+    first: MetadataStore
+    second: MetadataStore
+    if request.param == "zookeeper":
+        root = request.getfixturevalue("zookeeper_root")
+        first, second = await open_zookeeper(root), await open_zookeeper(root)
+    else:
+        tree = NodeTree(now_ms)
+        first, second = EmbeddedStore(tree), EmbeddedStore(tree)
+    yield first, second
+    await first.close()
+    await second.close()
 
 
 async def test_created_node_is_read_back(store: MetadataStore) -> None:
@@ -278,6 +302,42 @@ async def test_concurrent_writers_each_get_their_turn(store: MetadataStore) -> N
     assert (await store.get("/n"))[0] == b"50"
 
 
+async def test_many_nodes_are_read_at_once(store: MetadataStore) -> None:
+    await store.multi([Create(f"/n{number}", str(number).encode()) for number in range(300)])
+    found = await store.get_many([f"/n{number}" for number in (7, 1000, 299)])
+    assert [entry and entry[0] for entry in found] == [b"7", None, b"299"]
+    assert found[0] is not None
+    assert found[0][1] == await store.exists("/n7")
+
+
+async def test_root_has_children_and_cannot_be_removed(store: MetadataStore) -> None:
+    await store.create("/a")
+    assert "a" in await store.children("/")
+    with pytest.raises(NotEmptyError):
+        await store.delete("/")
+
+
+async def test_sessions_share_a_tree_and_end_apart(two_stores: tuple[MetadataStore, MetadataStore]) -> None:
+    first, second = two_stores
+    events: asyncio.Queue[WatchEvent] = asyncio.Queue()
+    await first.create("/controller", b"1", ephemeral=True)
+    with pytest.raises(NodeExistsError):
+        await second.create("/controller", b"2", ephemeral=True)
+    await second.exists("/controller", events.put_nowait)
+    await first.close()
+    assert await asyncio.wait_for(events.get(), 10) == WatchEvent(EventType.DELETED, "/controller")
+    await second.create("/controller", b"2", ephemeral=True)
+
+
+async def test_sessions_see_one_order(two_stores: tuple[MetadataStore, MetadataStore]) -> None:
+    first, second = two_stores
+    await first.create("/a", b"0")
+    stats = [await (first, second)[turn % 2].set("/a", b"", version=turn) for turn in range(6)]
+    assert [stat.mzxid for stat in stats] == sorted({stat.mzxid for stat in stats})
+    with pytest.raises(BadVersionError):
+        await first.set("/a", b"", version=5)
+
+
 async def test_tree_survives_a_restart_and_ephemerals_do_not(tmp_path: Path) -> None:
     path = str(tmp_path / "metadata.sqlite")
     store = EmbeddedStore.open(path, now_ms=now_ms)
@@ -339,19 +399,6 @@ async def test_abandoned_write_is_finished_all_the_same(tmp_path: Path) -> None:
     await store.create("/b")
     assert await store.children("/") == ["a", "b"]
     await store.close()
-
-
-async def test_sessions_share_a_tree_and_end_apart() -> None:
-    tree = NodeTree(now_ms)
-    first, second = EmbeddedStore(tree), EmbeddedStore(tree)
-    events: list[WatchEvent] = []
-    await first.create("/controller", b"1", ephemeral=True)
-    with pytest.raises(NodeExistsError):
-        await second.create("/controller", b"2", ephemeral=True)
-    await second.exists("/controller", events.append)
-    await first.close()
-    assert events == [WatchEvent(EventType.DELETED, "/controller")]
-    await second.create("/controller", b"2", ephemeral=True)
 
 
 async def test_full_disk_refuses_writes_until_there_is_space_again(tmp_path: Path) -> None:
