@@ -43,15 +43,16 @@ from .runtime.health import HealthServer
 from .runtime.room_logger import room_logger
 from .runtime.scheduler import Scheduler
 from .runtime.turns import LongWork, Turns
+from .security.broker_security import BrokerSecurity
 
 if TYPE_CHECKING:
     from ..protocol.topic_partition import TopicPartition
     from ..storage.log_manager import LogManager
-    from .apis.rights import Authorizer
     from .config.broker_config import BrokerConfig
     from .config.listeners import ListenerConfig
     from .metadata.metadata_store import MetadataStore
     from .runtime.ports import Ports
+    from .security.authorizer import Authorizer
 
 logger = room_logger("broker")
 
@@ -143,6 +144,9 @@ class BrokerServer:
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(config_store, broker_id)
         quotas = await self._load_quotas(store)
+        security = BrokerSecurity(self.config, store, self._ports, self._loop, authorizer=self._authorizer)
+        self._stops.append(security.close)
+        await security.start()
         topics = {topic.name: topic for topic in await topic_store.topics()}
         await self._directories.load(partial(strays, topics=topics))
         self._state = self._build_state(
@@ -155,6 +159,7 @@ class BrokerServer:
             dynamic_config=dynamic_config,
             log_manager=log_manager,
             quotas=quotas,
+            security=security,
         )
         await self._serve(self._state)
 
@@ -182,6 +187,7 @@ class BrokerServer:
         dynamic_config: DynamicConfig,
         log_manager: LogManager,
         quotas: ClientQuotas,
+        security: BrokerSecurity,
     ) -> BrokerState:
         """All parts that handlers reach, none of them at work yet."""
         config, ports, turns = self.config, self._ports, Turns(self._loop, self._ports.collect_new)
@@ -224,6 +230,7 @@ class BrokerServer:
                 turns=turns,
             ),
             quotas=quotas,
+            security=security,
         )
 
     def _topic_parts(
@@ -267,7 +274,7 @@ class BrokerServer:
 
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
-        apis = KafkaApis(services(state), self._loop, self._authorizer)
+        apis = KafkaApis(services(state), self._loop, state.security.authorizer)
         sockets = self._sockets = SocketServer(
             self.config,
             apis.handle,
@@ -421,6 +428,7 @@ class BrokerServer:
 def services(state: BrokerState) -> Services:
     """What handlers may ask for."""
     return Services(
+        acls=state.security.acls,
         broker_id=state.broker_id,
         config=state.config,
         config_store=state.config_store,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .replication.replica_manager import ReplicaManager
     from .runtime.ports import Ports
     from .runtime.turns import LongWork, Turns
+    from .security.broker_security import BrokerSecurity
 
 
 @dataclass(slots=True)
@@ -50,3 +51,4 @@ class BrokerState:
     long_work: LongWork
     groups: GroupCoordinator
     quotas: ClientQuotas
+    security: BrokerSecurity

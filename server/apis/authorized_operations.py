@@ -58,3 +58,10 @@ def authorized_operations(ctx: RequestContext, kind: AclResourceType, name: str 
     if not ctx.is_guarded:
         return _ALL[kind]
     return _bit_set(operation for operation in SUPPORTED[kind] if ctx.may(operation, kind, name))
+
+
+def cluster_operations(ctx: RequestContext) -> int:
+    """What the client may do to the cluster, of which it hears only if it may describe it."""
+    if not ctx.may(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME):
+        return 0
+    return authorized_operations(ctx, AclResourceType.CLUSTER)

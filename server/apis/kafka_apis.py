@@ -19,13 +19,14 @@ from ...protocol.produce_entries import AllAppended, read_produce
 from ..runtime.room_logger import room_logger
 from .error_answers import error_answer
 from .request_context import RequestContext
-from .rights import Authorizer, Rights
+from .rights import Rights
 from .services import Services, bind
 from .table import SERVED
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
     from ..network.connection import Connection
+    from ..security.authorizer import Authorizer
 
 logger = room_logger("apis")
 

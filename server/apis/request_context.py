@@ -12,9 +12,10 @@ if TYPE_CHECKING:
     from ...protocol.acls import AclOperation, AclResourceType
     from ...protocol.headers import RequestHeader
     from ..config.listeners import ListenerConfig
-    from ..network.session import Session
     from ..quotas.charge import Charge
-    from .rights import Authorizer, Refusal
+    from ..security.authorizer import Authorizer
+    from ..security.session import Session
+    from .rights import Refusal
 
 logger = room_logger("apis")
 
@@ -93,6 +94,10 @@ class RequestContext:
     def may(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
         """Whether the client may do that: for what its request does not name and the handler would tell of."""
         return self._authorizer is None or self._authorizer.authorize(self.session, operation, resource_type, name)
+
+    def may_some(self, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        """Whether there may be a resource of the type to which the client may do that."""
+        return self._authorizer is None or self._authorizer.authorize_some(self.session, operation, resource_type)
 
     def respond(self, response: Any) -> None:
         """Encode and send the response, and let the connection go on with its next request."""

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from ...protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from ...protocol.acls import CLUSTER_NAME, AclResourceType
 from ...protocol.apis import API_MESSAGES, ApiKey
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,7 +21,8 @@ from .table import SERVED, Right
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from ..network.session import Session
+    from ..security.authorizer import Authorizer
+    from ..security.session import Session
     from .request_context import RequestContext
 
 Handle = Callable[["RequestContext", Any], Any]
@@ -50,13 +51,6 @@ ALWAYS_HANDLED = {ApiKey.METADATA}
 """Its answer is about more than what was asked for, and its handler knows nothing left from everything."""
 NAMING = ("name", "topic", "group_id", "resource_name")
 """Fields by which items say what they are about."""
-
-
-class Authorizer(Protocol):
-    """Who may do what (Kafka's Authorizer). Loop-thread only; asked for every resource of a request."""
-
-    def authorize(self, session: Session, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
-        """Whether the client of the session may do that to the resource."""
 
 
 class TopicIds(Protocol):

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ..replication.replica_manager import ReplicaManager
     from ..runtime.ports import Work
     from ..runtime.turns import LongWork, Turns
+    from ..security.acl_authorizer import AclAuthorizer
 
 
 class ActiveController(Protocol):
@@ -73,6 +74,7 @@ class ActiveController(Protocol):
 class Services:
     """Built by `server/broker.py`. Loop-thread only."""
 
+    acls: AclAuthorizer | None
     broker_id: int
     config: BrokerConfig
     config_store: ConfigStore

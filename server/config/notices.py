@@ -11,8 +11,7 @@ from .message_format import INTER_BROKER_PROTOCOL, heeds_message_format, ignored
 from .sentences import BROKER_SENTENCES
 
 _FORMAT = "log.message.format.version"
-_AUTHORIZER = "authorizer.class.name"
-_UNGUARDED = f"{_AUTHORIZER} is set, but nothing is authorised here: whoever can connect may do everything"
+_OF_AUTHORIZERS = ("allow.everyone.if.no.acl.found", "super.users")
 # Keys below these belong to listeners, plugins and metrics reporters; Kafka passes them on and knows no list of them.
 _FREE_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.", "kafka.metrics.", "confluent.", "client.quota.")
 
@@ -27,7 +26,7 @@ def notices_of(static: Mapping[str, str], listeners: Sequence[ListenerConfig]) -
             _named("Accepted without effect", [name for name, raw in static.items() if _is_idle(name, raw)]),
             _named("Unknown configuration keys, kept without effect", [name for name in static if _is_unknown(name)]),
             _idle_format(static),
-            _UNGUARDED if static.get(_AUTHORIZER) else "",
+            _without_authorizer(static),
             *(_open_listener(listener) for listener in listeners if not listener.is_loopback),
         )
         if line
@@ -36,7 +35,7 @@ def notices_of(static: Mapping[str, str], listeners: Sequence[ListenerConfig]) -
 
 def _is_idle(name: str, raw: str) -> bool:
     """Whether a file asks for something other than the default of a key on which nothing depends here."""
-    if name not in BROKER_KEYS or name == _AUTHORIZER:
+    if name not in BROKER_KEYS:
         return False
     if name in BROKER_SENTENCES or name in KRAFT_NAMES or name in ZOOKEEPER_NAMES:
         return False
@@ -53,8 +52,13 @@ def _idle_format(static: Mapping[str, str]) -> str:
     return ignored_format(_FORMAT, value)
 
 
+def _without_authorizer(static: Mapping[str, str]) -> str:
+    names = [] if static.get("authorizer.class.name") else [name for name in _OF_AUTHORIZERS if name in static]
+    return _named("Without authorizer.class.name whoever can connect may do everything, whatever these say", names)
+
+
 def _is_unknown(name: str) -> bool:
-    return name not in BROKER_KEYS and not name.startswith(_FREE_PREFIXES)
+    return name not in BROKER_KEYS and name not in _OF_AUTHORIZERS and not name.startswith(_FREE_PREFIXES)
 
 
 def _named(subject: str, names: Sequence[str]) -> str:

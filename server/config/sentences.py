@@ -32,6 +32,12 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Whether a listener that neither authenticates nor encrypts may be reached from other machines; "
             "if false, the broker refuses to start with one."
         ),
+        "authorizer.class.name": (
+            "Who decides what clients may do. The names of Kafka's own authorizers, AclAuthorizer and "
+            "StandardAuthorizer, stand for rules that are kept in the cluster; any other is that of an entry point in "
+            "`barnabas.authorizers`. Without one everybody may do everything. Beside it stand `super.users` and "
+            "`allow.everyone.if.no.acl.found`."
+        ),
         "auto.create.topics.enable": "Whether a topic is created when a client asks for it by name.",
         "broker.id": "Number of this broker; -1 takes the number found in the log directories, or else 1.",
         "broker.rack": "Name of the place where this broker stands, told to clients.",

@@ -13,6 +13,7 @@ class Settings:
     acks_all_durability: str
     health_port: int | None
     allow_insecure_listeners: bool
+    authorizer_class_name: str
     auto_create_topics_enable: bool
     broker_rack: str | None
     compression_gzip_level: int

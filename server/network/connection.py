@@ -18,9 +18,9 @@ from ...protocol.frames import FrameReader
 from ...protocol.server_connection import ON_ANSWER, SERVING, ServerEvent, ServerState
 from ..config.listeners import is_loopback
 from ..runtime.room_logger import room_logger
+from ..security.session import Session
 from .file_sender import FileSender, has_file_slices, read_into_memory
 from .paced_writer import PacedWriter
-from .session import Session
 from .transport_states import OUTPUT, Input, Output, OutputEvent, has_tls, pause_at
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.broker import BrokerServer, services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.server.network.session import Session
 from barnabas.server.runtime.host import host_ports
+from barnabas.server.security.session import Session
 
 ANSWER_SECONDS = 30.0
 SLOW_SECONDS = 2.0

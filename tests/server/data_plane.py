@@ -32,10 +32,10 @@ from barnabas.protocol.messages.produce import (
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.server.apis.rights import Authorizer
 from barnabas.server.broker import BrokerServer
 from barnabas.server.broker_state import BrokerState
 from barnabas.server.replication.partition import Partition
+from barnabas.server.security.authorizer import Authorizer
 
 Talk = Callable[["DataPlane"], Awaitable[None]]
 PAGE_CACHE = {"acks.all.durability": "page-cache"}

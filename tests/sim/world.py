@@ -14,12 +14,12 @@ from tests.sim.loop import SimLoop
 from tests.sim.network import NetworkFaults, SimNetwork
 from tests.sim.node import Node
 
-from barnabas.server.apis.rights import Authorizer
 from barnabas.server.broker import BrokerServer
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.runtime.ports import Ports
+from barnabas.server.security.authorizer import Authorizer
 
 T = TypeVar("T")
 

@@ -5,12 +5,56 @@ Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
 
 from __future__ import annotations
 
-from ....protocol.errors import ErrorCode
+from ....protocol.acl_bindings import AclBinding
+from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ...metadata.metadata_store import StoreError
+from ...runtime.room_logger import room_logger
+from ...runtime.turns import Pace
+from ...security.acl_authorizer import AclAuthorizer
+from ..acl_messages import binding_of
 from ..request_context import RequestContext
 
+logger = room_logger("authorizer")
 
-def handle(ctx: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
-    """This broker has no authorizer: every rule is refused."""
-    refused = AclCreationResult(error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured.")
-    return CreateAclsResponse(results=[refused] * len(request.creations))
+
+async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AclAuthorizer | None) -> CreateAclsResponse:
+    """Each rule on its own; they count from the next request on."""
+    if acls is None:
+        refused = AclCreationResult(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured."
+        )
+        return CreateAclsResponse(results=[refused] * len(request.creations))
+    bindings: dict[AclBinding, list[AclCreationResult]] = {}
+    results, pace = [], Pace()
+    for creation in request.creations:
+        await pace.step()
+        result = AclCreationResult(error_message=None)
+        try:
+            bindings.setdefault(binding_of(creation), []).append(result)
+        except KafkaError as wrong:
+            result.error_code, result.error_message = wrong.code, wrong.message
+        results.append(result)
+    by_pattern: dict[object, list[AclBinding]] = {}
+    for binding in bindings:
+        by_pattern.setdefault(binding.pattern, []).append(binding)
+    for group in by_pattern.values():
+        await pace.step()
+        try:
+            await acls.create(group)
+        except (StoreError, ValueError) as error:
+            logger.error("access rules of %s could not be stored: %r", group[0].pattern.name, error)
+            for binding in group:
+                for result in bindings[binding]:
+                    result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+                    result.error_message = "The metadata store could not be written."
+        else:
+            logger.info(
+                "%s from %s made %d rules about %s, such as %s",
+                ctx.session.principal,
+                ctx.client_host,
+                len(group),
+                group[0].pattern,
+                group[0].entry,
+            )
+    return CreateAclsResponse(results=results)

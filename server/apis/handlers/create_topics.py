@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.config_resources import ConfigResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_topics import (
@@ -90,9 +91,16 @@ def _result(
     if request.timeout_ms <= 0 and not request.validate_only:
         text = "The topic was created, but there was no time to wait for it."
         return CreatableTopicResult(name=name, error_code=ErrorCode.REQUEST_TIMED_OUT, error_message=text, configs=[])
+    topic_id = ZERO_UUID if request.validate_only else outcome.topic_id
+    if not ctx.may(AclOperation.DESCRIBE_CONFIGS, AclResourceType.TOPIC, name):
+        # Not even what was asked for itself, as Kafka has it: the rest is the broker's defaults.
+        hidden = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return CreatableTopicResult(
+            name=name, topic_id=topic_id, error_message=None, topic_config_error_code=hidden, configs=[]
+        )
     return CreatableTopicResult(
         name=name,
-        topic_id=ZERO_UUID if request.validate_only else outcome.topic_id,
+        topic_id=topic_id,
         error_message=None,
         num_partitions=outcome.num_partitions,
         replication_factor=outcome.replication_factor,

@@ -5,13 +5,76 @@ Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
 
 from __future__ import annotations
 
-from ....protocol.errors import ErrorCode
-from ....protocol.messages.delete_acls import DeleteAclsFilterResult, DeleteAclsRequest, DeleteAclsResponse
+import asyncio
+
+from ....protocol.acl_bindings import AclBinding
+from ....protocol.acls import AclPatternType
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.delete_acls import (
+    DeleteAclsFilter,
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from ...metadata.metadata_store import StoreError
+from ...runtime.room_logger import room_logger
+from ...security.acl_authorizer import AclAuthorizer
+from ..acl_messages import filter_of
 from ..request_context import RequestContext
 
+logger = room_logger("authorizer")
+PATTERNS_VERSION = 1
 
-def handle(ctx: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """This broker has no authorizer: every filter is refused."""
-    error = ErrorCode.SECURITY_DISABLED
-    refused = DeleteAclsFilterResult(error_code=error, error_message="No Authorizer is configured.")
-    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+
+async def handle(ctx: RequestContext, request: DeleteAclsRequest, *, acls: AclAuthorizer | None) -> DeleteAclsResponse:
+    """Each filter on its own; what it selects no longer counts from the next request on."""
+    if acls is None:
+        error = ErrorCode.SECURITY_DISABLED
+        refused = DeleteAclsFilterResult(error_code=error, error_message="No Authorizer is configured.")
+        return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
+    results = []
+    for one in request.filters:
+        # Each may look through all rules.
+        await asyncio.sleep(0)
+        results.append(await _deleted(ctx, one, acls))
+    return DeleteAclsResponse(filter_results=results)
+
+
+async def _deleted(ctx: RequestContext, one: DeleteAclsFilter, acls: AclAuthorizer) -> DeleteAclsFilterResult:
+    try:
+        wanted = filter_of(one)
+    except KafkaError as error:
+        return DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
+    if ctx.api_version < PATTERNS_VERSION:
+        wanted = wanted._replace(pattern_type=AclPatternType.LITERAL)
+    selected = acls.selected(wanted)
+    try:
+        await acls.delete(selected)
+    except (StoreError, ValueError) as error:
+        logger.error("access rules could not be deleted: %r", error)
+        text = "The metadata store could not be written."
+        return DeleteAclsFilterResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=text)
+    if selected:
+        logger.info(
+            "%s from %s took back %d rules, such as %s",
+            ctx.session.principal,
+            ctx.client_host,
+            len(selected),
+            selected[0],
+        )
+    return DeleteAclsFilterResult(error_message=None, matching_acls=[_matching(binding) for binding in selected])
+
+
+def _matching(binding: AclBinding) -> DeleteAclsMatchingAcl:
+    pattern, entry = binding
+    return DeleteAclsMatchingAcl(
+        error_message=None,
+        resource_type=pattern.resource_type,
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission,
+    )

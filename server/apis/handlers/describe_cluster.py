@@ -6,7 +6,6 @@ brokers (KIP-1073): a broker that is registered in the store is never fenced.
 
 from __future__ import annotations
 
-from ....protocol.acls import AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -14,7 +13,7 @@ from ....protocol.messages.describe_cluster import (
     DescribeClusterResponse,
 )
 from ...metadata.metadata_cache import MetadataCache
-from ..authorized_operations import NOT_REQUESTED, authorized_operations
+from ..authorized_operations import NOT_REQUESTED, cluster_operations
 from ..request_context import RequestContext
 
 BROKERS, CONTROLLERS = 1, 2
@@ -37,5 +36,5 @@ def handle(ctx: RequestContext, request: DescribeClusterRequest, *, metadata: Me
             DescribeClusterBroker(broker_id=broker.node_id, host=broker.host, port=broker.port, rack=broker.rack)
             for broker in metadata.response_brokers(ctx.listener.name)
         ],
-        cluster_authorized_operations=authorized_operations(ctx, AclResourceType.CLUSTER) if asked else NOT_REQUESTED,
+        cluster_authorized_operations=cluster_operations(ctx) if asked else NOT_REQUESTED,
     )

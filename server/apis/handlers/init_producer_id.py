@@ -6,6 +6,7 @@ Without a transactional id the answer is always a fresh id with epoch 0, also wh
 
 from __future__ import annotations
 
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -18,9 +19,18 @@ async def handle(
 ) -> InitProducerIdResponse:
     """Hands out a producer id."""
     error = _refusal(request)
+    if error is ErrorCode.NONE and not _may_be_idempotent(ctx):
+        error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if error is not ErrorCode.NONE:
         return InitProducerIdResponse(error_code=error, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
     return InitProducerIdResponse(producer_id=await producer_ids.next_id(), producer_epoch=0)
+
+
+def _may_be_idempotent(ctx: RequestContext) -> bool:
+    """Who may write to any topic may do it with retries that are recognised (KIP-679)."""
+    return ctx.may(AclOperation.IDEMPOTENT_WRITE, AclResourceType.CLUSTER, CLUSTER_NAME) or ctx.may_some(
+        AclOperation.WRITE, AclResourceType.TOPIC
+    )
 
 
 def _refusal(request: InitProducerIdRequest) -> ErrorCode:

@@ -24,7 +24,7 @@ from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal, is_legal
 from ...quotas.charge import price_of_changes
 from ...runtime.turns import Steps
-from ..authorized_operations import NOT_REQUESTED, authorized_operations
+from ..authorized_operations import NOT_REQUESTED, authorized_operations, cluster_operations
 from ..request_context import RequestContext
 from ..services import ActiveController
 
@@ -168,13 +168,11 @@ def _response(
     if request.include_topic_authorized_operations:
         # The topics are shared with other answers: marked are copies.
         topics = [topic if topic.error_code else _with_operations(ctx, topic) for topic in topics]
-    cluster_operations = NOT_REQUESTED
-    if request.include_cluster_authorized_operations:
-        cluster_operations = authorized_operations(ctx, AclResourceType.CLUSTER)
+    operations = cluster_operations(ctx) if request.include_cluster_authorized_operations else NOT_REQUESTED
     return MetadataResponse(
         brokers=metadata.response_brokers(ctx.listener.name),
         cluster_id=metadata.cluster_id,
         controller_id=metadata.controller_id,
         topics=topics,
-        cluster_authorized_operations=cluster_operations,
+        cluster_authorized_operations=operations,
     )

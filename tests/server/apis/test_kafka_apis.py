@@ -18,7 +18,7 @@ from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.apis.table import SERVED
 from barnabas.server.broker import services
 from barnabas.server.config.listeners import ListenerConfig
-from barnabas.server.network.session import Session
+from barnabas.server.security.session import Session
 
 
 def header(key: int, version: int, correlation_id: int) -> bytes:

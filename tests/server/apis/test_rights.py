@@ -37,13 +37,13 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.protocol.schema import fields_of
 from barnabas.server.apis.error_answers import ITEMS
 from barnabas.server.apis.table import SERVED
-from barnabas.server.network.session import ANONYMOUS, Session
+from barnabas.server.security.session import ANONYMOUS, Session
 
 OPEN = {ApiKey.API_VERSIONS}
 """What everybody may ask."""
 CLUSTER = (AclResourceType.CLUSTER, "kafka-cluster")
-BY_HANDLER = {ApiKey.FETCH}
-"""Only the handler knows what a request in a session is about."""
+BY_HANDLER = {ApiKey.FETCH, ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER}
+"""Only the handler knows what a request in a session is about, or leaves out what may not be seen."""
 
 
 class Guard:
@@ -57,6 +57,9 @@ class Guard:
         assert session.principal == ANONYMOUS and session.client_host
         self.asked.append((operation, resource_type, name))
         return (operation, resource_type, name) not in self.refused
+
+    def authorize_some(self, session: Session, operation: AclOperation, resource_type: AclResourceType) -> bool:
+        return not any(one[:2] == (operation, resource_type) for one in self.refused)
 
 
 def guarded(guard: Guard, talk: Any) -> None:

@@ -61,7 +61,7 @@ async def tree() -> EmbeddedStore:
 
 
 def context(version: int, store: EmbeddedStore | None = None) -> Any:
-    return SimpleNamespace(api_version=version, broker=SimpleNamespace(store=store))
+    return SimpleNamespace(api_version=version, broker=SimpleNamespace(store=store, acls=None))
 
 
 def passed(key: ApiKey, version: int, response: Any) -> Any:
@@ -170,14 +170,14 @@ async def test_credentials_of_users() -> None:
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_without_an_authorizer_security_is_disabled(version: int) -> None:
+async def test_without_an_authorizer_security_is_disabled(version: int) -> None:
     ctx = context(version)
-    answer = passed(ApiKey.DESCRIBE_ACLS, version, handled(describe_acls, ctx, DescribeAclsRequest()))
+    answer = passed(ApiKey.DESCRIBE_ACLS, version, await handled(describe_acls, ctx, DescribeAclsRequest()))
     assert (answer.error_code, answer.resources) == (ErrorCode.SECURITY_DISABLED, [])
-    created = handled(create_acls, ctx, CreateAclsRequest(creations=[AclCreation(), AclCreation()]))
+    created = await handled(create_acls, ctx, CreateAclsRequest(creations=[AclCreation(), AclCreation()]))
     answer = passed(ApiKey.CREATE_ACLS, version, created)
     assert [result.error_code for result in answer.results] == [ErrorCode.SECURITY_DISABLED] * 2
-    deleted = handled(delete_acls, ctx, DeleteAclsRequest(filters=[DeleteAclsFilter()]))
+    deleted = await handled(delete_acls, ctx, DeleteAclsRequest(filters=[DeleteAclsFilter()]))
     answer = passed(ApiKey.DELETE_ACLS, version, deleted)
     assert [result.error_code for result in answer.filter_results] == [ErrorCode.SECURITY_DISABLED]
 

@@ -211,9 +211,10 @@ def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
     assert config.notices == ("Accepted without effect: num.io.threads, num.replica.fetchers",)
 
 
-def test_an_authorizer_that_is_not_there_is_not_passed_over_in_silence() -> None:
-    (notice,) = BrokerConfig({"authorizer.class.name": "org.example.Guard"}).notices
-    assert "authorizer.class.name" in notice and "whoever can connect" in notice
+def test_what_is_for_an_authorizer_is_not_passed_over_in_silence_where_there_is_none() -> None:
+    (notice,) = BrokerConfig({"super.users": "User:anna"}).notices
+    assert "authorizer.class.name" in notice and "whoever can connect" in notice and "super.users" in notice
+    assert BrokerConfig({"super.users": "User:anna", "authorizer.class.name": "any"}).notices == ()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,74 @@
+"""Rules of access as data: what one says, what a filter selects (Kafka's AclBinding and AclBindingFilter)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from .acls import WILDCARD, AclOperation, AclPatternType, AclPermissionType, AclResourceType
+
+WILDCARD_PRINCIPAL = f"User:{WILDCARD}"
+
+
+class ResourcePattern(NamedTuple):
+    """Which resources a rule is about."""
+
+    resource_type: AclResourceType
+    name: str
+    pattern_type: AclPatternType = AclPatternType.LITERAL
+
+
+class AccessControlEntry(NamedTuple):
+    """Who may do what, or may not, and from where."""
+
+    principal: str
+    """`User:name`, or `User:*` for everybody."""
+    host: str
+    """An address, or `*` for all."""
+    operation: AclOperation
+    permission: AclPermissionType
+
+
+class AclBinding(NamedTuple):
+    """A rule."""
+
+    pattern: ResourcePattern
+    entry: AccessControlEntry
+
+
+class AclBindingFilter(NamedTuple):
+    """Selects rules; what is None or ANY selects whatever there is."""
+
+    resource_type: AclResourceType = AclResourceType.ANY
+    name: str | None = None
+    pattern_type: AclPatternType = AclPatternType.ANY
+    principal: str | None = None
+    host: str | None = None
+    operation: AclOperation = AclOperation.ANY
+    permission: AclPermissionType = AclPermissionType.ANY
+
+    def selects_pattern(self, pattern: ResourcePattern) -> bool:
+        """Whether rules about these resources are meant (Kafka's ResourcePatternFilter)."""
+        if self.resource_type not in (AclResourceType.ANY, pattern.resource_type):
+            return False
+        if self.pattern_type not in (AclPatternType.ANY, AclPatternType.MATCH, pattern.pattern_type):
+            return False
+        if self.name is None:
+            return True
+        if self.pattern_type is not AclPatternType.MATCH:
+            return self.name == pattern.name
+        if pattern.pattern_type is AclPatternType.PREFIXED:
+            return self.name.startswith(pattern.name)
+        return pattern.name in (self.name, WILDCARD)
+
+    def selects_entry(self, entry: AccessControlEntry) -> bool:
+        """Whether rules of that content are meant (Kafka's AccessControlEntryFilter)."""
+        return (
+            (self.principal is None or self.principal == entry.principal)
+            and (self.host is None or self.host == entry.host)
+            and self.operation in (AclOperation.ANY, entry.operation)
+            and self.permission in (AclPermissionType.ANY, entry.permission)
+        )
+
+    def selects(self, binding: AclBinding) -> bool:
+        """Whether the rule is meant."""
+        return self.selects_pattern(binding.pattern) and self.selects_entry(binding.entry)

@@ -1,0 +1,177 @@
+"""What follows from a set of rules, without I/O (Kafka's AclAuthorizer and StandardAuthorizer, KIP-11 and KIP-290).
+
+A rule concerns a resource if its pattern is literally its name, is `*`, or is prefixed and its name begins with it. Of
+the rules about a resource one that denies wins over all that allow. Some operations are implied by others: who may
+read, write, delete or alter something may describe it, and who may alter its settings may see them. Denying never
+implies anything. `ALL` stands for every operation.
+
+How long an answer takes follows from how many lengths of prefixes there are and how many rules name this principal,
+not from how many rules there are.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from ...protocol.acl_bindings import (
+    WILDCARD_PRINCIPAL,
+    AccessControlEntry,
+    AclBinding,
+    AclBindingFilter,
+    ResourcePattern,
+)
+from ...protocol.acls import WILDCARD, AclOperation, AclPatternType, AclPermissionType, AclResourceType
+
+_O = AclOperation
+_IMPLIED_BY = {
+    _O.DESCRIBE: frozenset((_O.ALL, _O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER)),
+    _O.DESCRIBE_CONFIGS: frozenset((_O.ALL, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS)),
+}
+_DENY = AclPermissionType.DENY
+_LITERAL, _PREFIXED = AclPatternType.LITERAL, AclPatternType.PREFIXED
+
+
+@lru_cache(maxsize=4096)
+def plain_host(host: str) -> str:
+    """An address in the one spelling in which all compare: a rule is not evaded by another one."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+class _Rules:
+    """The rules of one pattern."""
+
+    __slots__ = ("by_principal", "entries")
+
+    def __init__(self, entries: frozenset[AccessControlEntry]) -> None:
+        self.entries = entries
+        self.by_principal: dict[str, list[AccessControlEntry]] = {}
+        for entry in entries:
+            at_host = entry._replace(host=plain_host(entry.host))
+            self.by_principal.setdefault(entry.principal, []).append(at_host)
+
+    def of(self, principal: str, host: str) -> Iterator[AccessControlEntry]:
+        for name in (principal, WILDCARD_PRINCIPAL):
+            for entry in self.by_principal.get(name, ()):
+                if entry.host in (WILDCARD, host):
+                    yield entry
+
+
+class AclIndex:
+    """A set of rules that can be asked. Not for several threads at once."""
+
+    def __init__(self) -> None:
+        self._rules: dict[ResourcePattern, _Rules] = {}
+        self._prefix_lengths: dict[AclResourceType, dict[int, int]] = {}
+        """Length -> how many prefixed patterns have it."""
+
+    def __len__(self) -> int:
+        return sum(len(rules.entries) for rules in self._rules.values())
+
+    def entries(self, pattern: ResourcePattern) -> frozenset[AccessControlEntry]:
+        """The rules of one pattern."""
+        rules = self._rules.get(pattern)
+        return rules.entries if rules is not None else frozenset()
+
+    def replace(self, pattern: ResourcePattern, entries: Iterable[AccessControlEntry]) -> None:
+        """These are all rules of that pattern from now on."""
+        kept = frozenset(entries)
+        if pattern.pattern_type is _PREFIXED and bool(kept) != (pattern in self._rules):
+            lengths = self._prefix_lengths.setdefault(pattern.resource_type, {})
+            size = len(pattern.name)
+            lengths[size] = lengths.get(size, 0) + (1 if kept else -1)
+            if not lengths[size]:
+                del lengths[size]
+        if kept:
+            self._rules[pattern] = _Rules(kept)
+        else:
+            self._rules.pop(pattern, None)
+
+    def patterns(self) -> list[ResourcePattern]:
+        """All patterns that have rules."""
+        return list(self._rules)
+
+    def selected(self, wanted: AclBindingFilter) -> Iterator[AclBinding]:
+        """The rules that a filter selects, pattern by pattern."""
+        for pattern in self._patterns_for(wanted):
+            for entry in self.entries(pattern):
+                if wanted.selects_entry(entry):
+                    yield AclBinding(pattern, entry)
+
+    def _patterns_for(self, wanted: AclBindingFilter) -> Iterator[ResourcePattern]:
+        exact = wanted.name is not None and wanted.pattern_type in (_LITERAL, _PREFIXED)
+        if exact and wanted.resource_type is not AclResourceType.ANY:
+            yield ResourcePattern(wanted.resource_type, wanted.name or "", wanted.pattern_type)
+            return
+        yield from (pattern for pattern in list(self._rules) if wanted.selects_pattern(pattern))
+
+    def decide(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
+    ) -> bool | None:
+        """Whether the rules allow it; None if there is no rule about the resource, whoever it names."""
+        host = plain_host(host)
+        implied_by = _IMPLIED_BY.get(operation) or (_O.ALL, operation)
+        allowed: bool | None = None
+        for rules in self._about(resource_type, name):
+            allowed = allowed or False
+            for entry in rules.of(principal, host):
+                if entry.permission is _DENY:
+                    if entry.operation in (operation, _O.ALL):
+                        return False
+                elif entry.operation in implied_by:
+                    allowed = True
+        return allowed
+
+    def allows_some(
+        self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType
+    ) -> bool | None:
+        """Whether there may be a resource of the type to which it is allowed (`authorizeByResourceType`, KIP-679).
+
+        None if nothing allows it and nothing denies it to all resources.
+        """
+        host = plain_host(host)
+        allowed: list[ResourcePattern] = []
+        denied: set[ResourcePattern] = set()
+        for pattern, rules in self._rules.items():
+            if pattern.resource_type is resource_type:
+                for entry in rules.of(principal, host):
+                    if entry.operation in (operation, _O.ALL):
+                        if entry.permission is _DENY:
+                            denied.add(pattern)
+                        else:
+                            allowed.append(pattern)
+        if ResourcePattern(resource_type, WILDCARD) in denied:
+            return False
+        if any(not _is_dominated(pattern, denied) for pattern in allowed):
+            return True
+        return None
+
+    def _about(self, resource_type: AclResourceType, name: str) -> Iterator[_Rules]:
+        get = self._rules.get
+        literal = get(ResourcePattern(resource_type, name))
+        if literal is not None:
+            yield literal
+        if name != WILDCARD:
+            everything = get(ResourcePattern(resource_type, WILDCARD))
+            if everything is not None:
+                yield everything
+        for size in self._prefix_lengths.get(resource_type, ()):
+            if size <= len(name):
+                prefixed = get(ResourcePattern(resource_type, name[:size], _PREFIXED))
+                if prefixed is not None:
+                    yield prefixed
+
+
+def _is_dominated(pattern: ResourcePattern, denied: set[ResourcePattern]) -> bool:
+    """Whether all resources of the pattern are among those that are denied."""
+    if pattern == ResourcePattern(pattern.resource_type, WILDCARD):
+        return False
+    if pattern.pattern_type is _LITERAL and pattern in denied:
+        return True
+    prefixes = (pattern.name[:size] for size in range(len(pattern.name) + 1))
+    return any(ResourcePattern(pattern.resource_type, prefix, _PREFIXED) in denied for prefix in prefixes)

@@ -1,0 +1,130 @@
+"""Rules of access against an oracle that goes through all of them, as Kafka's documentation says it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
+from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from barnabas.server.security.acl_index import AclIndex
+
+Op, T, P = AclOperation, AclResourceType, AclPermissionType
+LITERAL, PREFIXED = AclPatternType.LITERAL, AclPatternType.PREFIXED
+OPERATIONS = [one for one in Op if one is not Op.ANY]
+TYPES = (T.TOPIC, T.GROUP)
+NAMES = ("*", "a", "ab", "abc", "b", "ba", "a*")
+PRINCIPALS = ("User:anna", "User:ben", "User:*")
+HOSTS = ("*", "10.0.0.1", "10.0.0.2", "0:0:0:0:0:0:0:1")
+
+
+def some_rule(rng: random.Random) -> AclBinding:
+    pattern = ResourcePattern(rng.choice(TYPES), rng.choice(NAMES), rng.choice((LITERAL, PREFIXED)))
+    permission = P.DENY if rng.random() < 0.25 else P.ALLOW
+    entry = AccessControlEntry(rng.choice(PRINCIPALS), rng.choice(HOSTS), rng.choice(OPERATIONS), permission)
+    return AclBinding(pattern, entry)
+
+
+def concerns(pattern: ResourcePattern, kind: AclResourceType, name: str) -> bool:
+    if pattern.resource_type is not kind:
+        return False
+    return name.startswith(pattern.name) if pattern.pattern_type is PREFIXED else pattern.name in (name, "*")
+
+
+def oracle(rules: set[AclBinding], who: str, host: str, what: AclOperation, kind: AclResourceType, name: str) -> object:
+    about = [rule for rule in rules if concerns(rule.pattern, kind, name)]
+    if not about:
+        return None
+    host = "0:0:0:0:0:0:0:1" if host == "::1" else host
+    mine = [rule.entry for rule in about if rule.entry.principal in (who, "User:*") and rule.entry.host in (host, "*")]
+    if any(one.permission is P.DENY and one.operation in (what, Op.ALL) for one in mine):
+        return False
+    enough = {what, Op.ALL}
+    if what is Op.DESCRIBE:
+        enough |= {Op.READ, Op.WRITE, Op.DELETE, Op.ALTER}
+    if what is Op.DESCRIBE_CONFIGS:
+        enough |= {Op.ALTER_CONFIGS}
+    return any(one.permission is P.ALLOW and one.operation in enough for one in mine)
+
+
+def some_oracle(rules: set[AclBinding], who: str, host: str, what: AclOperation, kind: AclResourceType) -> object:
+    """Kafka's `authorizeByResourceType`, from the words of KIP-679."""
+    mine = [
+        rule
+        for rule in rules
+        if rule.pattern.resource_type is kind
+        and rule.entry.principal in (who, "User:*")
+        and rule.entry.host in (host, "*")
+        and rule.entry.operation in (what, Op.ALL)
+    ]
+    denied = [rule.pattern for rule in mine if rule.entry.permission is P.DENY]
+    if any(pattern == ResourcePattern(kind, "*") for pattern in denied):
+        return False
+    for rule in mine:
+        pattern = rule.pattern
+        if rule.entry.permission is P.ALLOW:
+            if pattern == ResourcePattern(kind, "*"):
+                return True
+            by_prefix = any(one.pattern_type is PREFIXED and pattern.name.startswith(one.name) for one in denied)
+            by_name = pattern.pattern_type is LITERAL and pattern in denied
+            if not by_prefix and not by_name:
+                return True
+    return None
+
+
+def compare(seed: int, rounds: int, questions: int) -> None:
+    rng = random.Random(seed)
+    seen = set()
+    for _ in range(rounds):
+        index, rules = AclIndex(), set[AclBinding]()
+        for _ in range(rng.randrange(25)):
+            rule = some_rule(rng)
+            if rules and rng.random() < 0.2:
+                rule = rng.choice(sorted(rules))
+            rules ^= {rule}
+            index.replace(rule.pattern, [one.entry for one in rules if one.pattern == rule.pattern])
+        assert len(index) == len(rules)
+        for _ in range(questions):
+            who, host = rng.choice(PRINCIPALS[:2]), rng.choice(("10.0.0.1", "10.0.0.2", "::1"))
+            what, kind, name = rng.choice(OPERATIONS), rng.choice(TYPES), rng.choice((*NAMES[1:], "abcd", "c"))
+            expected = oracle(rules, who, host, what, kind, name)
+            assert index.decide(who, host, what, kind, name) is expected, (sorted(rules), who, host, what, kind, name)
+            seen.add(expected)
+            if host != "::1":
+                assert index.allows_some(who, host, what, kind) is some_oracle(rules, who, host, what, kind)
+        wanted = AclBindingFilter(
+            rng.choice((T.ANY, *TYPES)), rng.choice((None, *NAMES)), rng.choice(list(AclPatternType))
+        )
+        assert set(index.selected(wanted)) == {rule for rule in rules if wanted.selects(rule)}
+    assert seen == {None, True, False}
+
+
+def test_random_questions_have_the_oracles_answer() -> None:
+    compare(seed=5, rounds=120, questions=60)
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(900)
+def test_a_million_random_questions_have_the_oracles_answer() -> None:
+    compare(seed=6, rounds=5000, questions=200)
+
+
+def test_what_a_filter_of_names_that_match_selects() -> None:
+    """Kafka's ResourcePatternFilter with MATCH: whatever rules about that name there are."""
+    patterns = [
+        ResourcePattern(T.TOPIC, "abc"),
+        ResourcePattern(T.TOPIC, "*"),
+        ResourcePattern(T.TOPIC, "ab", PREFIXED),
+        ResourcePattern(T.TOPIC, "abcd", PREFIXED),
+        ResourcePattern(T.TOPIC, "*", PREFIXED),
+    ]
+    wanted = AclBindingFilter(T.TOPIC, "abc", AclPatternType.MATCH)
+    assert [wanted.selects_pattern(pattern) for pattern in patterns] == [True, True, True, False, False]
+    assert [AclBindingFilter(name="*").selects_pattern(pattern) for pattern in patterns] == [
+        False,
+        True,
+        False,
+        False,
+        True,
+    ]
