@@ -11,11 +11,13 @@ from . import znodes
 from .metadata_store import (
     BadVersionError,
     Create,
+    Delete,
     MetadataStore,
     NodeExistsError,
     NoNodeError,
     Operation,
     SetData,
+    Watch,
 )
 from .znodes import BrokerRegistration
 
@@ -64,30 +66,45 @@ class ClusterStore:
             if not text.startswith("-"):
                 return text
 
-    async def register_broker(self, registration: BrokerRegistration) -> BrokerRegistration:
+    async def next_broker_id(self, reserved_max: int) -> int:
+        """A broker id that nobody has or had, above those that operators choose (`reserved.broker.max.id`)."""
+        return reserved_max + (await self._store.set(znodes.BROKER_SEQUENCE, b"")).version
+
+    async def register_broker(self, registration: BrokerRegistration, former_session: int = 0) -> BrokerRegistration:
         """Announces a live broker for as long as the session lasts; returns it with its broker epoch.
 
-        Raises KafkaError DUPLICATE_BROKER_REGISTRATION if another live broker has the id.
+        A node that this broker made in its `former_session` is replaced, though the store has not ended that yet; one
+        of this session is a registration of which nothing was heard.
+        Raises KafkaError DUPLICATE_BROKER_REGISTRATION if the id is another's.
         """
         path = znodes.broker_path(registration.broker_id)
+        create = Create(path, znodes.encode_broker(registration, self._now_ms()), ephemeral=True)
         try:
-            await self._store.create(path, znodes.encode_broker(registration, self._now_ms()), ephemeral=True)
+            await self._store.multi([create])
         except NodeExistsError as error:
-            text = f"Broker id {registration.broker_id} is registered already."
-            raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text) from error
+            there = await self._store.exists(path)
+            owner = None if there is None else there.ephemeral_owner
+            if owner not in (None, former_session, self._store.session_id):
+                text = f"Broker id {registration.broker_id} is registered already."
+                raise KafkaError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, text) from error
+            if there is None or owner == former_session:
+                await self._store.multi([create] if there is None else [Delete(path, there.version), create])
         _, stat = await self._store.get(path)
         return replace(registration, broker_epoch=stat.czxid)
 
+    async def watch_broker(self, broker_id: int, watch: Watch) -> bool:
+        """Whether a broker is registered; `watch` hears of the next change of that."""
+        return await self._store.exists(znodes.broker_path(broker_id), watch) is not None
+
     async def brokers(self) -> dict[int, BrokerRegistration]:
         """Returns all live brokers by id."""
-        brokers = {}
-        for name in await self._store.children(znodes.BROKER_IDS):
-            try:
-                data, stat = await self._store.get(znodes.broker_path(int(name)))
-            except NoNodeError:
-                continue
-            brokers[int(name)] = znodes.decode_broker(int(name), data, stat.czxid)
-        return dict(sorted(brokers.items()))
+        ids = [int(name) for name in await self._store.children(znodes.BROKER_IDS)]
+        found = await self._store.get_many([znodes.broker_path(broker_id) for broker_id in ids])
+        return {
+            broker_id: znodes.decode_broker(broker_id, node[0], node[1].czxid)
+            for broker_id, node in sorted(zip(ids, found, strict=True))
+            if node is not None
+        }
 
     async def claim_controller(self, broker_id: int) -> ControllerTerm | None:
         """Becomes controller, in one step with raising the controller epoch; None if there is one already."""

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import islice
 from urllib.parse import quote, unquote
 
+from ..runtime.room_logger import room_logger
 from . import znodes
 from .metadata_store import (
     Create,
     Delete,
     MetadataStore,
+    NodeExistsError,
     NoNodeError,
     Operation,
     SetData,
 )
+
+logger = room_logger("config")
 
 CONFIG_CHANGE_LIFE_MS = 15 * 60 * 1000
 PURGE_INTERVAL_MS = 60 * 1000
@@ -109,32 +112,47 @@ class ConfigStore:
         return znodes.decode_config(data) if data else {}
 
     async def _set_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
-        await self._write_config(await config_write(self._store, entity_type, name, config), entity_type, name)
+        while True:
+            try:
+                await self._write_config(await config_write(self._store, entity_type, name, config), entity_type, name)
+            except (NodeExistsError, NoNodeError) as error:
+                if error.path != znodes.config_path(entity_type, name) or not await self._has_parent(error.path):
+                    raise
+            else:
+                return
+
+    async def _has_parent(self, path: str) -> bool:
+        """Whether it was the node itself that another broker made or removed in between."""
+        return await self._store.exists(path[: path.rindex("/")]) is not None
 
     async def _write_config(self, write: Operation, entity_type: str, name: str) -> None:
         notice = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_type, name), sequential=True)
-        await self._store.multi([write, notice, *await self._old_notices()])
+        await self._store.multi([write, notice])
+        await self._purge_notices()
 
-    async def _old_notices(self) -> list[Operation]:
-        """Notices that every broker has had its time to read, the oldest first; Kafka purges them likewise.
+    async def _purge_notices(self) -> None:
+        """Remove notices that every broker has had its time to read; Kafka purges them likewise.
 
         They are looked for now and then, not at each of thousands of changes.
         """
         now_ms = self._now_ms()
         if now_ms < self._next_purge_ms:
-            return []
-        old: list[Operation] = []
-        for name in islice(await self._store.children(znodes.CONFIG_CHANGES), NOTICES_A_PURGE):
-            path = f"{znodes.CONFIG_CHANGES}/{name}"
-            stat = await self._store.exists(path)
-            if stat is None:
-                continue
-            if stat.created_ms >= now_ms - CONFIG_CHANGE_LIFE_MS:
-                break
-            old.append(Delete(path))
-        if len(old) < NOTICES_A_PURGE:
+            return
+        names = (await self._store.children(znodes.CONFIG_CHANGES))[:NOTICES_A_PURGE]
+        if len(names) < NOTICES_A_PURGE:
             self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
-        return old
+        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
+        found = await self._store.get_many(paths)
+        oldest_ms = now_ms - CONFIG_CHANGE_LIFE_MS
+        old = [
+            Delete(path)
+            for path, node in zip(paths, found, strict=True)
+            if node is not None and node[1].created_ms < oldest_ms
+        ]
+        try:
+            await self._store.multi(old)
+        except NoNodeError as error:
+            logger.debug("another broker purges, too: %s is gone", error.path)
 
 
 async def config_write(store: MetadataStore, entity_type: str, name: str, config: Mapping[str, str]) -> Operation:

@@ -5,7 +5,7 @@ Every write carries a check of `/controller_epoch`: a deposed controller cannot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -16,6 +16,7 @@ from . import znodes
 from .cluster_store import ControllerTerm
 from .config_store import config_write
 from .metadata_store import (
+    MOST_MULTI_BYTES,
     BadVersionError,
     Check,
     Create,
@@ -23,8 +24,10 @@ from .metadata_store import (
     MetadataStore,
     NoNodeError,
     Operation,
+    OperationResult,
     SetData,
     Stat,
+    size_of,
 )
 from .znodes import PartitionState, TopicRegistration
 
@@ -54,12 +57,9 @@ class TopicStore:
 
     async def topics(self) -> list[TopicRegistration]:
         """Returns all topics by name."""
-        topics = []
-        for name in await self._store.children(znodes.TOPICS):
-            topic = await self.topic(name)
-            if topic is not None:
-                topics.append(topic)
-        return topics
+        names = await self._store.children(znodes.TOPICS)
+        found = await self._store.get_many([znodes.topic_path(name) for name in names])
+        return [znodes.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True) if node is not None]
 
     async def topic(self, name: str) -> TopicRegistration | None:
         """Returns one topic."""
@@ -71,17 +71,19 @@ class TopicStore:
 
     async def partition_states(self, topic: TopicRegistration) -> dict[int, PartitionState]:
         """Returns the states of those partitions of a topic that ever had a leader."""
-        states = {}
-        for partition in topic.assignment:
-            try:
-                data, stat = await self._store.get(znodes.state_path(topic.name, partition))
-            except NoNodeError:
-                continue
-            states[partition] = znodes.decode_state(data, stat.version)
-        return states
+        partitions = list(topic.assignment)
+        found = await self._store.get_many([znodes.state_path(topic.name, partition) for partition in partitions])
+        return {
+            partition: znodes.decode_state(node[0], node[1].version)
+            for partition, node in zip(partitions, found, strict=True)
+            if node is not None
+        }
 
     async def create_topics(self, topics: Iterable[NewTopic], term: ControllerTerm) -> None:
-        """Writes whole topics, all or none. Raises NodeExistsError if one exists, KafkaError NOT_CONTROLLER."""
+        """Writes whole topics, all or none unless they are more than a multi holds.
+
+        Raises NodeExistsError if one exists, KafkaError NOT_CONTROLLER.
+        """
         operations: list[Operation] = []
         for topic in topics:
             name = topic.registration.name
@@ -109,7 +111,8 @@ class TopicStore:
     ) -> dict[TopicPartition, PartitionState]:
         """Replaces partition states, each only if its partition epoch is still current; returns them as written.
 
-        Raises BadVersionError if a state was changed meanwhile (nothing is written), KafkaError NOT_CONTROLLER.
+        Raises BadVersionError if a state was changed meanwhile (nothing of its multi is written), KafkaError
+        NOT_CONTROLLER.
         """
         writes: list[Operation] = [
             SetData(znodes.state_path(*partition), znodes.encode_state(state), state.partition_epoch)
@@ -151,17 +154,35 @@ class TopicStore:
             operations += await self._tree_removal(f"{path}/{name}")
         return [*operations, Delete(path)]
 
-    async def _write(self, operations: list[Operation], term: ControllerTerm) -> list[str | Stat | None]:
-        """Applies the operations if the term is still the present one."""
-        if not operations:
-            return []
-        try:
-            results = await self._store.multi([Check(znodes.CONTROLLER_EPOCH, term.fence), *operations])
-        except BadVersionError as error:
-            if error.index == 0:
-                raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker has become controller.") from error
-            raise
-        return results[1:]
+    async def _write(self, operations: list[Operation], term: ControllerTerm) -> list[OperationResult]:
+        """Applies the operations if the term is still the present one.
+
+        What is too large for one multi is written in several, each with that check, in the order given: callers name
+        first what may stand there without the rest.
+        """
+        results: list[OperationResult] = []
+        for batch in _batches(operations):
+            try:
+                results += (await self._store.multi([Check(znodes.CONTROLLER_EPOCH, term.fence), *batch]))[1:]
+            except BadVersionError as error:
+                if error.index == 0:
+                    raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker has become controller.") from error
+                raise
+        return results
+
+
+def _batches(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
+    batch: list[Operation] = []
+    room = MOST_MULTI_BYTES // 2
+    for operation in operations:
+        size = size_of(operation)
+        if batch and size > room:
+            yield batch
+            batch, room = [], MOST_MULTI_BYTES // 2
+        batch.append(operation)
+        room -= size
+    if batch:
+        yield batch
 
 
 def _new_partitions(topic: str, states: Mapping[int, PartitionState]) -> list[Operation]:

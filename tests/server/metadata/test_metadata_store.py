@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import pytest
 from tests.server.metadata.zookeeper import open_zookeeper
+from tests.sim.store import SimulatedStore
 
 from barnabas.server.metadata.embedded_store import IN_MEMORY, EmbeddedStore, Journal
 from barnabas.server.metadata.metadata_store import (
@@ -63,11 +64,13 @@ def now_ms() -> int:
 ZOOKEEPER = pytest.param("zookeeper", marks=pytest.mark.java)
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite on a lane", ZOOKEEPER])
+@pytest.fixture(params=["memory", "sqlite", "sqlite on a lane", "simulated", ZOOKEEPER])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MetadataStore]:
     opened: MetadataStore
     if request.param == "zookeeper":
         opened = await open_zookeeper(request.getfixturevalue("zookeeper_root"))
+    elif request.param == "simulated":
+        opened = SimulatedStore(NodeTree(now_ms))
     else:
         path = IN_MEMORY if request.param == "memory" else str(tmp_path / "metadata.sqlite")
         work = LaterWork() if request.param == "sqlite on a lane" else None
@@ -76,7 +79,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.close()
 
 
-@pytest.fixture(params=["memory", ZOOKEEPER])
+@pytest.fixture(params=["memory", "simulated", ZOOKEEPER])
 async def two_stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[MetadataStore, MetadataStore]]:
     """Two sessions with one tree."""
     first: MetadataStore
@@ -86,7 +89,8 @@ async def two_stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[Meta
         first, second = await open_zookeeper(root), await open_zookeeper(root)
     else:
         tree = NodeTree(now_ms)
-        first, second = EmbeddedStore(tree), EmbeddedStore(tree)
+        kind = SimulatedStore if request.param == "simulated" else EmbeddedStore
+        first, second = kind(tree), kind(tree)
     yield first, second
     await first.close()
     await second.close()

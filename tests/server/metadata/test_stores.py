@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 from uuid import UUID
@@ -15,7 +16,7 @@ from barnabas.server.metadata import znodes
 from barnabas.server.metadata.cluster_store import ClusterStore, ControllerTerm
 from barnabas.server.metadata.config_store import CONFIG_CHANGE_LIFE_MS, ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
-from barnabas.server.metadata.metadata_store import BadVersionError
+from barnabas.server.metadata.metadata_store import MOST_MULTI_BYTES, BadVersionError, Check, size_of
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.topic_store import NewTopic, TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
@@ -214,3 +215,45 @@ async def test_old_announcements_are_purged() -> None:
     world.clock.now += CONFIG_CHANGE_LIFE_MS + 1
     await world.configs.set_topic_config("t", {"retention.ms": "6"})
     assert await world.store.children("/config/changes") == ["config_change_0000000001"]
+
+
+async def test_topic_too_large_for_one_write_is_written_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    term = await world.term()
+    sizes = []
+    multi = world.store.multi
+
+    async def measured(operations: Any) -> Any:
+        sizes.append(sum(map(size_of, operations)))
+        assert operations[0] == Check("/controller_epoch", term.fence)
+        return await multi(operations)
+
+    monkeypatch.setattr(world.store, "multi", measured)
+    topic = new_topic("t", 5000)
+    await world.topics.create_topics([topic], term)
+    assert len(sizes) > 1
+    assert max(sizes) < MOST_MULTI_BYTES
+    states = await world.topics.partition_states(topic.registration)
+    assert states.keys() == topic.states.keys()
+    written = await world.topics.set_partition_states({TopicPartition("t", i): s for i, s in states.items()}, term)
+    assert {state.partition_epoch for state in written.values()} == {1}
+    await world.topics.delete_topics(["t"], term)
+    assert await world.store.children("/brokers/topics") == []
+
+
+async def test_two_brokers_make_the_same_settings_at_once() -> None:
+    world = World()
+    await world.cluster.prepare()
+    other = ConfigStore(world.store, now_ms=world.clock)
+    await asyncio.gather(
+        world.configs.set_topic_config("t", {"retention.ms": "5"}),
+        other.set_topic_config("t", {"retention.ms": "5"}),
+    )
+    assert await world.configs.topic_config("t") == {"retention.ms": "5"}
+    assert len(await world.store.children("/config/changes")) == 2
+    world.clock.now += CONFIG_CHANGE_LIFE_MS + 1
+    await asyncio.gather(
+        world.configs.set_topic_config("t", {"retention.ms": "6"}),
+        other.set_topic_config("t", {"retention.ms": "6"}),
+    )
+    assert len(await world.store.children("/config/changes")) == 2
