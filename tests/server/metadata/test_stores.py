@@ -89,8 +89,10 @@ async def test_broker_epoch_is_the_czxid_and_grows_with_each_registration() -> N
     await world.cluster.prepare()
     registration = BrokerRegistration(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), "r")
     first = await world.cluster.register_broker(registration)
+    assert await world.cluster.register_broker(registration) == first
+    rival = ClusterStore(EmbeddedStore(world.tree), now_ms=world.clock, token_bytes=Tokens())
     with pytest.raises(KafkaError) as refused:
-        await world.cluster.register_broker(registration)
+        await rival.register_broker(registration)
     assert refused.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
     assert await world.cluster.brokers() == {1: first}
     await world.store.close()
