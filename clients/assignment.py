@@ -1,4 +1,4 @@
-"""What a consumer reads, and how far it has come: one `PartitionState` for each assigned partition. No I/O."""
+"""What a consumer reads, and how far it has come: one `TopicPartitionState` for each assigned partition. No I/O."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .fetched_records import FetchedRecords
 UNKNOWN = -1
 
 
-class PartitionState:
+class TopicPartitionState:
     """One partition: either `position` is known, or what the group committed is to be looked up (`from_committed`), or
     `reset_to` says where to look, or there is an `error`."""
 
@@ -87,17 +87,18 @@ class Assignment:
     """The assigned partitions by name, in the order they will be served."""
 
     def __init__(self) -> None:
-        self.states: dict[TopicPartition, PartitionState] = {}
+        self.states: dict[TopicPartition, TopicPartitionState] = {}
 
     def assign(
         self, partitions: Iterable[TopicPartition], reset_to: int | None, *, from_committed: bool = False
     ) -> None:
         """Replace the assignment; partitions that stay keep their positions."""
         self.states = {
-            tp: self.states.get(tp) or PartitionState(tp, reset_to, from_committed=from_committed) for tp in partitions
+            tp: self.states.get(tp) or TopicPartitionState(tp, reset_to, from_committed=from_committed)
+            for tp in partitions
         }
 
-    def __getitem__(self, partition: TopicPartition) -> PartitionState:
+    def __getitem__(self, partition: TopicPartition) -> TopicPartitionState:
         state = self.states.get(partition)
         if state is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"partition {partition} is not assigned to this consumer")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
-from .assignment import Assignment, PartitionState
+from .assignment import Assignment, TopicPartitionState
 from .fetched_records import ConsumerRecord
 from .fetcher import Fetcher
 
@@ -37,7 +37,7 @@ class BufferedRecords:
                     break
         return taken
 
-    def _take_from(self, state: PartitionState, max_records: int) -> list[ConsumerRecord]:
+    def _take_from(self, state: TopicPartitionState, max_records: int) -> list[ConsumerRecord]:
         fetched = state.buffered
         assert fetched is not None
         try:
@@ -56,7 +56,7 @@ class BufferedRecords:
         return records
 
 
-def raise_error_of(state: PartitionState) -> None:
+def raise_error_of(state: TopicPartitionState) -> None:
     """Tell the application once; what is retried by a later read need not be sought again."""
     error = state.error
     if error is not None:

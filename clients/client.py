@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import inf
 from random import Random
@@ -13,13 +12,14 @@ from uuid import UUID
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ..protocol.room_logger import room_logger
 from .backoff import Backoff
 from .cluster import BrokerNode, Cluster, TopicInfo
-from .connection import Connection, ConnectionOptions
+from .connection import BrokerConnection, ConnectionOptions
 from .errors import BrokerUnreachableError, ConnectionLostError
 from .peer import Peer
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients")
 
 T = TypeVar("T")
 Address = tuple[str, int]
@@ -93,14 +93,14 @@ class Client:
 
     # Connections
 
-    async def connection(self, node_id: int) -> Connection:
+    async def connection(self, node_id: int) -> BrokerConnection:
         """An open connection to that broker. Raises BrokerUnreachableError."""
         node = self.cluster.brokers.get(node_id)
         if node is None:
             raise BrokerUnreachableError(f"broker {node_id} is not known")
         return await self._open((node.host, node.port), self._peers)
 
-    async def connection_to_coordinator(self, node: BrokerNode) -> Connection:
+    async def connection_to_coordinator(self, node: BrokerNode) -> BrokerConnection:
         """A connection that only a group's requests use: some wait for minutes. Raises BrokerUnreachableError."""
         return await self._open((node.host, node.port), self._coordinators)
 
@@ -110,13 +110,13 @@ class Client:
         if peer is not None:
             peer.give_up(ConnectionLostError(reason))
 
-    def open_connection(self, node_id: int) -> Connection | None:
+    def open_connection(self, node_id: int) -> BrokerConnection | None:
         """The connection to that broker if one is open now."""
         node = self.cluster.brokers.get(node_id)
         peer = self._peers.get((node.host, node.port)) if node is not None else None
         return peer.open_connection if peer is not None else None
 
-    async def any_connection(self) -> Connection:
+    async def any_connection(self) -> BrokerConnection:
         """The least busy open connection, or a new one to any broker.
 
         Raises BrokerUnreachableError, or what the first broker says that does not take us for who we say we are.
@@ -137,14 +137,14 @@ class Client:
                 failures.append(str(error))
         raise BrokerUnreachableError("; ".join(failures))
 
-    async def controller_connection(self) -> Connection:
+    async def controller_connection(self) -> BrokerConnection:
         """A connection to the controller, or to any broker while there is none (it will say so or forward)."""
         controller = self.cluster.controller_id
         if controller in self.cluster.brokers:
             return await self.connection(controller)
         return await self.any_connection()
 
-    async def _open(self, address: Address, peers: dict[Address, Peer]) -> Connection:
+    async def _open(self, address: Address, peers: dict[Address, Peer]) -> BrokerConnection:
         if self._closed:
             raise BrokerUnreachableError("the client is closed")
         peer = peers.get(address)
@@ -245,7 +245,7 @@ class Client:
             try:
                 await self.refresh_metadata()
             except KafkaError as error:
-                log.info("metadata is not refreshed yet: %s", error)
+                logger.info("metadata is not refreshed yet: %s", error)
             else:
                 return
             attempt += 1
@@ -266,7 +266,7 @@ class Client:
                 delay = self.retry_backoff.delay(failures)
                 if not error.code.retriable or loop.time() + delay >= deadline:
                     raise
-                log.debug("retrying after %s", error)
+                logger.debug("retrying after %s", error)
             await asyncio.sleep(delay)
             await self._refresh_if_reachable()
 
@@ -279,4 +279,4 @@ class Client:
         try:
             await self.refresh_metadata()
         except KafkaError as error:
-            log.debug("metadata is not refreshed: %s", error)
+            logger.debug("metadata is not refreshed: %s", error)

@@ -6,7 +6,6 @@ Requests are pipelined: `send` never waits. When a response is late the whole co
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -17,11 +16,12 @@ from ..protocol.apis import ApiKey, api_key_of
 from ..protocol.client_connection import ClientConnection, Introduction
 from ..protocol.codec import encode_request
 from ..protocol.errors import ConnectionLostError, KafkaError
+from ..protocol.room_logger import room_logger
 from ..protocol.schema import UNBOUNDED, Buffer, Versions
 from .errors import BrokerUnreachableError
 from .security import PLAINTEXT, Security
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class ConnectionOptions:
     connect_timeout_ms: int = 10_000
     max_response_bytes: int = 256 * 1024 * 1024
     max_in_flight: int | None = None
-    """Requests beyond which `Connection.has_room` is false; None: no bound."""
+    """Requests beyond which `BrokerConnection.has_room` is false; None: no bound."""
     security: Security = PLAINTEXT
 
 
-class Connection(asyncio.BufferedProtocol):
-    """Open one with `Connection.open`. All methods belong to the loop that opened it."""
+class BrokerConnection(asyncio.BufferedProtocol):
+    """Open one with `BrokerConnection.open`. All methods belong to the loop that opened it."""
 
     def __init__(self, host: str, port: int, options: ConnectionOptions, loop: asyncio.AbstractEventLoop) -> None:
         self.address = f"{host}:{port}"
@@ -59,7 +59,7 @@ class Connection(asyncio.BufferedProtocol):
         self._writable.set()
 
     @classmethod
-    async def open(cls, host: str, port: int, options: ConnectionOptions) -> Connection:
+    async def open(cls, host: str, port: int, options: ConnectionOptions) -> BrokerConnection:
         """Connect, agree on versions and authenticate. Raises BrokerUnreachableError or what the broker said."""
         loop = asyncio.get_running_loop()
         connection = cls(host, port, options, loop)
@@ -192,7 +192,7 @@ class Connection(asyncio.BufferedProtocol):
                 if not future.done():
                     future.set_result(response)
         except KafkaError as error:
-            log.warning("gave up a connection: %s", error)
+            logger.warning("gave up a connection: %s", error)
             self.close(error)
         else:
             if self._opening is not None:

@@ -22,7 +22,7 @@ from .fetched_records import ConsumerRecord
 from .fetcher import Fetcher, FetchSettings
 from .group.assigned_group import AssignedGroup
 from .group.auto_commit import positions
-from .group.consumer_group import ConsumerGroup
+from .group.consumer_coordinator import ConsumerCoordinator
 from .group.listener import RebalanceListener
 from .group.offset_requests import OffsetAndMetadata
 from .group.settings import GroupOptions, GroupSettings
@@ -117,13 +117,13 @@ class Consumer:
         self._task: asyncio.Task[None] | None = None
         self._group = self._group_of(group_id, client_rack, group_options)
 
-    def _group_of(self, group_id: str | None, rack: str, options: GroupOptions) -> ConsumerGroup | None:
+    def _group_of(self, group_id: str | None, rack: str, options: GroupOptions) -> ConsumerCoordinator | None:
         if group_id is None:
             if options:
                 raise ValueError(f"{', '.join(options)} need a group_id")
             return None
         settings = GroupSettings(group_id, rack=rack, **options)
-        kind = ConsumerGroup if settings.group_protocol == "classic" else AssignedGroup
+        kind = ConsumerCoordinator if settings.group_protocol == "classic" else AssignedGroup
         group = kind(self._client, self._assignment, self._fetcher, settings, timeout_ms=self._timeout_ms)
         self._fetcher.committed = partial(group.committed, timeout_ms=self._timeout_ms)
         return group
@@ -363,7 +363,7 @@ class Consumer:
     def _is_subscribed(self) -> bool:
         return self._group is not None and bool(self._group.subscription)
 
-    def _member(self) -> ConsumerGroup:
+    def _member(self) -> ConsumerCoordinator:
         if self._group is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group_id is needed for this")
         return self._group

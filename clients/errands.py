@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
 from ..protocol.errors import KafkaError
+from ..protocol.room_logger import room_logger
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients")
 
 
 class Errands:
@@ -45,7 +45,7 @@ class Errands:
         del self._tasks[name]
         error = None if task.cancelled() else task.exception()
         if isinstance(error, KafkaError):
-            log.info("%s", error)
+            logger.info("%s", error)
         elif error is not None:
             self._failure = error
         self._finished()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,28 +11,29 @@ from typing import Protocol
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.fetch_session import FetchSession, FetchTarget
+from ..protocol.fetch_session import FetchTarget
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ..protocol.negotiation import LAST_VERSIONS_BY_NAME, last_version
+from ..protocol.room_logger import room_logger
 from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 from .alarm import Alarm
-from .assignment import Assignment, PartitionState
+from .assignment import Assignment, TopicPartitionState
 from .client import Client
 from .cluster import BrokerNode
-from .connection import Connection
+from .connection import BrokerConnection
 from .errands import Errands
 from .errors import LogTruncatedError, NoOffsetError, code_of
 from .fetched_records import FetchedRecords
-from .offsets import EpochEnd, OffsetLookup
+from .offsets import LeaderEpochEnd, OffsetLookup
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients")
 
 _FIRST_VERSION_WITH_SESSIONS = 7
 _FIRST_VERSION_WITH_ISOLATION = 4
 
 
-class CommittedOffset(Protocol):
+class CommittedPosition(Protocol):
     """As a group stored it."""
 
     @property
@@ -42,7 +42,7 @@ class CommittedOffset(Protocol):
     def leader_epoch(self) -> int: ...
 
 
-Committed = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedOffset | None]]]
+Committed = Callable[[list[TopicPartition]], Awaitable[Mapping[TopicPartition, CommittedPosition | None]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,10 @@ class Fetcher:
         self._client.maybe_refresh()
         cluster = self._client.cluster
         next_at = inf
-        resets: dict[int, list[PartitionState]] = {}
-        checks: dict[int, list[PartitionState]] = {}
-        fetches: dict[int, list[PartitionState]] = {}
-        starts: list[PartitionState] = []
+        resets: dict[int, list[TopicPartitionState]] = {}
+        checks: dict[int, list[TopicPartitionState]] = {}
+        fetches: dict[int, list[TopicPartitionState]] = {}
+        starts: list[TopicPartitionState] = []
         for state in self._assignment.states.values():
             if state.error is not None or state.buffered is not None:
                 continue
@@ -138,7 +138,7 @@ class Fetcher:
             self._errands.run(node, partial(self._fetch, node, states))
         return next_at
 
-    def _source_of(self, state: PartitionState, leader: int, now: float) -> int:
+    def _source_of(self, state: TopicPartitionState, leader: int, now: float) -> int:
         """The replica to read from: the one the leader named (KIP-392), else the leader."""
         preferred = state.preferred_replica
         if preferred is not None and now < state.preferred_until and preferred in self._client.cluster.brokers:
@@ -147,7 +147,7 @@ class Fetcher:
 
     # Positions
 
-    async def _start_from_committed(self, states: list[PartitionState]) -> None:
+    async def _start_from_committed(self, states: list[TopicPartitionState]) -> None:
         """Begin where the group has come to; where it has not begun, as the application wants it."""
         assert self.committed is not None
         try:
@@ -169,7 +169,7 @@ class Fetcher:
                 state.fail(NoOffsetError(state.partition, message))
         self.data_ready.set()
 
-    async def _reset(self, states: list[PartitionState]) -> None:
+    async def _reset(self, states: list[TopicPartitionState]) -> None:
         """Look up where to begin."""
         wanted = {state.partition: state.reset_to for state in states if state.reset_to is not None}
         try:
@@ -186,7 +186,7 @@ class Fetcher:
                     state.seek(offset.offset)
         self.data_ready.set()
 
-    async def _check(self, leader: int, states: list[PartitionState]) -> None:
+    async def _check(self, leader: int, states: list[TopicPartitionState]) -> None:
         """Ask a new leader whether its log still holds what was read (KIP-320)."""
         positions = {state.partition: state.position for state in states}
         leader_epochs = {state.partition: self._client.cluster.leader_epoch(state.partition) for state in states}
@@ -206,7 +206,7 @@ class Fetcher:
                 if end is not None:
                     self._maybe_truncate(state, end)
 
-    def _maybe_truncate(self, state: PartitionState, end: EpochEnd) -> None:
+    def _maybe_truncate(self, state: TopicPartitionState, end: LeaderEpochEnd) -> None:
         """Go back to where the logs agree if the leader's epoch ends before our position."""
         assert state.position is not None
         if end.end_offset < 0 or (end.end_offset >= state.position and end.leader_epoch >= state.position_epoch):
@@ -219,13 +219,13 @@ class Fetcher:
             state.fail(error)
             self.data_ready.set()
         else:
-            log.warning("%s", error)
+            logger.warning("%s", error)
             state.seek(agreed, end.leader_epoch)
             state.validated_epoch = self._client.cluster.leader_epoch(state.partition)
 
     # Fetching
 
-    async def _fetch(self, node: int, states: list[PartitionState]) -> None:
+    async def _fetch(self, node: int, states: list[TopicPartitionState]) -> None:
         session = self._sessions.setdefault(node, FetchSession())
         wanted = {state.partition: self._target(state) for state in states if state.position is not None}
         try:
@@ -238,7 +238,7 @@ class Fetcher:
         code = code_of(response.error_code)
         session.answered(code, response.session_id)
         if code is not ErrorCode.NONE:
-            log.debug("broker %d: %s; fetching in full again", node, code.name)
+            logger.debug("broker %d: %s; fetching in full again", node, code.name)
             if not code.retriable:
                 self._put_off(states, KafkaError(code, f"fetch from broker {node}"))
             return
@@ -251,7 +251,7 @@ class Fetcher:
                 if state is not None and tp in wanted and state.position == wanted[tp].offset:
                     self._take_in(state, data, node)
 
-    def _target(self, state: PartitionState) -> FetchTarget:
+    def _target(self, state: TopicPartitionState) -> FetchTarget:
         assert state.position is not None
         cluster, tp = self._client.cluster, state.partition
         return FetchTarget(
@@ -259,7 +259,7 @@ class Fetcher:
         )
 
     async def _ask(
-        self, connection: Connection, session: FetchSession, wanted: dict[TopicPartition, FetchTarget]
+        self, connection: BrokerConnection, session: FetchSession, wanted: dict[TopicPartition, FetchTarget]
     ) -> FetchResponse:
         settings = self._settings
         by_name = any(target.topic_id == ZERO_UUID for target in wanted.values())
@@ -281,7 +281,7 @@ class Fetcher:
         assert isinstance(response, FetchResponse)
         return response
 
-    def _take_in(self, state: PartitionState, data: PartitionData, node: int) -> None:
+    def _take_in(self, state: TopicPartitionState, data: PartitionData, node: int) -> None:
         error = code_of(data.error_code)
         leader = data.current_leader
         if leader.leader_id >= 0:
@@ -305,7 +305,7 @@ class Fetcher:
             )
             self.data_ready.set()
 
-    def _take_in_error(self, state: PartitionState, error: ErrorCode, node: int) -> None:
+    def _take_in_error(self, state: TopicPartitionState, error: ErrorCode, node: int) -> None:
         if state.preferred_replica == node:
             state.preferred_replica = None
             return
@@ -314,14 +314,14 @@ class Fetcher:
             return
         assert state.position is not None
         if self._settings.reset_to is not None:
-            log.info("%s has no offset %d; position is reset", state.partition, state.position)
+            logger.info("%s has no offset %d; position is reset", state.partition, state.position)
             state.reset(self._settings.reset_to)
         else:
             message = f"{state.partition} has no offset {state.position}"
             state.fail(NoOffsetError(state.partition, message))
             self.data_ready.set()
 
-    def _put_off(self, states: Iterable[PartitionState], error: KafkaError) -> None:
+    def _put_off(self, states: Iterable[TopicPartitionState], error: KafkaError) -> None:
         """Try again later, with fresh metadata; errors that no retry mends go to the application."""
         retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(1)
         for state in states:
@@ -332,8 +332,8 @@ class Fetcher:
                 state.fail(error)
                 self.data_ready.set()
         if error.code.retriable:
-            log.debug("trying again after %s", error)
+            logger.debug("trying again after %s", error)
             self._client.refresh_soon()
 
-    def _is_current(self, state: PartitionState) -> bool:
+    def _is_current(self, state: TopicPartitionState) -> bool:
         return self._assignment.states.get(state.partition) is state

@@ -39,7 +39,7 @@ class OffsetAndTimestamp(NamedTuple):
     leader_epoch: int
 
 
-class EpochEnd(NamedTuple):
+class LeaderEpochEnd(NamedTuple):
     """Where a leader epoch ends in the leader's log: the largest epoch not above the one asked, and its end offset."""
 
     leader_epoch: int
@@ -114,7 +114,7 @@ class OffsetLookup:
 
     async def end_of_epochs(
         self, leader: int, epochs: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, EpochEnd | KafkaError]:
+    ) -> dict[TopicPartition, LeaderEpochEnd | KafkaError]:
         """Where the leader's log ends for each epoch; empty if the broker is too old to tell a consumer (before 2.3).
 
         One attempt. Raises KafkaError if the request fails as a whole.
@@ -132,7 +132,7 @@ class OffsetLookup:
         request = OffsetForLeaderEpochRequest(replica_id=CONSUMER_REPLICA_ID, topics=list(topics.values()))
         response = await connection.send(request)
         return {
-            TopicPartition(topic_answer.topic, answer.partition): EpochEnd(answer.leader_epoch, answer.end_offset)
+            TopicPartition(topic_answer.topic, answer.partition): LeaderEpochEnd(answer.leader_epoch, answer.end_offset)
             if answer.error_code == ErrorCode.NONE
             else KafkaError(code_of(answer.error_code), "leader epoch")
             for topic_answer in response.topics

@@ -7,7 +7,7 @@ from random import Random
 
 from ..protocol.errors import KafkaError
 from .backoff import Backoff
-from .connection import Connection, ConnectionOptions
+from .connection import BrokerConnection, ConnectionOptions
 from .errors import BrokerUnreachableError
 
 RECONNECT_BACKOFF_MS = 50
@@ -22,19 +22,19 @@ class Peer:
         self._address = host, port
         self._options = options
         self._backoff = Backoff(RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS, rng)
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
         self._lock = asyncio.Lock()
         self._failures = 0
         self._not_before = 0.0
         self._closed = False
 
     @property
-    def open_connection(self) -> Connection | None:
+    def open_connection(self) -> BrokerConnection | None:
         """The connection if one is open now."""
         connection = self._connection
         return connection if connection is not None and connection.is_open else None
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> BrokerConnection:
         """The open connection, or a new one. Raises BrokerUnreachableError, or what the broker said at the start."""
         async with self._lock:
             if (connection := self.open_connection) is not None:
@@ -46,7 +46,7 @@ class Peer:
             # A broker that takes every connection and then drops it is not to be run at in a circle either.
             self._not_before = loop.time() + RECONNECT_BACKOFF_MS / 1000
             try:
-                connection = await Connection.open(*self._address, self._options)
+                connection = await BrokerConnection.open(*self._address, self._options)
             except KafkaError:
                 self._failures += 1
                 self._not_before = loop.time() + self._backoff.delay(self._failures)

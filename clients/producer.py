@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from random import Random
 from types import TracebackType
@@ -12,6 +11,7 @@ from typing import Literal, Self
 from ..protocol.compression import CODEC_BY_CONFIG_NAME
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record import Headers
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .accumulator import MAX_UNACKED, BatchSettings, PendingRecord, RecordAccumulator, RecordMetadata
 from .client import Client
@@ -22,7 +22,7 @@ from .partitioner import DefaultPartitioner, Partitioner
 from .security import PLAINTEXT, Security
 from .sender import Sender, SenderSettings
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients")
 
 Acks = Literal["all", -1, 0, 1]
 _ACKS = {"all": -1, "-1": -1, -1: -1, "0": 0, 0: 0, "1": 1, 1: 1}
@@ -240,7 +240,7 @@ class Producer:
         """Only a mistake in this program ends the sender before `close`: nobody may wait for it any more."""
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            log.error("the producer stops", exc_info=error)
+            logger.error("the producer stops", exc_info=error)
             reason = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer stopped: {error!r}")
             self._sender.abandon(self._accumulator.incomplete, reason)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,17 +22,18 @@ from ..protocol.messages.produce import (
 )
 from ..protocol.negotiation import last_version
 from ..protocol.producer_identity import ProducerIdentity
+from ..protocol.room_logger import room_logger
 from ..protocol.schema import ZERO_UUID
 from ..protocol.topic_partition import TopicPartition
 from .accumulator import PartitionQueue, ProducerBatch, RecordAccumulator
 from .alarm import Alarm
 from .client import Client
 from .cluster import BrokerNode
-from .connection import Connection
+from .connection import BrokerConnection
 from .errands import Errands
 from .errors import DeliveryTimeoutError, UnsupportedVersionError, code_of
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients")
 
 MAX_PRODUCER_EPOCH = 0x7FFF
 _NO_TRANSACTION_TIMEOUT_MS = 0x7FFFFFFF
@@ -184,7 +184,7 @@ class Sender:
 
     # One request
 
-    def _send(self, connection: Connection, batches: list[ProducerBatch]) -> None:
+    def _send(self, connection: BrokerConnection, batches: list[ProducerBatch]) -> None:
         settings = self._settings
         try:
             topic_ids = {b.partition.topic: self._client.cluster.topic_id(b.partition.topic) for b in batches}
@@ -278,7 +278,7 @@ class Sender:
             queue.needs_reset = queue.needs_reset or (oldest and queue.has_gap)
             self._retry(queue, batch)
         elif error.code.retriable and batch.attempts < self._settings.retries:
-            log.debug("sending %s again after %s", batch.partition, error)
+            logger.debug("sending %s again after %s", batch.partition, error)
             if error.code not in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.CORRUPT_MESSAGE):
                 self._client.refresh_soon()
             self._retry(queue, batch)
@@ -298,7 +298,7 @@ class Sender:
         error: KafkaError,
         record_errors: dict[int, str] | None = None,
     ) -> None:
-        log.warning("%d records for %s are not delivered: %s", batch.record_count, batch.partition, error)
+        logger.warning("%d records for %s are not delivered: %s", batch.record_count, batch.partition, error)
         if batch.has_sequence:
             if error.code in _OUTCOME_UNKNOWN:
                 queue.has_gap = True
@@ -327,7 +327,7 @@ class Sender:
             self._client.refresh_soon()
             raise
 
-    async def _await_writable(self, connection: Connection) -> None:
+    async def _await_writable(self, connection: BrokerConnection) -> None:
         await connection.writable()
 
     async def _init_producer_id(self) -> None:

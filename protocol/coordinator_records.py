@@ -88,31 +88,6 @@ class ConsumerGroupPartitionMetadataKey:
     group_id: str = wire(string, "4+")
 
 
-@message
-class PartitionRacks:
-    """Where the replicas of a partition are."""
-
-    partition: int = wire(int32, "0+")
-    racks: list[str] = wire([string], "0+")
-
-
-@message
-class SubscribedTopic:
-    """A topic that a group reads, as it looked when the group last changed."""
-
-    topic_id: UUID = wire(uuid, "0+")
-    topic_name: str = wire(string, "0+")
-    num_partitions: int = wire(int32, "0+")
-    partition_metadata: list[PartitionRacks] = wire([PartitionRacks], "0+")
-
-
-@message(versions="0", flexible="0+")
-class ConsumerGroupPartitionMetadataValue:
-    """The topics of a group. Kafka writes it up to 4.0; a hash in the group's own record took its place in 4.1."""
-
-    topics: list[SubscribedTopic] = wire([SubscribedTopic], "0+")
-
-
 @message(versions="5")
 class ConsumerGroupMemberMetadataKey:
     """Which member."""

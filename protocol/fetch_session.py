@@ -32,7 +32,7 @@ class FetchTarget(NamedTuple):
     """A follower's."""
 
 
-class FetchSession:
+class FetchSessionHandler:
     """The session with one broker, as far as there is one."""
 
     __slots__ = ("_epoch", "_sent", "_session_id", "_uses_topic_ids")

@@ -70,10 +70,3 @@ class RecordColumns:
         size = self.key_sizes[row]
         start = self.key_starts[row]
         return None if size < 0 else bytes(buffer[start : start + size])
-
-    def add_key(self, offset: int, start: int, size: int) -> None:
-        """Append a record of which only the key counts."""
-        self.make_room(1)
-        row = self.count
-        self.offsets[row], self.key_starts[row], self.key_sizes[row] = offset, start, size
-        self.count = row + 1

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.room_logger import room_logger
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ..storage.reserve import Reserve
 from .apis.kafka_apis import KafkaApis
@@ -40,7 +41,6 @@ from .replication.log_dir_mover import LogDirMover
 from .replication.log_directories import LogDirectories
 from .replication.replica_manager import ReplicaManager
 from .runtime.health import HealthServer
-from .runtime.room_logger import room_logger
 from .runtime.scheduler import Scheduler
 from .runtime.turns import LongWork, Turns
 from .security.broker_security import BrokerSecurity

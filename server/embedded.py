@@ -14,11 +14,11 @@ from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from ..protocol.room_logger import room_logger
 from .broker import BrokerServer
 from .cleaning.cleaning_work import cleaning_work
 from .config.broker_config import BrokerConfig
 from .runtime.host import event_loop, host_ports
-from .runtime.room_logger import room_logger
 
 if TYPE_CHECKING:
     from .cleaning.cleaning_pass import PassReport

@@ -1,11 +1,11 @@
 """The logs that a start finds in the log directories: which folders are logs, and opening each."""
 
 import errno
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .errors import CorruptCheckpointError, LogDirFailedError, StorageError
 from .filesystem import FileSystem
@@ -28,7 +28,7 @@ from .partition_metadata import read_partition_metadata
 ODD_FILE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO)
 """Errors that say something about one file and nothing about its disk."""
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 class DuplicateLogError(StorageError):
@@ -70,10 +70,10 @@ class FoundLogs:
                 if self._holds_log(path):
                     folders[path] = FoundFolder(partition_dir.topic_partition, self._topic_id(path))
                 else:
-                    _logger.warning("%s holds no log and is left alone", path)
+                    logger.warning("%s holds no log and is left alone", path)
         self.strays = dict(find_strays(folders))
         for path, reason in self.strays.items():
-            _logger.warning("%s is left alone: %s", path, reason)
+            logger.warning("%s is left alone: %s", path, reason)
             del folders[path]
         return {
             log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]
@@ -124,7 +124,7 @@ class FoundLogs:
                 self._give_up(path, topic_partition, error)
 
     def _give_up(self, path: str, topic_partition: TopicPartition, error: StorageError) -> None:
-        _logger.error("%s is not served: %s", path, error)
+        logger.error("%s is not served: %s", path, error)
         self.held.offline[topic_partition] = error
 
     def _open(self, log_dir: LogDir, topic_partition: TopicPartition) -> Log:

@@ -1,6 +1,5 @@
 """Copies of logs in another log directory that are to take their logs' place (AlterReplicaLogDirs, KIP-113)."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -8,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from uuid import UUID
 
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .filesystem import FileSystem
 from .log import Log
@@ -17,7 +17,7 @@ from .log_loader import NO_RECOVERY_POINT
 from .partition_dir import FUTURE_SUFFIX, PartitionDir, marked_dir_name
 from .partition_files import REPLACING_FILE
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 class OpenLog(Protocol):
@@ -102,7 +102,7 @@ class FutureLogs:
                     continue
                 path, source = f"{log_dir.path}/{folder.name}", self.dir_of.get(folder.topic_partition)
                 if source is None:
-                    _logger.warning("%s copies a log that is not here, and is left alone", path)
+                    logger.warning("%s copies a log that is not here, and is left alone", path)
                 elif source is log_dir or folder.topic_partition in self.copies:
                     log_dir.remove_log(path)
                 else:
@@ -173,7 +173,7 @@ class FutureLogs:
             self.retire(source, source_dir)
             self.fs.fsync_dir(source_dir.path)
         except OSError as error:
-            _logger.error("%s: %s cannot be removed: %s", source_dir.path, topic_partition, error)
+            logger.error("%s: %s cannot be removed: %s", source_dir.path, topic_partition, error)
             return log
         with suppress(FileNotFoundError):
             self.fs.unlink(f"{log.path}/{REPLACING_FILE}")

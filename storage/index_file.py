@@ -71,10 +71,6 @@ class IndexFile(ABC):
     def is_full(self) -> bool:
         return self.entries >= self.max_entries
 
-    def resize(self, max_index_size: int) -> None:
-        """Set the limit; entries beyond a smaller limit stay."""
-        self.max_entries = max_index_size // self.ENTRY_SIZE
-
     def sanity_check(self) -> None:
         """Raises `CorruptIndexError` if the file cannot be an index of this segment."""
         size = self._fs.size(self.path) if self._fs.exists(self.path) else 0

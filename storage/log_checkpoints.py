@@ -1,10 +1,10 @@
 """What the checkpoints of a log directory should say as of a moment, to be written by any thread."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .errors import PASSING
 from .log import Log
@@ -17,7 +17,7 @@ CHECKPOINTED: Mapping[str, Callable[[Log], int]] = {
 }
 """The checkpoints that follow the logs, and what each keeps of one."""
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Checkpoint:
             if error.errno not in PASSING:
                 raise
             # The old file is still there and still right, only older; deleting segments must stay possible now.
-            _logger.warning("%s/%s could not be written: %s", self.log_dir.path, self.name, error)
+            logger.warning("%s/%s could not be written: %s", self.log_dir.path, self.name, error)
 
 
 class LogCheckpoints:

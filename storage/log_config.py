@@ -1,7 +1,7 @@
 """Topic-level settings as the log reads them: typed, with units in their names, under Kafka's keys in snake case."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -159,10 +159,6 @@ class LogConfig:
                 message = f"Invalid value {text} for configuration {key}: {error}"
                 raise KafkaError(ErrorCode.INVALID_CONFIG, message) from None
         return cls(**{name: changes.get(name, getattr(base, name)) for name in _SETTING_NAMES})
-
-    def with_changes(self, **changes: Any) -> "LogConfig":
-        """A copy with some settings replaced."""
-        return replace(self, **changes)
 
     @classmethod
     def keys(cls) -> list[str]:

@@ -1,11 +1,11 @@
 """Making the logs of new partitions: where, and in which order, so that no crash gives one the offsets of another."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .cleaning.cleaner_manager import CleanerManager
 from .errors import PASSING
@@ -18,7 +18,7 @@ from .log_checkpoints import Checkpoint, LogCheckpoints
 from .log_config import LogConfig
 from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 class LogCreation:
@@ -68,7 +68,7 @@ class LogCreation:
             path = f"{log_dir.path}/{topic_partition}"
             was_there = self._fs.exists(path)
             if was_there and not self._fs.is_dir(path):
-                _logger.warning("no log for %s in %s: a file has the name", topic_partition, log_dir.path)
+                logger.warning("no log for %s in %s: a file has the name", topic_partition, log_dir.path)
                 continue
             try:
                 return self._create_log(log_dir, topic_partition, topic_id, config)
@@ -77,7 +77,7 @@ class LogCreation:
                     self._held.fail_log_dir(log_dir.path, error)
                     continue
                 # A full disk has no room for a new log, which is no reason to give up those that are there.
-                _logger.warning("no log for %s in %s: %s", topic_partition, log_dir.path, error)
+                logger.warning("no log for %s in %s: %s", topic_partition, log_dir.path, error)
                 if not was_there and self._fs.is_dir(path):
                     self._held.on_disk(log_dir, partial(log_dir.remove_log, path))
             finally:

@@ -1,12 +1,12 @@
 """One log directory: its lock, its clean-shutdown marker, its checkpoints, and whether its disk can be trusted."""
 
 import json
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 from uuid import UUID
 
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import OffsetCheckpointFile
 from .errors import CorruptCheckpointError, LogDirFailedError
@@ -32,7 +32,7 @@ CHECKPOINTS = (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, HIGH_WATE
 ORDINARY_NAMES = KRAFT_NAMES | {"lost+found"}
 OWN_FILES = (CLEAN_SHUTDOWN_FILE, *CHECKPOINTS)
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 class LogDir:
@@ -109,7 +109,7 @@ class LogDir:
         try:
             return self._file(name).read()
         except CorruptCheckpointError as error:
-            _logger.warning("%s is unreadable and counts as empty: %s", name, error)
+            logger.warning("%s is unreadable and counts as empty: %s", name, error)
             return {}
 
     def _partition_dirs(self, names: Iterable[str]) -> list[PartitionDir]:
@@ -122,7 +122,7 @@ class LogDir:
             if partition_dir is not None:
                 found.append(partition_dir)
             else:
-                _logger.warning("%s is no partition folder and is left alone", path)
+                logger.warning("%s is no partition folder and is left alone", path)
         return found
 
     def moment(self) -> int:
@@ -194,7 +194,7 @@ class LogDir:
         """Marks the directory as not to be trusted until the next start."""
         if self.failure is None:
             self.failure = LogDirFailedError(self.path, cause)
-            _logger.error("log directory %s is offline: %s", self.path, cause)
+            logger.error("log directory %s is offline: %s", self.path, cause)
         return self.failure
 
     def close(self) -> None:

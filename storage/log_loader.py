@@ -1,6 +1,5 @@
 """Opening a log after a clean or an unclean stop: the only code that repairs."""
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -9,6 +8,7 @@ from typing import Protocol
 
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.record_batch import Batch, RecordBatch
+from ..protocol.room_logger import room_logger
 from .errors import CorruptIndexError, CorruptSegmentError
 from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
@@ -23,7 +23,7 @@ from .segment_files import CLEANED_SUFFIX, DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_S
 
 NO_RECOVERY_POINT = -1
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 class Chance(Protocol):
@@ -74,7 +74,7 @@ class LogLoader:
         log_end_offset = segments.last.next_offset() if len(segments) else -1
         if log_end_offset < log_start_offset:
             if len(segments):
-                _logger.warning("%s ends below its start offset %d and is discarded", self.path, log_start_offset)
+                logger.warning("%s ends below its start offset %d and is discarded", self.path, log_start_offset)
                 segments.remove_files(list(segments))
                 producers.truncate_fully_and_start_at(log_start_offset)
                 epochs.clear()
@@ -218,7 +218,7 @@ class LogLoader:
         )
         for number, segment in enumerate(unflushed):
             if number and self._is_behind_a_hole(segment, unflushed[number - 1], recovery_point):
-                _logger.warning("%s: dropped what follows a hole before offset %d", self.path, segment.base_offset)
+                logger.warning("%s: dropped what follows a hole before offset %d", self.path, segment.base_offset)
                 segments.remove_files(unflushed[number:])
                 break
             producers.map_end_offset = max(producers.map_end_offset, segment.base_offset)
@@ -228,7 +228,7 @@ class LogLoader:
             cut = segment.recover(_Replay(segment, epochs, producers).take_in, before_cut=remove_following)
             producers.map_end_offset = max(producers.map_end_offset, segment.next_offset())
             if cut:
-                _logger.warning("%s: cut %d bytes behind offset %d", self.path, cut, segment.next_offset())
+                logger.warning("%s: cut %d bytes behind offset %d", self.path, cut, segment.next_offset())
             segment.flush()
             segment.close_handles()
             if cut:
@@ -261,7 +261,7 @@ class LogLoader:
         """
         flushed = [segment for segment in segments if segment.base_offset < first_unflushed.base_offset]
         if flushed and rebuild_damaged_indexes(flushed[-1]):
-            _logger.warning("%s: rebuilt the indexes of segment %d", self.path, flushed[-1].base_offset)
+            logger.warning("%s: rebuilt the indexes of segment %d", self.path, flushed[-1].base_offset)
 
     def _mend_transaction_indexes(
         self, names: list[str], segments: LogSegments, producers: ProducerStateManager, log_start_offset: int
@@ -274,7 +274,7 @@ class LogLoader:
             try:
                 segment.indexes.transactions.sanity_check()
             except CorruptIndexError as error:
-                _logger.warning("%s; it is made anew", error)
+                logger.warning("%s; it is made anew", error)
                 rebuild_producer_state(
                     producers,
                     segments,

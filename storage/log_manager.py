@@ -1,11 +1,11 @@
 """All logs of a broker, over several log directories: found, made, deleted, flushed, checkpointed, closed."""
 
-import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
 from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .cleaning.cleaner_manager import CleanerManager
 from .deletions import Deletions
@@ -28,7 +28,7 @@ from .retention import Retention
 LOGS_PER_LOADING_TASK = 64
 LOGS_PER_CLOSING_TASK = 128
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 class LogManager:

@@ -1,9 +1,9 @@
 """Which files of a partition's folder are a log's. Whatever else lies there is somebody else's, and is left alone."""
 
-import logging
 import re
 from collections.abc import Collection
 
+from ..protocol.room_logger import room_logger
 from .errors import StorageError
 from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
@@ -22,7 +22,7 @@ _OF_A_SEGMENT = re.compile(
     r"(?P<base>[0-9]{20})\.(log|index|timeindex|txnindex|snapshot)(\.(cleaned|swap|deleted|tmp))?"
 )
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 class NoFileError(StorageError):
@@ -54,7 +54,7 @@ def log_files(fs: FileSystem, path: str) -> list[str]:
 def set_aside(fs: FileSystem, path: str, names: Collection[str]) -> None:
     """Gives what is in the way another name. Raises `OSError`."""
     for name in names:
-        _logger.warning("%s/%s is no file; it is called %s%s now", path, name, name, FOREIGN_SUFFIX)
+        logger.warning("%s/%s is no file; it is called %s%s now", path, name, name, FOREIGN_SUFFIX)
         fs.rename(f"{path}/{name}", f"{path}/{name}{FOREIGN_SUFFIX}")
 
 
@@ -78,7 +78,7 @@ def remove_log(fs: FileSystem, path: str) -> None:
         fs.unlink(f"{path}/{name}")
     if len(ours) < len(found):
         others = ", ".join(sorted(found.keys() - set(ours))[:3])
-        _logger.warning("%s stays, as not all in it is of a log: %s", path, others)
+        logger.warning("%s stays, as not all in it is of a log: %s", path, others)
         return
     try:
         fs.rmdir(path)

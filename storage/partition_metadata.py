@@ -1,10 +1,10 @@
 """`partition.metadata`: which topic id the partition in this directory belongs to (KIP-516)."""
 
 import base64
-import logging
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .errors import CorruptCheckpointError
 from .filesystem import FileSystem, TemporaryFile
@@ -12,7 +12,7 @@ from .filesystem import FileSystem, TemporaryFile
 FILE_NAME = "partition.metadata"
 _VERSION = 0
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 def topic_id_text(topic_id: UUID) -> str:
@@ -35,7 +35,7 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
     except FileNotFoundError:
         return None
     except (KeyError, ValueError):
-        _logger.warning("%s is damaged and says nothing", path)
+        logger.warning("%s is damaged and says nothing", path)
         return None
     if version != _VERSION:
         raise CorruptCheckpointError(f"{path}: version {version} is not known")

@@ -300,12 +300,8 @@ class ProducerStateManager:
     # -- snapshots and reload --------------------------------------------------------------------------------------
 
     @property
-    def snapshot_offsets(self) -> list[int]:
-        """End offsets of the snapshot files, ascending."""
-        return list(self._snapshots)
-
-    @property
     def latest_snapshot_offset(self) -> int | None:
+        """End offset of the newest snapshot file."""
         return self._snapshots[-1] if self._snapshots else None
 
     def take_snapshot(self) -> File | None:

@@ -1,11 +1,11 @@
 """Letting go of what is too old or too much, over all logs of a broker."""
 
-import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 
 from ..protocol.errors import KafkaError
+from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .cleaning.cleaner_manager import CleanerManager
 from .deletions import Deletions
@@ -16,7 +16,7 @@ from .lane_task import LaneTask
 from .log import Log
 from .reserve import Reserve
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("storage")
 
 
 class Retention:
@@ -39,7 +39,7 @@ class Retention:
             try:
                 below = self._begin(log)
             except KafkaError as error:
-                _logger.warning("retention of %s has to wait: %s", log.topic_partition, error)
+                logger.warning("retention of %s has to wait: %s", log.topic_partition, error)
             except LogDirFailedError as error:
                 self._held.fail_log_dir(error.path, error.cause)
             else:

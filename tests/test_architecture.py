@@ -157,13 +157,23 @@ def test_the_core_is_synchronous() -> None:
 def test_a_class_name_means_one_thing() -> None:
     """Structs of messages are called as in Kafka's definitions, each in the module of its message."""
     places: dict[str, list[str]] = {}
-    for room in ("protocol", "storage", "clients/spark"):
-        for path in sorted((ROOT / room).rglob("*.py")):
-            if path.parent.name != "messages":
-                for node in ast.parse(path.read_text()).body:
-                    if isinstance(node, ast.ClassDef):
-                        places.setdefault(node.name, []).append(name_of(path))
+    for path in sources():
+        if path.parent.name != "messages":
+            for node in ast.parse(path.read_text()).body:
+                if isinstance(node, ast.ClassDef):
+                    places.setdefault(node.name, []).append(name_of(path))
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_a_logger_is_one_of_its_room() -> None:
+    """Whatever strangers call themselves, a line of the log is one line: `room_logger` sees to it."""
+    free = {"protocol/room_logger.py", "server/config/broker_loggers.py", "server/__main__.py"}
+    asking = {name_of(path) for path in sources() if "getLogger(" in path.read_text()}
+    assert asking <= free
+    for path in sources():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.Assign) and "room_logger(" in ast.unparse(node.value):
+                assert ast.unparse(node.targets[0]) == "logger", name_of(path)
 
 
 def unknown_paths(text: str, beside: Path = ROOT) -> list[str]:

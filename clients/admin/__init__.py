@@ -1,7 +1,7 @@
 """The admin client, by what it administers."""
 
 from .admin import Admin
-from .brokers import ClusterDescription, LogDir
+from .brokers import ClusterDescription, LogDirDescription
 from .configs import ConfigChange, ConfigEntry, ConfigResource
 from .group_descriptions import GroupDescription, GroupMember
 from .groups import GroupListing, PartitionLag
@@ -20,7 +20,7 @@ __all__ = [
     "GroupDescription",
     "GroupListing",
     "GroupMember",
-    "LogDir",
+    "LogDirDescription",
     "NewTopic",
     "Outcome",
     "PartitionLag",

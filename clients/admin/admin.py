@@ -11,9 +11,9 @@ from ..client import Client
 from ..connection import ConnectionOptions
 from ..host import new_random
 from ..security import PLAINTEXT, Security
-from .active_controller import ActiveController
 from .brokers import BrokerAdmin
 from .configs import ConfigAdmin
+from .controller_link import ControllerLink
 from .groups import GroupAdmin
 from .records import RecordAdmin
 from .topics import TopicAdmin
@@ -49,7 +49,7 @@ class Admin:
             allow_auto_topic_creation=False,
         )
         timeout_ms = default_api_timeout_ms
-        controller = ActiveController(self._client, request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms)
+        controller = ControllerLink(self._client, request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms)
 
         topics = TopicAdmin(self._client, controller)
         self.create_topics = topics.create_topics

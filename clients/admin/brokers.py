@@ -25,7 +25,7 @@ class ClusterDescription(NamedTuple):
     brokers: list[BrokerNode]
 
 
-class LogDir(NamedTuple):
+class LogDirDescription(NamedTuple):
     """One log directory of one broker; sizes in bytes, -1 where the broker does not tell (before 3.3)."""
 
     broker_id: int
@@ -54,7 +54,7 @@ class BrokerAdmin:
         brokers = [BrokerNode(b.broker_id, b.host, b.port, b.rack) for b in response.brokers]
         return ClusterDescription(response.cluster_id, response.controller_id, _by_id(brokers))
 
-    async def describe_log_dirs(self, broker_ids: Collection[int] | None = None) -> list[LogDir]:
+    async def describe_log_dirs(self, broker_ids: Collection[int] | None = None) -> list[LogDirDescription]:
         """The log directories of these brokers or all, with the size of every partition. Raises KafkaError."""
         ids = sorted(self._client.cluster.brokers if broker_ids is None else broker_ids)
         request = DescribeLogDirsRequest(topics=None)
@@ -67,7 +67,7 @@ class BrokerAdmin:
                     TopicPartition(t.name, p.partition_index): p.partition_size for t in r.topics for p in t.partitions
                 }
                 log_dirs.append(
-                    LogDir(broker_id, r.log_dir, code_of(r.error_code), r.total_bytes, r.usable_bytes, sizes)
+                    LogDirDescription(broker_id, r.log_dir, code_of(r.error_code), r.total_bytes, r.usable_bytes, sizes)
                 )
         return log_dirs
 

@@ -14,7 +14,7 @@ from ...protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from ..client import Client
-from .active_controller import ActiveController
+from .controller_link import ControllerLink
 from .outcomes import Outcome, outcome, raise_error
 
 
@@ -47,7 +47,7 @@ class ConfigEntry(NamedTuple):
 class ConfigAdmin:
     """What `Admin` does with settings."""
 
-    def __init__(self, client: Client, controller: ActiveController) -> None:
+    def __init__(self, client: Client, controller: ControllerLink) -> None:
         self._client = client
         self._controller = controller
 

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 from ...protocol.errors import KafkaError
 from ..client import Client
-from ..connection import Connection
+from ..connection import BrokerConnection
 from ..group.find_coordinators import find_coordinators
 from ..name_list import name_list
 
 R = TypeVar("R")
-Ask = Callable[[Connection, list[str]], Awaitable[Mapping[str, R | KafkaError]]]
+Ask = Callable[[BrokerConnection, list[str]], Awaitable[Mapping[str, R | KafkaError]]]
 """Asks one coordinator about some of its groups."""
 
 

@@ -12,7 +12,7 @@ from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from ...protocol.messages.describe_groups import DescribeGroupsRequest
 from ...protocol.topic_partition import TopicPartition
-from ..connection import Connection
+from ..connection import BrokerConnection
 from ..errors import code_of
 from ..group.joining import PROTOCOL_TYPE, read_subscription
 from ..group.sticky_user_data import partitions_in
@@ -45,7 +45,7 @@ class GroupDescription(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
-async def describe_on(connection: Connection, group_ids: list[str]) -> dict[str, GroupDescription | KafkaError]:
+async def describe_on(connection: BrokerConnection, group_ids: list[str]) -> dict[str, GroupDescription | KafkaError]:
     """Describe groups of this coordinator; it is asked both ways, since only it knows which group is of which kind."""
     found: dict[str, GroupDescription | KafkaError] = {}
     if connection.supports(ApiKey.CONSUMER_GROUP_DESCRIBE):
@@ -64,7 +64,7 @@ def _is_unknown(answer: GroupDescription | KafkaError | None) -> bool:
     )
 
 
-def _consumer_group(group: Any, connection: Connection) -> GroupDescription | KafkaError:
+def _consumer_group(group: Any, connection: BrokerConnection) -> GroupDescription | KafkaError:
     if group.error_code != ErrorCode.NONE:
         return KafkaError(code_of(group.error_code), group.error_message or f"group {group.group_id!r}")
     members = tuple(
@@ -83,7 +83,7 @@ def _consumer_group(group: Any, connection: Connection) -> GroupDescription | Ka
     )
 
 
-def _classic_group(group: Any, connection: Connection) -> GroupDescription | KafkaError:
+def _classic_group(group: Any, connection: BrokerConnection) -> GroupDescription | KafkaError:
     error = code_of(group.error_code)
     if error is ErrorCode.NONE and group.group_state == DEAD:
         error = ErrorCode.GROUP_ID_NOT_FOUND  # how it was said before KIP-1043

@@ -20,7 +20,7 @@ from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
 from ...protocol.special_timestamps import LATEST
 from ...protocol.topic_partition import TopicPartition
 from ..client import Client
-from ..connection import Connection
+from ..connection import BrokerConnection
 from ..errors import code_of
 from ..group.offset_requests import (
     OffsetAndMetadata,
@@ -102,7 +102,7 @@ class GroupAdmin:
     async def delete_groups(self, group_ids: Iterable[str]) -> dict[str, Outcome]:
         """Delete groups without members, and all they have committed."""
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Outcome]:
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, Outcome]:
             response = await connection.send(DeleteGroupsRequest(groups_names=ids))
             return {r.group_id: outcome(r.error_code, f"group {r.group_id!r}") for r in response.results}
 
@@ -116,7 +116,7 @@ class GroupAdmin:
         """What each group has committed, of these partitions or of all. A group nobody knows has nothing."""
         wanted = None if partitions is None else list(partitions)
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, Committed | KafkaError]:
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, Committed | KafkaError]:
             version = connection.version_for(
                 ApiKey.OFFSET_FETCH,
                 lowest=2 if wanted is None else 0,
@@ -133,7 +133,7 @@ class GroupAdmin:
         """Set what an inactive group has committed; an active one answers UNKNOWN_MEMBER_ID. Raises KafkaError."""
         new = {tp: OffsetAndMetadata(at) if isinstance(at, int) else at for tp, at in offsets.items()}
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, dict[TopicPartition, Outcome]]:
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, dict[TopicPartition, Outcome]]:
             version = connection.version_for(ApiKey.OFFSET_COMMIT, highest=LAST_VERSIONS_BY_NAME[ApiKey.OFFSET_COMMIT])
             response = await connection.send(commit_request(group_id, new), version)
             return {group_id: _by_partition(response.topics)}
@@ -150,7 +150,9 @@ class GroupAdmin:
             topic.partitions.append(OffsetDeleteRequestPartition(partition_index=tp.partition))
         request = OffsetDeleteRequest(group_id=group_id, topics=list(topics.values()))
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, dict[TopicPartition, Outcome] | KafkaError]:
+        async def ask(
+            connection: BrokerConnection, ids: list[str]
+        ) -> dict[str, dict[TopicPartition, Outcome] | KafkaError]:
             response = await connection.send(request)
             error = outcome(response.error_code, f"group {group_id!r}")
             return {group_id: error or _by_partition(response.topics)}
@@ -176,7 +178,7 @@ class GroupAdmin:
             ]
         request = LeaveGroupRequest(group_id=group_id, members=members)
 
-        async def ask(connection: Connection, ids: list[str]) -> dict[str, dict[str, Outcome] | KafkaError]:
+        async def ask(connection: BrokerConnection, ids: list[str]) -> dict[str, dict[str, Outcome] | KafkaError]:
             version = connection.version_for(ApiKey.LEAVE_GROUP, lowest=_FIRST_LEAVE_OF_MANY)
             response = await connection.send(request, version)
             error = outcome(response.error_code, f"group {group_id!r}")

@@ -17,7 +17,7 @@ from ...protocol.topic_partition import TopicPartition
 from ..client import Client
 from ..cluster import TopicInfo
 from ..name_list import name_list
-from .active_controller import ActiveController
+from .controller_link import ControllerLink
 from .outcomes import Outcome, outcome, raise_error
 
 BROKER_DEFAULT = -1
@@ -38,7 +38,7 @@ class NewTopic:
 class TopicAdmin:
     """What `Admin` does with topics."""
 
-    def __init__(self, client: Client, controller: ActiveController) -> None:
+    def __init__(self, client: Client, controller: ControllerLink) -> None:
         self._client = client
         self._controller = controller
 

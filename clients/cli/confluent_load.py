@@ -8,14 +8,14 @@ from typing import Any
 
 import confluent_kafka as ck
 
-from .load import Measured, Workload, record_value
+from .load import LoadResult, Workload, record_value
 
 _CHUNK = 1000
 _QUIET_SECONDS = 10
 _MOST = 10_000
 
 
-def produce(bootstrap: str, workload: Workload, progress: Callable[[float], None]) -> Measured:
+def produce(bootstrap: str, workload: Workload, progress: Callable[[float], None]) -> LoadResult:
     """Produce for `seconds`; every record is acknowledged when this returns. Raises KafkaException."""
     producer = ck.Producer(
         {
@@ -29,7 +29,7 @@ def produce(bootstrap: str, workload: Workload, progress: Callable[[float], None
         }
     )
     value = record_value(workload.record_size)
-    measured = Measured()
+    measured = LoadResult()
     failed: list[Any] = []
 
     def delivered(error: Any, message: Any) -> None:
@@ -57,7 +57,7 @@ def produce(bootstrap: str, workload: Workload, progress: Callable[[float], None
     return measured
 
 
-def fetch(bootstrap: str, workload: Workload, progress: Callable[[float], None]) -> Measured:
+def fetch(bootstrap: str, workload: Workload, progress: Callable[[float], None]) -> LoadResult:
     """Read everything from the beginning once. Raises KafkaException, TimeoutError if nothing comes any more."""
     consumer = ck.Consumer(
         {
@@ -70,7 +70,7 @@ def fetch(bootstrap: str, workload: Workload, progress: Callable[[float], None])
     partitions = [ck.TopicPartition(workload.topic, index, ck.OFFSET_BEGINNING) for index in range(workload.partitions)]
     total = sum(consumer.get_watermark_offsets(partition)[1] for partition in partitions)
     consumer.assign(partitions)
-    measured = Measured()
+    measured = LoadResult()
     started = time.perf_counter()
     while measured.records < total:
         messages = consumer.consume(min(_MOST, total - measured.records), timeout=_QUIET_SECONDS)

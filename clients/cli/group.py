@@ -9,7 +9,7 @@ import typer
 
 from ...protocol.errors import KafkaError
 from ..admin import Admin, GroupDescription, GroupListing, Outcome, PartitionLag
-from .group_options import As, Output, StateFilter, Topics, TypeFilter, named_partitions, wants_json
+from .group_options import As, OutputFormat, StateFilter, Topics, TypeFilter, named_partitions, wants_json
 from .group_reset import reset_offsets
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, print_json, print_rows, run
 
@@ -33,7 +33,7 @@ def list_groups(
         list[TypeFilter] | None, typer.Option("--type", case_sensitive=False, help="Only groups of it.")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = Output.TABLE,
+    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """List the groups of the cluster."""
@@ -51,7 +51,7 @@ def describe(
     groups: SomeGroups = None,
     *,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = Output.TABLE,
+    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Show state, coordinator and members, with what each of them reads."""
@@ -86,7 +86,7 @@ def lag(
     topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this one; may be repeated.")] = None,
     partitions: Annotated[bool, typer.Option("--partitions", "-p", help="A line for each partition.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = Output.TABLE,
+    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Show how far groups are behind the end of their topics; those without members, too.
@@ -108,7 +108,7 @@ app.command()(reset_offsets)
 
 @app.command()
 def delete(
-    groups: Groups, *, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: As = Output.TABLE, json: Json = False
+    groups: Groups, *, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, output: As = OutputFormat.TABLE, json: Json = False
 ) -> None:
     """Delete groups that have no members, with all they have committed."""
 
@@ -125,7 +125,7 @@ def delete_offsets(
     *,
     topic: Topics = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = Output.TABLE,
+    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Forget what a group has committed of topics that it does not read any more."""
@@ -149,7 +149,7 @@ def remove_members(
         typer.Option("--instance", "-i", help="Only this static member; all members if none is named."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = Output.TABLE,
+    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Throw members out; those that are alive will join again."""

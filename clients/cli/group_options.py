@@ -36,18 +36,18 @@ class TypeFilter(StrEnum):
     CONSUMER = "consumer"
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """How results are printed."""
 
     TABLE = "table"
     JSON = "json"
 
 
-As = Annotated[Output, typer.Option("--output", "-o", help="table or json; --json is short for the latter.")]
+As = Annotated[OutputFormat, typer.Option("--output", "-o", help="table or json; --json is short for the latter.")]
 
 
-def wants_json(output: Output, json: bool) -> bool:
-    return json or output is Output.JSON
+def wants_json(output: OutputFormat, json: bool) -> bool:
+    return json or output is OutputFormat.JSON
 
 
 async def named_partitions(admin: Admin, topics: Sequence[str]) -> list[TopicPartition]:

@@ -11,7 +11,7 @@ import typer
 from ..admin import Admin, raise_first
 from ..host import now_ms
 from ..offset_reset import Reset, ResetKind, ResetTarget, plan_reset, require_inactive
-from .group_options import As, Output, Topics, named_partitions, wants_json
+from .group_options import As, OutputFormat, Topics, named_partitions, wants_json
 from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
@@ -39,7 +39,7 @@ def reset_offsets(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be done: the default.")] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Do it.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    output: As = Output.TABLE,
+    output: As = OutputFormat.TABLE,
     json: Json = False,
 ) -> None:
     """Set what inactive groups have committed. Without --execute it is only shown.

@@ -22,7 +22,7 @@ from ...protocol.record_batch import RecordBatchBuilder, iter_batches
 from ...protocol.special_timestamps import LATEST
 from ...protocol.topic_partition import TopicPartition
 from ..client import Client
-from ..connection import Connection
+from ..connection import BrokerConnection
 from ..errors import code_of
 from ..host import now_ms
 from ..offsets import OffsetLookup, by_leader_of
@@ -58,7 +58,7 @@ class Workload:
 
 
 @dataclass(slots=True)
-class Measured:
+class LoadResult:
     """What came of it; latencies in seconds."""
 
     requests: int = 0
@@ -108,7 +108,9 @@ def encoded_produce(workload: Workload, partition: int, records: int) -> bytes:
 class ProducePump:
     """Keeps `window` requests in flight on one connection until it is told to stop."""
 
-    def __init__(self, connection: Connection, bodies: Sequence[bytes], workload: Workload, measured: Measured) -> None:
+    def __init__(
+        self, connection: BrokerConnection, bodies: Sequence[bytes], workload: Workload, measured: LoadResult
+    ) -> None:
         self._connection = connection
         self._bodies = cycle(bodies)
         self._workload = workload
@@ -163,9 +165,9 @@ def check_produce_response(frame: memoryview) -> None:
                 raise KafkaError(code_of(partition.error_code), partition.error_message or f"topic {topic.name}")
 
 
-async def produce(client: Client, workload: Workload, progress: Progress) -> Measured:
+async def produce(client: Client, workload: Workload, progress: Progress) -> LoadResult:
     """Produce for `seconds`, as fast as the window allows. Raises KafkaError."""
-    measured = Measured()
+    measured = LoadResult()
     pumps = []
     for leader, partitions in by_leader_of(client, workload.topic_partitions()).items():
         bodies = [encoded_produce(workload, tp.partition, workload.records_per_batch) for tp in partitions]
@@ -177,7 +179,7 @@ async def produce(client: Client, workload: Workload, progress: Progress) -> Mea
     return measured
 
 
-async def _run(pumps: list[ProducePump], seconds: float, progress: Progress, measured: Measured) -> None:
+async def _run(pumps: list[ProducePump], seconds: float, progress: Progress, measured: LoadResult) -> None:
     loop = asyncio.get_running_loop()
     started = loop.time()
     for pump in pumps:
@@ -189,7 +191,7 @@ async def _run(pumps: list[ProducePump], seconds: float, progress: Progress, mea
     measured.seconds = loop.time() - started
 
 
-async def produce_at_rate(client: Client, workload: Workload, rate: int, progress: Progress) -> Measured:
+async def produce_at_rate(client: Client, workload: Workload, rate: int, progress: Progress) -> LoadResult:
     """Single-record requests, `rate` a second, however long each takes. Raises KafkaError."""
     partitions = workload.topic_partitions()
     connections = {leader: await client.connection(leader) for leader in by_leader_of(client, partitions)}
@@ -199,7 +201,7 @@ async def produce_at_rate(client: Client, workload: Workload, rate: int, progres
             for tp in partitions
         ]
     )
-    measured = Measured()
+    measured = LoadResult()
     loop = asyncio.get_running_loop()
     finished = loop.create_future()
     total = max(1, round(rate * workload.seconds))
@@ -229,9 +231,9 @@ async def produce_at_rate(client: Client, workload: Workload, rate: int, progres
     return measured
 
 
-async def fetch(client: Client, workload: Workload, progress: Progress) -> Measured:
+async def fetch(client: Client, workload: Workload, progress: Progress) -> LoadResult:
     """Read everything from the beginning, once, one long fetch after another. Raises KafkaError."""
-    measured = Measured()
+    measured = LoadResult()
     started = time.perf_counter()
     groups = by_leader_of(client, workload.topic_partitions())
     ends = await _ends(client, workload.topic_partitions())
@@ -247,7 +249,7 @@ async def fetch(client: Client, workload: Workload, progress: Progress) -> Measu
 
 
 async def _fetch_from(
-    connection: Connection, ends: dict[TopicPartition, int], measured: Measured, total: int, progress: Progress
+    connection: BrokerConnection, ends: dict[TopicPartition, int], measured: LoadResult, total: int, progress: Progress
 ) -> None:
     offsets = dict.fromkeys(ends, 0)
     while wanted := [tp for tp, end in ends.items() if offsets[tp] < end]:
@@ -286,6 +288,6 @@ async def _ends(client: Client, partitions: list[TopicPartition]) -> dict[TopicP
     return {tp: offset.offset for tp, offset in found.items()}
 
 
-async def _connections(client: Client, leader: int, count: int) -> list[Connection]:
+async def _connections(client: Client, leader: int, count: int) -> list[BrokerConnection]:
     node = client.cluster.brokers[leader]
-    return [await Connection.open(node.host, node.port, client.options) for _ in range(count)]
+    return [await BrokerConnection.open(node.host, node.port, client.options) for _ in range(count)]

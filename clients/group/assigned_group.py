@@ -12,15 +12,15 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ...protocol.uuid_text import uuid_text
 from ..errors import CommitFailedError
-from .consumer_group import ConsumerGroup
+from .consumer_coordinator import ConsumerCoordinator
 from .listener import tell
 from .member_beats import JOIN_EPOCH, MemberBeats, Target
 from .membership import Generation
 from .offset_requests import OffsetAndMetadata
 
 
-class AssignedGroup(ConsumerGroup):
-    """As `ConsumerGroup`, with heartbeats for everything."""
+class AssignedGroup(ConsumerCoordinator):
+    """As `ConsumerCoordinator`, with heartbeats for everything."""
 
     heartbeats: MemberBeats
 
@@ -39,7 +39,7 @@ class AssignedGroup(ConsumerGroup):
         return super().needs_read(now) or self.heartbeats.target is not None
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], *, timeout_ms: int) -> None:
-        """As `ConsumerGroup.commit`; again if the member's epoch went on meanwhile, which costs it no partition."""
+        """As `ConsumerCoordinator.commit`; again if the member's epoch has moved on, which costs it no partition."""
         while True:
             sender = self._member.generation
             try:

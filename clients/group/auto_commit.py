@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping
 from math import inf
 from typing import Protocol
 
 from ...protocol.errors import KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..assignment import Assignment
 from ..cluster import Cluster
@@ -16,7 +16,7 @@ from ..errors import RebalanceInProgressError
 from .offset_requests import OffsetAndMetadata
 from .settings import GroupSettings
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients.group")
 
 
 class Commit(Protocol):
@@ -69,9 +69,9 @@ class AutoCommit:
             known = {tp: at for tp, at in offsets.items() if self._cluster.partition(tp) is not None}
             await self._commit(known, timeout_ms=timeout_ms)
         except RebalanceInProgressError as error:
-            log.debug("auto-commit: %s", error)
+            logger.debug("auto-commit: %s", error)
         except KafkaError as error:
-            log.warning("auto-commit: %s", error)
+            logger.warning("auto-commit: %s", error)
 
 
 def positions(assignment: Assignment) -> dict[TopicPartition, OffsetAndMetadata]:

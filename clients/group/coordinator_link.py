@@ -7,17 +7,17 @@ metadata must wait behind it.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import Any
 
 from ...protocol.apis import ApiKey, api_key_of
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.schema import UNBOUNDED
 from ..client import Client
 from ..cluster import BrokerNode
 from .find_coordinators import find_coordinators
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients.group")
 
 MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 """The broker asked is not the coordinator, or not any more."""
@@ -39,7 +39,7 @@ class CoordinatorLink:
     def forget(self, reason: object) -> None:
         """Look for the coordinator anew before the next request."""
         if self._node is not None:
-            log.info("group %s: coordinator %s:%d: %s", self._group_id, self._node.host, self._node.port, reason)
+            logger.info("group %s: coordinator %s:%d: %s", self._group_id, self._node.host, self._node.port, reason)
             self._node = None
 
     def hang_up(self, reason: str) -> None:

@@ -10,7 +10,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ..client import Client
 from ..cluster import BrokerNode
-from ..connection import Connection
+from ..connection import BrokerConnection
 from ..errors import code_of
 
 _FIRST_VERSION_WITH_MANY = 4
@@ -29,7 +29,9 @@ async def find_coordinators(client: Client, group_ids: Iterable[str]) -> dict[st
     return dict(await asyncio.gather(*(_ask_for_one(connection, version, group_id) for group_id in wanted)))
 
 
-async def _ask_for_one(connection: Connection, version: int, group_id: str) -> tuple[str, BrokerNode | KafkaError]:
+async def _ask_for_one(
+    connection: BrokerConnection, version: int, group_id: str
+) -> tuple[str, BrokerNode | KafkaError]:
     response = await connection.send(FindCoordinatorRequest(key=group_id), version)
     return group_id, _node(response, group_id)
 

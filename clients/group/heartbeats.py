@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
@@ -12,14 +11,15 @@ from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.heartbeat import HeartbeatRequest
 from ...protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from ...protocol.room_logger import room_logger
 from ..alarm import Alarm
 from ..client import Client
 from ..errors import FencedInstanceIdError, code_of
 from .coordinator_link import CoordinatorLink
-from .membership import Generation, Membership
+from .membership import Generation, GroupMembership
 from .settings import GroupSettings
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients.group")
 
 _FIRST_LEAVE_WITH_MEMBERS = 3
 _METADATA_RETRY = 1.0
@@ -32,7 +32,7 @@ class Heartbeats:
         self,
         client: Client,
         link: CoordinatorLink,
-        member: Membership,
+        member: GroupMembership,
         settings: GroupSettings,
         changed: Callable[[], None],
     ) -> None:
@@ -115,7 +115,7 @@ class Heartbeats:
             if member.generation == sent and member.beats:
                 self._take_in(code)
         except KafkaError as error:
-            log.debug("group %s: no heartbeat: %s", self._settings.group_id, error)
+            logger.debug("group %s: no heartbeat: %s", self._settings.group_id, error)
 
     def _take_in(self, code: ErrorCode) -> None:
         member = self._member
@@ -147,7 +147,7 @@ class Heartbeats:
             try:
                 await self._say_goodbye(left, reason)
             except KafkaError as error:
-                log.info("group %s: leaving: %s", self._settings.group_id, error)
+                logger.info("group %s: leaving: %s", self._settings.group_id, error)
 
     async def _say_goodbye(self, left: Generation, reason: str) -> None:
         """Tell the group, unless this is a static member: the group keeps its place for a session."""

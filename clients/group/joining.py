@@ -15,7 +15,7 @@ from ..client import Client
 from ..errors import code_of
 from .assignor import NO_RACKS, Assignor, Members, MemberSubscription, PartitionRacks
 from .coordinator_link import CoordinatorLink
-from .membership import Generation, Membership
+from .membership import Generation, GroupMembership
 from .settings import GroupSettings
 from .sticky_user_data import partitions_in, topic_partitions
 
@@ -46,7 +46,7 @@ class Joiner:
         self,
         client: Client,
         link: CoordinatorLink,
-        member: Membership,
+        member: GroupMembership,
         *,
         settings: GroupSettings,
         assignors: Mapping[str, Assignor],

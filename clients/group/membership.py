@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from enum import Enum
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from .assignor import NO_GENERATION
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients.group")
 
 
-class MemberState(Enum):
+class MembershipState(Enum):
     """How far joining has come."""
 
     UNJOINED = "unjoined"
@@ -29,10 +29,10 @@ class Generation(NamedTuple):
 
 
 OUTSIDE = Generation(NO_GENERATION, "")
-_BEATING = frozenset({MemberState.SYNCING, MemberState.STABLE})
+_BEATING = frozenset({MembershipState.SYNCING, MembershipState.STABLE})
 
 
-class Membership:
+class GroupMembership:
     """Starts outside, wanting in.
 
     needs_prepare: partitions are to be given up, by the rules of the protocol, before the next JoinGroup.
@@ -40,7 +40,7 @@ class Membership:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.state = MemberState.UNJOINED
+        self.state = MembershipState.UNJOINED
         self.generation = OUTSIDE
         self.rejoin_reason: str | None = "the member is new"
         self.needs_prepare = True
@@ -59,47 +59,47 @@ class Membership:
     @property
     def is_joining(self) -> bool:
         """Whether the member has given up one generation and is not in the next yet."""
-        return self.state in (MemberState.JOINING, MemberState.SYNCING)
+        return self.state in (MembershipState.JOINING, MembershipState.SYNCING)
 
     def request_rejoin(self, reason: str) -> None:
         """Join again at the next opportunity."""
         if self.rejoin_reason is None:
-            log.info("group %s: joining again: %s", self.group_id, reason)
+            logger.info("group %s: joining again: %s", self.group_id, reason)
             self.rejoin_reason = reason
 
     def begin_join(self) -> str:
         """A JoinGroup is about to be sent; returns the reason to be told."""
         reason, self.rejoin_reason = self.rejoin_reason or "", None
-        self.state = MemberState.JOINING
+        self.state = MembershipState.JOINING
         return reason
 
     def joined(self, generation: Generation) -> None:
         """The group has a generation with us in it; the assignment is still to come."""
         self.generation = generation
-        self.state = MemberState.SYNCING
+        self.state = MembershipState.SYNCING
 
     def synced(self) -> None:
         """The assignment is here; what it takes away must be given up before the next join."""
-        self.state = MemberState.STABLE
+        self.state = MembershipState.STABLE
         self.needs_prepare = True
 
     def join_failed(self, reason: str) -> None:
         """Try again; the group still knows the member."""
-        self.state = MemberState.UNJOINED
+        self.state = MembershipState.UNJOINED
         self.request_rejoin(reason)
 
     def expelled(self, reason: str, *, keep_member_id: bool = False) -> None:
         """The group goes on without us: everything owned is lost, and the next join is a new beginning."""
-        log.info("group %s: member %r is out: %s", self.group_id, self.generation.member_id, reason)
+        logger.info("group %s: member %r is out: %s", self.group_id, self.generation.member_id, reason)
         self.generation = Generation(NO_GENERATION, self.generation.member_id) if keep_member_id else OUTSIDE
-        self.state = MemberState.UNJOINED
+        self.state = MembershipState.UNJOINED
         self.needs_prepare = True
         self.rejoin_reason = reason
 
     def fail(self, error: KafkaError) -> None:
         """No retry mends it: the application is told at its next read."""
         self.fatal = error
-        self.state = MemberState.UNJOINED
+        self.state = MembershipState.UNJOINED
 
     def raise_fatal(self) -> None:
         """Tell the application; whoever was fenced stays out, after other errors the next read joins again."""

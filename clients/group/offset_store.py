@@ -11,7 +11,7 @@ from ...protocol.topic_partition import TopicPartition
 from ..client import Client
 from ..errors import CommitFailedError, FencedInstanceIdError, RebalanceInProgressError, code_of
 from .coordinator_link import CoordinatorLink
-from .membership import OUTSIDE, Generation, Membership
+from .membership import OUTSIDE, Generation, GroupMembership
 from .offset_requests import (
     OffsetAndMetadata,
     commit_request,
@@ -27,7 +27,7 @@ _FIRST_COMMIT_WITH_INSTANCES = 7
 class OffsetStore:
     """What one group has consumed."""
 
-    def __init__(self, client: Client, link: CoordinatorLink, member: Membership, settings: GroupSettings) -> None:
+    def __init__(self, client: Client, link: CoordinatorLink, member: GroupMembership, settings: GroupSettings) -> None:
         self._client = client
         self._link = link
         self._member = member

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import logging
 from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ...protocol.errors import KafkaError
+from ...protocol.room_logger import room_logger
 from .client import BlockingClient, ClientSettings
 from .group_offsets import commit_offsets
 from .offsets import StreamOffsets
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients.spark")
 
 
 class LagListener(StreamingQueryListener):
@@ -50,4 +50,4 @@ class LagListener(StreamingQueryListener):
                 with BlockingClient(self._settings) as client:
                     commit_offsets(client, self._group_id, offsets)
             except KafkaError as error:
-                log.warning("lag of group %s is not shown: %s", self._group_id, error)
+                logger.warning("lag of group %s is not shown: %s", self._group_id, error)

@@ -7,9 +7,9 @@ left empty and those of transaction markers are no loss.
 
 from __future__ import annotations
 
-import logging
+from ...protocol.room_logger import room_logger
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients.spark")
 
 
 class DataLossError(RuntimeError):
@@ -22,4 +22,4 @@ def report_loss(what: str, *, fail: bool) -> None:
         raise DataLossError(
             f"{what}. Some data may have been lost. Set option failOnDataLoss to false to go on without it."
         )
-    log.warning("%s; going on, since failOnDataLoss is false", what)
+    logger.warning("%s; going on, since failOnDataLoss is false", what)

@@ -16,7 +16,7 @@ from ...protocol.codec import encode_response, request_decoder
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import decode_request_header, response_header_version
 from ...protocol.produce_entries import AllAppended, read_produce
-from ..runtime.room_logger import room_logger
+from ...protocol.room_logger import room_logger
 from .error_answers import error_answer
 from .request_context import RequestContext
 from .rights import Rights

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..runtime.room_logger import room_logger
+from ...protocol.room_logger import room_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

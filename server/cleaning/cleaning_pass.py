@@ -40,7 +40,7 @@ class PassReport:
         return self.bytes_before - self.bytes_after
 
 
-class CleaningPass:
+class CleaningRun:
     """Loop-thread only. `run` once; `abort` at any time, after which `run` ends soon and changes nothing more."""
 
     def __init__(self, grabbed: LogToClean, log_manager: LogManager, ports: Ports) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ...protocol.room_logger import room_logger
 from ...storage.cleaning.clean_job import CleanJob, Event
 from ..runtime.ports import CleaningWork
-from ..runtime.room_logger import room_logger
 from .thread_pool import ThreadPool
 from .worker_pool import CannotStartError, WorkerPool
 

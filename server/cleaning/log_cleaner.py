@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ...storage.cleaning.log_to_clean import CleanerSettings, LogToClean
 from ...storage.errors import PASSING
 from ..runtime.ports import PassFailedError, WorkerDiedError
-from ..runtime.room_logger import room_logger
-from .cleaning_pass import CleaningPass, PassReport
+from .cleaning_pass import CleaningRun, PassReport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from ...storage.cleaning.cleaner_manager import CleanerManager
     from ...storage.log import Log
@@ -48,9 +48,8 @@ class LogCleaner:
         """The last pass of each log."""
         self.reclaimed: dict[TopicPartition, int] = {}
         """Bytes that all passes of a log together have made it smaller by."""
-        self.passes: dict[TopicPartition, CleaningPass] = {}
+        self.passes: dict[TopicPartition, CleaningRun] = {}
         """What is going on."""
-        self.deaths = 0
         """Workers that died in the middle of a pass."""
         self._replica_manager = replica_manager
         self._log_manager = replica_manager.log_manager
@@ -139,13 +138,13 @@ class LogCleaner:
 
     def _begin(self, grabbed: LogToClean) -> asyncio.Task[None]:
         """Start a pass over a log that was grabbed for it."""
-        one = self.passes[grabbed.topic_partition] = CleaningPass(grabbed, self._log_manager, self._ports)
+        one = self.passes[grabbed.topic_partition] = CleaningRun(grabbed, self._log_manager, self._ports)
         task = self._loop.create_task(self._clean(one))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _clean(self, one: CleaningPass) -> None:
+    async def _clean(self, one: CleaningRun) -> None:
         topic_partition, report = one.topic_partition, None
         self._limit()
         try:
@@ -187,7 +186,6 @@ class LogCleaner:
         number = error.errno if isinstance(error, OSError | PassFailedError) else None
         directory = self._log_manager.log_dir_of(topic_partition)
         if isinstance(error, WorkerDiedError) or number in PASSING:
-            self.deaths += isinstance(error, WorkerDiedError)
             logger.warning("cleaning of %s is tried again: %s", topic_partition, error)
             self.manager.pause(topic_partition)
             self._loop.call_later(self._config.log_cleaner_backoff_ms / 1000, self.manager.resume, topic_partition)
@@ -308,11 +306,3 @@ class LogCleaner:
             if report.next_dirty_offset <= grabbed.first_dirty_offset:
                 break
         return reports
-
-    def would_clean(self, topics: Iterable[TopicPartition], *, ignore_lag: bool = False) -> list[LogToClean]:
-        """What a wish would look at, as things are now; the active segments are not counted. Raises OSError."""
-        return [
-            self.manager.describe(one, log, ignore_lag=ignore_lag)
-            for one in topics
-            if (log := self._log_manager.logs.get(one)) is not None
-        ]

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from ...protocol.room_logger import room_logger
 from ...storage.cleaning.clean_job import CleanJob, Event, event_from_json
 from ..runtime.ports import PassFailedError, WorkerDiedError
-from ..runtime.room_logger import room_logger
 from .throttle import PAUSE_SECONDS
 
 logger = room_logger("cleaner")

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...storage.log_config import NEVER, LogConfig
-from ..runtime.room_logger import room_logger
 from .broker_config import BrokerConfig
 from .keys.catalogue import BROKER_KEYS, DYNAMIC_ONLY_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS, synonyms
 from .keys.definition import ConfigKey, UpdateMode
@@ -35,7 +35,7 @@ _MESSAGE_FORMAT = "message.format.version"
 _NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 
-class ConfigSource(Protocol):
+class StoredConfigs(Protocol):
     """Where changed settings are kept (ConfigStore)."""
 
     async def broker_config(self, broker_id: int | None) -> dict[str, str]: ...
@@ -100,7 +100,7 @@ class DynamicConfig:
         self._topic_callbacks: list[Callable[[str | None], None]] = []
         self._broker_callbacks: list[Callable[[], None]] = []
 
-    async def load(self, store: ConfigSource, broker_id: int) -> None:
+    async def load(self, store: StoredConfigs, broker_id: int) -> None:
         """Take over everything that the store holds; a value that is no longer legal is logged and left out."""
         cluster = _legal(await store.broker_config(None), BROKER_KEYS)
         broker = _legal(await store.broker_config(broker_id), BROKER_KEYS)

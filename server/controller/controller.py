@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..metadata.cluster_store import ClusterStore, ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreUnavailableError
 from ..metadata.topic_names import collision_key
-from ..metadata.topic_store import NewTopic, TopicStore
+from ..metadata.topic_store import PlannedTopic, TopicStore
 from ..metadata.znodes import PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
-from ..runtime.room_logger import room_logger
 from ..runtime.turns import WISHES, Pace
 from .adoption import FoundReplica
 from .context import ControllerContext
@@ -163,15 +163,15 @@ class Controller:
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {rival}"
             )
 
-    def _new_topic(self, plan: TopicPlan, term: ControllerTerm) -> NewTopic:
+    def _new_topic(self, plan: TopicPlan, term: ControllerTerm) -> PlannedTopic:
         states = {}
         for index, replicas in plan.assignment.items():
             live = tuple(broker for broker in replicas if broker in self._context.live_brokers)
             states[index] = PartitionState(live[0], 0, live, term.epoch)
         registration = TopicRegistration(plan.name, self._store.new_topic_id(), plan.assignment)
-        return NewTopic(registration, states, plan.config)
+        return PlannedTopic(registration, states, plan.config)
 
-    async def _create(self, new: Mapping[str, NewTopic], term: ControllerTerm) -> KafkaError | None:
+    async def _create(self, new: Mapping[str, PlannedTopic], term: ControllerTerm) -> KafkaError | None:
         """Creates planned topics; returns what hindered all of them."""
         try:
             await self._store.create_topics(new.values(), term)

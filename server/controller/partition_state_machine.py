@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreUnavailableError
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState
-from ..runtime.room_logger import room_logger
 from ..runtime.turns import ITEMS, Pace
 from .context import ControllerContext
 from .election import Election, elect, elect_preferred

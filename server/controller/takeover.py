@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
-from ..metadata.topic_store import NewTopic, TopicStore
+from ..metadata.topic_store import PlannedTopic, TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
-from ..runtime.room_logger import room_logger
 from .adoption import Adoption, FoundReplica, adoptions
 from .context import ControllerContext
 
@@ -73,7 +73,7 @@ class Takeover:
         if adoption.known is None:
             topic_id = adoption.topic_id or self._store.new_topic_id()
             topic = TopicRegistration(adoption.name, topic_id, added)
-            await self._store.create_topics([NewTopic(topic, states, config)], self._term)
+            await self._store.create_topics([PlannedTopic(topic, states, config)], self._term)
         else:
             topic = replace(adoption.known, assignment={**adoption.known.assignment, **added})
             await self._store.add_partitions(topic, states, self._term)

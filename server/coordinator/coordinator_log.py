@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record_batch import iter_batches
 from ...protocol.record_batch_builder import RecordBatchBuilder
-from ..runtime.room_logger import room_logger
+from ...protocol.room_logger import room_logger
 from ..runtime.turns import RECORDS, Pace
 from .latest_records import LatestRecords
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ...protocol.room_logger import room_logger
 from ...storage.errors import StorageError
-from ..runtime.room_logger import room_logger
 from .latest_records import LatestRecords
 
 if TYPE_CHECKING:

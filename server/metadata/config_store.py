@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, unquote
 
-from ..runtime.room_logger import room_logger
+from ...protocol.room_logger import room_logger
 from . import znodes
 from .metadata_store import (
     Create,

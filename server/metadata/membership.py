@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable
 
 from ...protocol.errors import KafkaError
-from ..runtime.room_logger import room_logger
+from ...protocol.room_logger import room_logger
 from .cluster_store import ClusterStore
 from .metadata_store import MetadataStore, SessionState, StoreError, WatchEvent
 from .znodes import BrokerRegistration

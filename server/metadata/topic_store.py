@@ -33,7 +33,7 @@ from .znodes import PartitionState, TopicRegistration
 
 
 @dataclass(frozen=True, slots=True)
-class NewTopic:
+class PlannedTopic:
     """A topic to be written, complete with its first partition states and its configuration."""
 
     registration: TopicRegistration
@@ -79,7 +79,7 @@ class TopicStore:
             if node is not None
         }
 
-    async def create_topics(self, topics: Iterable[NewTopic], term: ControllerTerm) -> None:
+    async def create_topics(self, topics: Iterable[PlannedTopic], term: ControllerTerm) -> None:
         """Writes whole topics, all or none unless they are more than a multi holds.
 
         Raises NodeExistsError if one exists, KafkaError NOT_CONTROLLER.

@@ -23,8 +23,8 @@ from kazoo.protocol.states import Callback, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from ...protocol.room_logger import room_logger
 from ..runtime.ports import Work
-from ..runtime.room_logger import room_logger
 from .metadata_store import (
     ANY_VERSION,
     MOST_MULTI_BYTES,

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ...protocol.errors import ProtocolError
 from ...protocol.frames import FrameReader
+from ...protocol.room_logger import room_logger
 from ...protocol.server_connection import ON_ANSWER, SERVING, ServerEvent, ServerState
 from ..config.listeners import is_loopback
-from ..runtime.room_logger import room_logger
 from ..security.session import Session
 from .file_sender import FileSender, has_file_slices, read_into_memory
 from .paced_writer import PacedWriter

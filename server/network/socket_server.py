@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.frames import BufferPool, FrameReader
+from ...protocol.room_logger import room_logger
 from ..runtime.log_limit import LimitedLog
-from ..runtime.room_logger import room_logger
 from ..runtime.turns import CONNECTIONS
 from .connection import Connection, Handle
 from .file_sender import limit_send_buffer
@@ -68,7 +68,6 @@ class SocketServer:
         self.loop = loop
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with the ports they really have."""
-        self.protocol_errors = 0
         self._config = config
         self._handle = handle
         self._machine_name = machine_name
@@ -203,7 +202,6 @@ class SocketServer:
 
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """A client sent bytes that are no legal request; its connection is being closed."""
-        self.protocol_errors += 1
         self._errors.write(logging.INFO, "closed the connection from %s: %s", connection.session.client_host, error)
 
     # -- inside ----------------------------------------------------------------------------------------------------

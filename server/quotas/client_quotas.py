@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address
 
+from ...protocol.room_logger import room_logger
 from ..config.broker_config import BrokerConfig
-from ..runtime.room_logger import room_logger
 from .charge import Charge
 from .entities import (
     CONNECTION_CREATION_RATE,

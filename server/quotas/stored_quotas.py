@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from urllib.parse import quote, unquote
 
+from ...protocol.room_logger import room_logger
 from ..metadata.config_store import ConfigStore
 from ..metadata.metadata_store import MetadataStore, NoNodeError
 from ..metadata.znodes import DEFAULT_ENTITY, decode_config
-from ..runtime.room_logger import room_logger
 from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
 
 logger = room_logger("config")

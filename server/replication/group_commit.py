@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import KafkaError
+from ...protocol.room_logger import room_logger
 from ...storage.errors import FlushPostponedError, LogDirFailedError
 from ...storage.flush_task import FlushTask, run_together
-from ..runtime.room_logger import room_logger
 from ..runtime.turns import FLUSHED_SECONDS
 
 if TYPE_CHECKING:

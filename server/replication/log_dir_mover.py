@@ -14,9 +14,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import PASSING, LogDirFailedError, StorageError
-from ..runtime.room_logger import room_logger
 
 if TYPE_CHECKING:
     from ...storage.future_logs import FutureLog

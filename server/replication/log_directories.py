@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from ...protocol.room_logger import room_logger
 from ...storage.errors import LogDirFailedError
 from ...storage.found_logs import FindStrays
 from ...storage.lane_task import LaneTask
@@ -15,7 +16,6 @@ from ..config.broker_config import BrokerConfig
 from ..config.dynamic_config import DynamicConfig
 from ..metadata.embedded_store import LANE as STORE_LANE
 from ..runtime.ports import Ports
-from ..runtime.room_logger import room_logger
 from .replica_manager import ReplicaManager
 
 logger = room_logger("broker")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import MAGIC_POSITION
+from ...protocol.room_logger import room_logger
 from ...storage.record_validator import validate_and_assign
-from ..runtime.room_logger import room_logger
 
 if TYPE_CHECKING:
     from ...storage.validation import Validate, Validation

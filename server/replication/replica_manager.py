@@ -14,13 +14,13 @@ from uuid import UUID
 
 from ...protocol.batch_header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.record_validator import validate_and_assign
 from ...storage.validation_result import HeavyRecordsError
 from ..metadata.topic_names import INTERNAL_TOPICS
-from ..runtime.room_logger import room_logger
 from ..runtime.turns import LONG_WORK_SECONDS, LongWork
 from .delayed_operation import Purgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce

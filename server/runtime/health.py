@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 from urllib.parse import parse_qsl
 
-from .room_logger import room_logger
+from ...protocol.room_logger import room_logger
 
 logger = room_logger("health")
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from .room_logger import room_logger
+from ...protocol.room_logger import room_logger
 
 logger = room_logger("scheduler")
 

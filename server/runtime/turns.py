@@ -138,12 +138,6 @@ class LongWork:
             failure = error
         done(result, failure)
 
-    def overtime(self) -> Callable[[], bool]:
-        """Tells whether a turn that begins now has been long enough."""
-        stopwatch = self._stopwatch
-        enough = stopwatch() + LONG_WORK_SECONDS
-        return lambda: stopwatch() >= enough
-
     def later(self, work: Callable[[], None]) -> None:
         """Do this when it is its turn."""
         self._turns.add(work)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from ...protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from ...protocol.acls import AclOperation, AclResourceType
+from ...protocol.room_logger import room_logger
 from ..metadata.metadata_store import SessionState, StoreError
 from ..runtime.log_limit import LimitedLog
-from ..runtime.room_logger import room_logger
 from .acl_index import AclIndex
 
 if TYPE_CHECKING:

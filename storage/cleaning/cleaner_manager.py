@@ -1,16 +1,16 @@
 """Which log is to be cleaned next, which are being cleaned or must not be, and how far each is clean."""
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..log import Log
 from ..log_checkpoints import Checkpoint
 from ..log_dir import CLEANER_CHECKPOINT, LogDir
 from .log_to_clean import LogToClean, log_to_clean
 
-_logger = logging.getLogger(__name__)
+logger = room_logger("cleaner")
 
 
 class CleanerManager:
@@ -104,7 +104,7 @@ class CleanerManager:
 
     def mark_uncleanable(self, topic_partition: TopicPartition, reason: str) -> None:
         """Leave a log alone from now on; others go on."""
-        _logger.error("%s cannot be cleaned and is left alone: %s", topic_partition, reason)
+        logger.error("%s cannot be cleaned and is left alone: %s", topic_partition, reason)
         self.uncleanable[topic_partition] = reason
 
     # Stopping

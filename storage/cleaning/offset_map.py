@@ -7,7 +7,6 @@ import hashlib
 from array import array
 from collections.abc import Callable
 from struct import Struct
-from typing import Protocol
 
 from ...protocol.native import native
 from ...protocol.record_columns import RecordColumns
@@ -27,51 +26,13 @@ _EXACT_BYTES_PER_SLOT = 64
 _ENTRIES, _LATEST, _LOOKUPS, _PROBES, _ARENA_END = range(5)
 
 
-class OffsetMap(Protocol):
-    """Kafka's OffsetMap."""
-
-    @property
-    def slots(self) -> int:
-        """How many keys there is room for."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many keys there are."""
-        ...
-
-    @property
-    def latest_offset(self) -> int:
-        """What the map covers: the offset of the last `put`, or what `update_latest_offset` said; -1 at first."""
-        ...
-
-    def put(self, key: bytes, offset: int) -> None:
-        """Note the offset as the key's last. Raises `OffsetMapFullError` if the map was full before."""
-        ...
-
-    def get(self, key: bytes) -> int:
-        """The key's last offset, or `NOT_FOUND`."""
-        ...
-
-    def update_latest_offset(self, offset: int) -> None: ...
-
-    def clear(self) -> None:
-        """Forget every key."""
-        ...
-
-    @property
-    def utilization(self) -> float:
-        """size / slots."""
-        ...
-
-
 class SkimpyOffsetMap:
     """Kafka's SkimpyOffsetMap: hashes in place of keys, in one block of memory.
 
     A slot is the key's hash and 8 bytes of offset, 24 with MD5; an empty one is zeros. The first slots that are tried
     for a key are named by the 4-byte windows of its hash, each one byte further, and then those that follow the last.
     Two keys of the same hash are one key here, which with 128 bits and a billion keys happens once in 10²⁰ maps;
-    `ExactOffsetMap` is for who does not want to believe in chance.
+    `ExactOffsetMap` is for those who do not want to believe in chance.
 
     Invariant: memory[: slots × bytes_per_slot] are the slots, `_state` counts; the compiled twin changes both.
     """
@@ -100,10 +61,12 @@ class SkimpyOffsetMap:
 
     @property
     def size(self) -> int:
+        """How many keys there are; `slots` is how many there is room for."""
         return self._state[_ENTRIES]
 
     @property
     def latest_offset(self) -> int:
+        """What the map covers: the offset of the last `put`, or what `update_latest_offset` said; -1 at first."""
         return self._state[_LATEST]
 
     @property
@@ -123,18 +86,21 @@ class SkimpyOffsetMap:
 
     @property
     def utilization(self) -> float:
+        """size / slots."""
         return self.size / self.slots
 
     def update_latest_offset(self, offset: int) -> None:
         self._state[_LATEST] = offset
 
     def clear(self) -> None:
+        """Forget every key."""
         self._memory[:] = bytes(len(self._memory))
         self._state = array("q", [0, NOT_FOUND, 0, 0, self.slots * self.bytes_per_slot])
 
     # -- one key -----------------------------------------------------------------------------------------------------
 
     def put(self, key: bytes, offset: int) -> None:
+        """Note the offset as the key's last. Raises `OffsetMapFullError` if the map was full before."""
         if not self._has_room(key):
             raise OffsetMapFullError(f"an offset map of {self.slots} slots is full with {self.size} keys")
         digest = self._digest(key)
@@ -147,6 +113,7 @@ class SkimpyOffsetMap:
         self._state[_LATEST] = offset
 
     def get(self, key: bytes) -> int:
+        """The key's last offset, or `NOT_FOUND`."""
         position = self._find(self._digest(key), key)
         if position is None or self._memory.startswith(self._empty, position):
             return NOT_FOUND

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from tests.storage.cleaning.key_columns import add_key
+
 from barnabas.protocol.record_batch import RecordBatchBuilder
 from barnabas.protocol.record_columns import RecordColumns
 from barnabas.storage.cleaning.clean_job import CleanJob, PassFinished, SourceSegment
@@ -95,7 +97,7 @@ def puts_a_second(keys: int, hash_name: str, *, use_native: bool) -> float:
         buffer = b"".join(b"%016d" % number for number in range(first, first + 5000))
         records = RecordColumns(5000)
         for row in range(5000):
-            records.add_key(first + row, 16 * row, 16)
+            add_key(records, first + row, 16 * row, 16)
         started = time.perf_counter()
         assert offset_map.put_many(buffer, records) == 5000
         seconds += time.perf_counter() - started

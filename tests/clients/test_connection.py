@@ -12,7 +12,7 @@ import pytest
 from tests.clients.scripted_broker import SERVED, SILENCE, ScriptedCluster, play
 from tests.protocol.bare_broker import NEWEST, PASSWORD, BareBroker
 
-from barnabas.clients.connection import Connection, ConnectionOptions
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.errors import (
     BrokerUnreachableError,
     ConnectionLostError,
@@ -27,8 +27,8 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 OPTIONS = ConnectionOptions(client_id="me", request_timeout_ms=1000)
 
 
-async def connect(host: str = "broker1", port: int = 9092) -> Connection:
-    return await Connection.open(host, port, OPTIONS)
+async def connect(host: str = "broker1", port: int = 9092) -> BrokerConnection:
+    return await BrokerConnection.open(host, port, OPTIONS)
 
 
 @pytest.mark.parametrize("newest", [0, 1, 2, 3, 4])
@@ -139,10 +139,10 @@ class Wire(asyncio.Protocol):
             self._transport.close()
 
 
-def play_with(broker: BareBroker, security: Security, told: Callable[[Connection], Awaitable[None]]) -> None:
+def play_with(broker: BareBroker, security: Security, told: Callable[[BrokerConnection], Awaitable[None]]) -> None:
     async def story(cluster: ScriptedCluster) -> None:
         await cluster.loop.create_server(lambda: Wire(broker), "secured", 9092)
-        await told(await Connection.open("secured", 9092, replace(OPTIONS, security=security)))
+        await told(await BrokerConnection.open("secured", 9092, replace(OPTIONS, security=security)))
 
     play(story)
 
@@ -150,7 +150,7 @@ def play_with(broker: BareBroker, security: Security, told: Callable[[Connection
 @pytest.mark.parametrize("handshake", [0, 1])
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_a_password_is_proved_before_anything_is_sent(mechanism: str, handshake: int) -> None:
-    async def told(connection: Connection) -> None:
+    async def told(connection: BrokerConnection) -> None:
         assert connection.is_open
         await asyncio.gather(*(connection.send(MetadataRequest(topics=[])) for _ in range(3)))
 
@@ -159,7 +159,7 @@ def test_a_password_is_proved_before_anything_is_sent(mechanism: str, handshake:
 
 
 def test_a_wrong_password_is_said() -> None:
-    async def never(connection: Connection) -> None:
+    async def never(connection: BrokerConnection) -> None:
         raise AssertionError("admitted")
 
     wrong = Security(None, "PLAIN", "ann", "wrong")
@@ -183,7 +183,9 @@ def test_a_broker_that_falls_silent_at_the_start_is_left(answers: int) -> None:
         await cluster.loop.create_server(lambda: Wire(Silent(has_sasl=True)), "silent", 9092)
         started = cluster.loop.time()
         with pytest.raises(RequestTimeoutError):
-            await Connection.open("silent", 9092, replace(OPTIONS, security=Security(None, "PLAIN", "ann", PASSWORD)))
+            await BrokerConnection.open(
+                "silent", 9092, replace(OPTIONS, security=Security(None, "PLAIN", "ann", PASSWORD))
+            )
         assert cluster.loop.time() - started == pytest.approx(1.0, abs=0.01)
 
     play(story)
@@ -205,7 +207,7 @@ def test_who_stops_waiting_for_a_connection_leaves_none_behind() -> None:
 
 def test_a_bound_on_what_is_in_flight_is_told() -> None:
     async def story(cluster: ScriptedCluster) -> None:
-        connection = await Connection.open("broker1", 9092, replace(OPTIONS, max_in_flight=2))
+        connection = await BrokerConnection.open("broker1", 9092, replace(OPTIONS, max_in_flight=2))
         assert connection.has_room
         futures = [connection.send(MetadataRequest(topics=[])) for _ in range(2)]
         assert not connection.has_room

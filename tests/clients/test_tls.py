@@ -15,7 +15,7 @@ import uvloop
 from tests.protocol.bare_broker import PASSWORD, BareBroker
 from tests.tools import require_tool, run_checked
 
-from barnabas.clients.connection import Connection, ConnectionOptions
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.clients.security import Security, security_of
 from barnabas.clients.spark.connection import BlockingConnection
@@ -83,7 +83,7 @@ def security(certificate: Path) -> Security:
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_on_an_event_loop(certificate: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def talk(address: tuple[str, int], how: Security) -> list[int]:
-        connection = await Connection.open(*address, ConnectionOptions(security=how))
+        connection = await BrokerConnection.open(*address, ConnectionOptions(security=how))
         try:
             answers = [connection.send(MetadataRequest(topics=[])) for _ in range(5)]
             return [len(answer.brokers) for answer in await asyncio.gather(*answers)]

@@ -11,7 +11,7 @@ from tests.kafka import KafkaServer
 from tests.server_process import BrokerProcess
 
 from barnabas.clients.admin import Admin, NewTopic, raise_first
-from barnabas.clients.connection import Connection, ConnectionOptions
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -49,7 +49,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 class Judge:
     """One connection to a broker with the topics."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
 
     @classmethod
@@ -59,7 +59,7 @@ class Judge:
         async with Admin(broker.bootstrap) as admin:
             topics = [NewTopic(f"{topic}-{name}", 1, 1, configs=config) for topic, config in TOPICS.items()]
             raise_first(await admin.create_topics(topics))
-        return cls(await Connection.open(host, int(port), ConnectionOptions()))
+        return cls(await BrokerConnection.open(host, int(port), ConnectionOptions()))
 
     async def produce(self, topic: str, records: bytes) -> PartitionProduceResponse:
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=records)])

@@ -26,7 +26,6 @@ SCALARS: dict[str, c.Construct] = {
     "int32": c.Int32sb,
     "int64": c.Int64sb,
     "uint16": c.Int16ub,
-    "uint32": c.Int32ub,
     "float64": c.Float64b,
     "uuid": Uuid,
 }

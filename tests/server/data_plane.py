@@ -12,7 +12,7 @@ from tests.sim.loop import SimLoop, run
 from tests.sim.network import NetworkFaults
 from tests.sim.world import HOST, PORT, START_MS, WorkDelays, World
 
-from barnabas.clients.connection import Connection, ConnectionOptions
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.messages.fetch import (
@@ -78,9 +78,11 @@ class DataPlane:
     async def delete_topic(self, name: str) -> None:
         await self.world.spawn(self.world.broker.node, self.server.delete_topic(name))
 
-    async def connect(self, client_id: str = "test") -> Connection:
+    async def connect(self, client_id: str = "test") -> BrokerConnection:
         """A connection of its own, which keeps the order of its requests."""
-        return await Connection.open(HOST, PORT, ConnectionOptions(client_id=client_id, request_timeout_ms=600_000))
+        return await BrokerConnection.open(
+            HOST, PORT, ConnectionOptions(client_id=client_id, request_timeout_ms=600_000)
+        )
 
     async def raw(self) -> RawClient:
         return RawClient(*await asyncio.open_connection(HOST, PORT))

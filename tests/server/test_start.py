@@ -15,7 +15,7 @@ import pytest
 from tests.server_process import ServerProcess, free_port
 
 from barnabas.clients.cli import main
-from barnabas.clients.connection import Connection, ConnectionOptions
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 
@@ -92,7 +92,7 @@ def test_it_takes_a_processor_from_nobody_and_is_not_nice(plain: Callable[..., S
 
 async def addresses(port: int) -> set[tuple[str, int]]:
     """Where the broker at a port sends its clients; Metadata and DescribeCluster agree."""
-    connection = await Connection.open("127.0.0.1", port, ConnectionOptions())
+    connection = await BrokerConnection.open("127.0.0.1", port, ConnectionOptions())
     metadata = await connection.send(MetadataRequest(topics=[]))
     cluster = await connection.send(DescribeClusterRequest())
     connection.close()
@@ -184,7 +184,7 @@ log.dirs={tmp_path / "data"}
     ]
     assert "CONTROLLER://" not in broker.output
     with pytest.raises(Exception, match="refused"):
-        await Connection.open("127.0.0.1", controller, ConnectionOptions())
+        await BrokerConnection.open("127.0.0.1", controller, ConnectionOptions())
     broker.line(r"ready broker\.id=5 .*")
 
 

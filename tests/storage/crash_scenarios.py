@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from tests.storage.crash_world import SMALL, TP, World
@@ -210,7 +210,7 @@ def random_steps(seed: int) -> Scenario:
     return Scenario(f"random-{seed}", steps, preparation, rng.choice((SMALL, BY_SIZE)), rng.random() < 0.5)
 
 
-BY_SIZE = SMALL.with_changes(retention_bytes=900)
+BY_SIZE = replace(SMALL, retention_bytes=900)
 
 SCENARIOS = [
     Scenario("append", append, some_segments),
@@ -218,7 +218,7 @@ SCENARIOS = [
     Scenario("roll", roll, some_segments),
     Scenario("roll-new-log", roll, fresh),
     Scenario("transactions", transactions, some_segments),
-    Scenario("idle-roll", idle_roll, some_segments, config=SMALL.with_changes(segment_bytes=2000)),
+    Scenario("idle-roll", idle_roll, some_segments, config=replace(SMALL, segment_bytes=2000)),
     Scenario("truncate", truncate, some_segments),
     Scenario("truncate-after-crash", truncate, dirty_tail, ends_cleanly=False),
     Scenario("delete-records", delete_records, some_segments),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from struct import pack
 from types import FrameType
@@ -110,7 +111,7 @@ def test_places_and_times(length: int) -> None:
 def test_retention_lets_a_damaged_segment_go(length: int) -> None:
     disk = SimDisk()
     log = written(disk, BATCHES - 1, length, stays_open=False)
-    log.config = log.config.with_changes(retention_bytes=100)
+    log.config = replace(log.config, retention_bytes=100)
     assert any(LOG in path for path in retain(log))
     assert log.log_start_offset == BATCHES
 

@@ -1,6 +1,7 @@
 """Logs whose tail was torn, zeroed or flipped are cut at the first damaged batch, never before and never behind it."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from tests.sim.disk import SimDisk
@@ -13,7 +14,7 @@ from barnabas.storage.log import Log
 
 BATCHES = 12
 LOG = f"/data/{TP}/{0:020d}.log"
-ONE_SEGMENT = SMALL.with_changes(segment_bytes=1 << 20)
+ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 20)
 
 
 def written() -> tuple[SimDisk, list[int]]:

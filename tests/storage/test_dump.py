@@ -1,5 +1,7 @@
 """The dump engine: a second reading of every file, by `construct`, agrees with the classes that write them."""
 
+from dataclasses import replace
+
 import pytest
 from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL, TP, make_manager, new_disk
@@ -15,7 +17,7 @@ FOLDER = f"/data/{TP}"
 @pytest.fixture
 def disk() -> SimDisk:
     disk = new_disk()
-    manager = make_manager(disk, config=SMALL.with_changes(segment_bytes=900))
+    manager = make_manager(disk, config=replace(SMALL, segment_bytes=900))
     manager.open_dirs()
     load(manager)
     fill(manager.creation.get_or_create_log(TP, is_new=True))

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,7 +107,7 @@ def test_it_is_in_nobodys_way_and_stays(tmp_path: Path, oddity: str, how: str) -
     HARMLESS[oddity](tmp_path)
     kept = foreign_bytes(tmp_path)
     for _ in range(2):
-        again = started(OsFileSystem(), str(tmp_path), config=SMALL.with_changes(retention_bytes=1))
+        again = started(OsFileSystem(), str(tmp_path), config=replace(SMALL, retention_bytes=1))
         assert set(again.logs) == {A, B}
         assert values(again.logs[A]) == [b"1", b"2", b"3"]
         again.creation.get_or_create_log(A, topic_id=ID_A)

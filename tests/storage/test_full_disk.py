@@ -3,6 +3,7 @@
 import random
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,7 +61,7 @@ def test_a_full_disk_is_survived_again_and_again(small_disk: Path) -> None:
         assert log.log_end_offset == end + 1
         log.flush()
         log.update_high_watermark(end + 1)
-        log.config = config.with_changes(retention_bytes=200_000)
+        log.config = replace(config, retention_bytes=200_000)
         retain(manager)
         delete_due(manager)
         log.config = config

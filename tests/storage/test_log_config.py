@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -36,7 +38,7 @@ def test_the_cleanup_policy_is_a_list(policy: str, *, compact: bool, delete: boo
 def test_a_message_format_is_a_magic(version: str, magic: int) -> None:
     config = LogConfig.from_props({"message.format.version": version})
     assert config.message_magic == magic
-    assert config.with_changes(segment_ms=9).message_magic == magic
+    assert replace(config, segment_ms=9).message_magic == magic
     assert LogConfig.from_props({"segment.ms": "9"}, config).message_magic == magic
 
 

@@ -3,6 +3,7 @@
 import errno
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -272,7 +273,7 @@ def test_new_logs_go_where_the_fewest_are(disk: SimDisk) -> None:
 
 def test_deletion_is_a_rename_and_the_files_go_later(disk: SimDisk) -> None:
     now_ms = NOW_MS
-    config = SMALL.with_changes(file_delete_delay_ms=1000)
+    config = replace(SMALL, file_delete_delay_ms=1000)
     manager = make_manager(disk, ("/data",), config=config, now_ms=lambda: now_ms)
     manager.open_dirs()
     load(manager)
@@ -294,7 +295,7 @@ def test_deletion_is_a_rename_and_the_files_go_later(disk: SimDisk) -> None:
 
 
 def test_a_deletion_is_resumed_after_a_restart(disk: SimDisk) -> None:
-    manager = started(disk, config=SMALL.with_changes(file_delete_delay_ms=1_000_000))
+    manager = started(disk, config=replace(SMALL, file_delete_delay_ms=1_000_000))
     manager.creation.get_or_create_log(A, is_new=True)
     manager.delete_log(A)
     manager.close()
@@ -325,7 +326,7 @@ def test_a_new_log_does_not_inherit_the_offsets_of_a_deleted_one(disk: SimDisk) 
 
 
 def test_many_segments_go_some_at_a_time(disk: SimDisk) -> None:
-    manager = started(disk, config=SMALL.with_changes(retention_bytes=1, segment_bytes=200))
+    manager = started(disk, config=replace(SMALL, retention_bytes=1, segment_bytes=200))
     log = manager.creation.get_or_create_log(A, is_new=True)
     for _ in range(2 * SEGMENTS_PER_TURN + 3):
         log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
@@ -366,7 +367,7 @@ def test_a_log_that_is_being_made_is_in_every_checkpoint_of_its_recovery_point(d
 
 
 def test_segments_go_by_size_and_their_files_later(disk: SimDisk) -> None:
-    manager = started(disk, config=SMALL.with_changes(retention_bytes=500, segment_bytes=200))
+    manager = started(disk, config=replace(SMALL, retention_bytes=500, segment_bytes=200))
     log = manager.creation.get_or_create_log(A, is_new=True)
     for _ in range(10):
         log.append_as_leader(batch(b"x" * 80), leader_epoch=0)
@@ -397,7 +398,7 @@ def test_a_truncation_lowers_the_recovery_point_on_disk_at_once(disk: SimDisk) -
 
 
 def test_a_failing_fsync_takes_its_directory_offline_and_no_other(disk: SimDisk) -> None:
-    manager = started(disk, "/one", "/two", config=SMALL.with_changes(flush_ms=0))
+    manager = started(disk, "/one", "/two", config=replace(SMALL, flush_ms=0))
     manager.creation.get_or_create_log(A, is_new=True)
     manager.creation.get_or_create_log(B, is_new=True)
     failing, healthy = (A, B) if manager.log_dir_of(A) == "/one" else (B, A)
@@ -465,7 +466,7 @@ def test_a_full_disk_refuses_appends_and_heals(disk: SimDisk) -> None:
 
 
 def test_a_full_disk_does_not_stop_the_deletion_that_frees_it(disk: SimDisk) -> None:
-    manager = started(disk, config=SMALL.with_changes(retention_bytes=300, segment_bytes=200))
+    manager = started(disk, config=replace(SMALL, retention_bytes=300, segment_bytes=200))
     log = manager.creation.get_or_create_log(A, is_new=True)
     for _ in range(8):
         log.append_as_leader(batch(b"x" * 80), leader_epoch=0)

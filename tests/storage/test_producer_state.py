@@ -174,7 +174,7 @@ def test_a_corrupt_snapshot_gives_way_to_a_longer_replay(disk: SimDisk) -> None:
     for sequence in range(10):
         produce(log, sequence)
     log.close()
-    newest = log.producer_state.snapshot_offsets[-1]
+    newest = log.producer_state.latest_snapshot_offset
     disk.overwrite(f"/logs/topic-0/{newest:020d}.snapshot", 12, b"\xff\xff")
     assert produce(opened(disk, segment_bytes=300), 9).duplicate
 

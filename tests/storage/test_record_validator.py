@@ -1,6 +1,7 @@
 """Validation of v2 batches: what clients may send, what is patched, what is refused and how."""
 
 import random
+from dataclasses import replace
 from struct import pack_into
 from typing import Any
 
@@ -123,7 +124,7 @@ def test_log_append_time() -> None:
 def test_compression_type(source: Compression, wanted: Compression, config: LogConfig) -> None:
     data = batch_of(50, codec=source, producer_id=5, producer_epoch=6, base_sequence=7)
     expected = contents(data)
-    result = validate(data, config.with_changes(compression_type=wanted.config_name))
+    result = validate(data, replace(config, compression_type=wanted.config_name))
     batch = only(result.records)
     assert batch.codec == wanted
     assert contents(result.records) == expected
@@ -231,7 +232,7 @@ def test_max_message_bytes() -> None:
     small = LogConfig(max_message_bytes=1000)
     assert validate(packed.build(), small).record_count == 1
     # The same records under the topic's codec do not fit any more.
-    assert refusal(packed.build(), small.with_changes(compression_type="uncompressed")) is ErrorCode.MESSAGE_TOO_LARGE
+    assert refusal(packed.build(), replace(small, compression_type="uncompressed")) is ErrorCode.MESSAGE_TOO_LARGE
 
 
 def test_decompression_bomb() -> None:
@@ -275,7 +276,7 @@ def test_create_time_limits(codec: int) -> None:
     with pytest.raises(RecordValidationError) as caught:
         validate(builder.build(), LogConfig(message_timestamp_after_max_ms=HOUR))
     assert [index for index, _ in caught.value.record_errors] == [4]
-    append_time = limits.with_changes(message_timestamp_type="LogAppendTime")
+    append_time = replace(limits, message_timestamp_type="LogAppendTime")
     assert validate(builder.build(), append_time).record_count == 6
 
 
@@ -397,7 +398,7 @@ def test_damage(name: str, origin: str) -> None:
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_a_refused_timestamp_gives_the_code_whatever_else_is_wrong(codec: int) -> None:
-    limits = COMPACTED.with_changes(message_timestamp_after_max_ms=HOUR)
+    limits = replace(COMPACTED, message_timestamp_after_max_ms=HOUR)
     builder = RecordBatchBuilder(codec=codec)
     for key, timestamp in ((None, NOW), (b"k", NOW + HOUR + 1), (None, NOW + HOUR + 2)):
         builder.append(key, b"v", (), timestamp)

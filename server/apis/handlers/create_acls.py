@@ -8,8 +8,8 @@ from __future__ import annotations
 from ....protocol.acl_bindings import AclBinding
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from ....protocol.room_logger import room_logger
 from ...metadata.metadata_store import StoreError
-from ...runtime.room_logger import room_logger
 from ...runtime.turns import Pace
 from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import binding_of

@@ -17,8 +17,8 @@ from ....protocol.messages.delete_acls import (
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
+from ....protocol.room_logger import room_logger
 from ...metadata.metadata_store import StoreError
-from ...runtime.room_logger import room_logger
 from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import filter_of
 from ..request_context import RequestContext

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
+from ....protocol.room_logger import room_logger
 from ...config.broker_config import BrokerConfig
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.member import NO_MEMBER, JoinReply, JoinResult
 from ...coordinator.group.requests import Joining
-from ...runtime.room_logger import room_logger
 from ..request_context import RequestContext
 
 logger = room_logger("groups")

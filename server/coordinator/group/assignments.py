@@ -12,7 +12,7 @@ from .answers import Answers
 from .group import Group
 from .group_records import GroupEncoder
 from .group_writer import GroupWriter
-from .heartbeats import Heartbeats
+from .heartbeats import ClassicHeartbeats
 from .member import Member, SyncReply, SyncResult
 from .rebalances import Rebalances
 from .requests import Syncing
@@ -41,7 +41,7 @@ class Assignments:
     def __init__(
         self,
         writer: GroupWriter,
-        heartbeats: Heartbeats,
+        heartbeats: ClassicHeartbeats,
         rebalances: Rebalances,
         answers: Answers,
         turns: Turns,

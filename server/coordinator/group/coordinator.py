@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.room_logger import room_logger
 from ....protocol.topic_partition import TopicPartition
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
-from ...runtime.room_logger import room_logger
 from ...runtime.turns import GROUPS, Pace
 from ..coordinator_log import CoordinatorLog, Entry, ignore
 from ..latest_records import LatestRecords
@@ -32,7 +32,7 @@ from .group_log import groups_of
 from .group_port import GroupPort
 from .group_records import group_tombstones
 from .member import Leaver, LeaveReply
-from .membership import Membership
+from .membership import ClassicMembership
 from .offset_commits import Commits, Committer, OffsetCommits, Reply
 from .requests import Joining, Syncing
 
@@ -90,7 +90,9 @@ class GroupCoordinator:
         self._shards: Shards[dict[str, AnyGroup]] = Shards(
             log, loop, empty=dict, build=self._build, resume=self._resume_all, unload=self._unload
         )
-        self.members = Membership(config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget)
+        self.members = ClassicMembership(
+            config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget
+        )
         self.offsets = OffsetCommits(config, log, self._index_of, on_sign_of_life=self._heard_of)
         consumers = ConsumerMembership(
             config, dynamic_config, log, ports, loop, metadata=metadata, partition_of=self._index_of

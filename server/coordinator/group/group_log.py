@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....protocol.errors import ProtocolError
-from ...runtime.room_logger import room_logger
+from ....protocol.room_logger import room_logger
 from ...runtime.turns import OFFSETS, Pace
 from ..latest_records import LatestRecords
 from .any_group import AnyGroup

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
-from ...runtime.room_logger import room_logger
+from ....protocol.room_logger import room_logger
 from ..coordinator_log import CoordinatorLog, Entry
 from .group import Group
 from .group_records import group_entry

@@ -12,7 +12,7 @@ from .sessions import Sessions
 from .states import HEARTBEAT_ANSWERS, GroupState
 
 
-class Heartbeats:
+class ClassicHeartbeats:
     """Knows of each member until when it has to be heard of. Loop-thread only."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_expired: Callable[[Group, str], None]) -> None:

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from ....protocol.errors import ErrorCode
 from .group import Group
-from .heartbeats import Heartbeats
+from .heartbeats import ClassicHeartbeats
 from .member import NO_MEMBER, Member
 from .rebalances import Rebalances
 from .requests import Joining
@@ -29,7 +29,7 @@ class Joins:
     def __init__(
         self,
         config: BrokerConfig,
-        heartbeats: Heartbeats,
+        heartbeats: ClassicHeartbeats,
         rebalances: Rebalances,
         static_members: StaticMembers,
         *,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ....protocol.errors import ErrorCode
 from .group import Group
-from .heartbeats import Heartbeats
+from .heartbeats import ClassicHeartbeats
 from .member import NO_MEMBER, JoinResult, Leaver, LeaveReply, LeaveResult, SyncResult
 from .rebalances import Rebalances
 from .states import GroupState
@@ -15,7 +15,7 @@ from .states import GroupState
 class Leaving:
     """Lets members go, and has the others rebalance. Loop-thread only."""
 
-    def __init__(self, heartbeats: Heartbeats, rebalances: Rebalances, on_idle: Callable[[Group], None]) -> None:
+    def __init__(self, heartbeats: ClassicHeartbeats, rebalances: Rebalances, on_idle: Callable[[Group], None]) -> None:
         self._sessions = heartbeats.sessions
         self._rebalances = rebalances
         self._on_idle = on_idle

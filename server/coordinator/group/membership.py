@@ -17,7 +17,7 @@ from .answers import Answers
 from .assignments import Assignments
 from .group import Group
 from .group_writer import GroupWriter
-from .heartbeats import Heartbeats
+from .heartbeats import ClassicHeartbeats
 from .joins import Joins
 from .leaving import Leaving
 from .member import JoinResult, SyncResult
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...runtime.turns import Turns
 
 
-class Membership:
+class ClassicMembership:
     """The parts by which classic groups change. Loop-thread only."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Membership:
         self._now_ms = now_ms = ports.now_ms
         self.answers = answers = Answers(loop, turns)
         self.writer = writer = GroupWriter(config, log, partition_of)
-        self.heartbeats = heartbeats = Heartbeats(loop, self._session_expired)
+        self.heartbeats = heartbeats = ClassicHeartbeats(loop, self._session_expired)
         self.rebalances = rebalances = Rebalances(config, writer, heartbeats, answers, turns, now_ms=now_ms, loop=loop)
         static_members = StaticMembers(writer, heartbeats, rebalances)
         self.joins = Joins(config, heartbeats, rebalances, static_members, token_bytes=ports.token_bytes, loop=loop)

@@ -9,13 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
+from ....protocol.room_logger import room_logger
 from ...replication.delayed_operation import DelayedOperation, Purgatory
 from ...runtime.log_limit import LimitedLog
-from ...runtime.room_logger import room_logger
 from .answers import Answers
 from .group import Group
 from .group_writer import GroupWriter
-from .heartbeats import Heartbeats
+from .heartbeats import ClassicHeartbeats
 from .member import JoinReply, JoinResult, Member, SyncResult
 from .states import GroupState
 
@@ -33,7 +33,7 @@ class Rebalances:
         self,
         config: BrokerConfig,
         writer: GroupWriter,
-        heartbeats: Heartbeats,
+        heartbeats: ClassicHeartbeats,
         answers: Answers,
         turns: Turns,
         *,

@@ -6,7 +6,7 @@ from ....protocol.errors import ErrorCode
 from .group import Group
 from .group_records import group_entry
 from .group_writer import GroupWriter
-from .heartbeats import Heartbeats
+from .heartbeats import ClassicHeartbeats
 from .member import JoinResult, Member
 from .rebalances import Rebalances
 from .requests import Joining
@@ -16,7 +16,7 @@ from .states import GroupState
 class StaticMembers:
     """Gives them their places again, under new ids. Loop-thread only."""
 
-    def __init__(self, writer: GroupWriter, heartbeats: Heartbeats, rebalances: Rebalances) -> None:
+    def __init__(self, writer: GroupWriter, heartbeats: ClassicHeartbeats, rebalances: Rebalances) -> None:
         self._writer = writer
         self._sessions = heartbeats.sessions
         self._rebalances = rebalances

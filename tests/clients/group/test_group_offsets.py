@@ -11,7 +11,7 @@ from tests.clients.group.group_world import GROUP, PARTITIONS, TOPIC, GroupWorld
 from barnabas.clients import OffsetAndMetadata
 from barnabas.clients.admin import GroupDescription
 from barnabas.clients.cluster import Cluster
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.clients.errors import CommitFailedError, NoOffsetError, RebalanceInProgressError
 from barnabas.clients.offset_reset import ResetKind, ResetTarget, plan_reset, require_inactive
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -59,9 +59,9 @@ def test_offsets_go_by_topic_id_when_that_is_known(
     monkeypatch: pytest.MonkeyPatch, is_known: bool, version: int
 ) -> None:
     versions = set()
-    send = Connection.send
+    send = BrokerConnection.send
 
-    def noted(connection: Connection, request: Any, number: int | None = None, **options: Any) -> Any:
+    def noted(connection: BrokerConnection, request: Any, number: int | None = None, **options: Any) -> Any:
         if isinstance(request, OffsetCommitRequest | OffsetFetchRequest):
             versions.add((type(request), number))
         return send(connection, request, number, **options)
@@ -76,7 +76,7 @@ def test_offsets_go_by_topic_id_when_that_is_known(
             assert await consumer.committed(ALL[:2]) == {T0: OffsetAndMetadata(4, "why"), ALL[1]: OffsetAndMetadata(5)}
         assert versions == {(OffsetCommitRequest, version), (OffsetFetchRequest, version)}
 
-    monkeypatch.setattr(Connection, "send", noted)
+    monkeypatch.setattr(BrokerConnection, "send", noted)
     if not is_known:
         monkeypatch.setattr(Cluster, "topic_id", lambda *_: ZERO_UUID)
     play(story)

@@ -8,7 +8,7 @@ import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, batch, play, produce
 from tests.sim.world import START_MS, WorkDelays
 
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.list_offsets import (
@@ -36,21 +36,23 @@ def ask(
     )
 
 
-async def answer(connection: Connection, version: int, request: ListOffsetsRequest) -> ListOffsetsPartitionResponse:
+async def answer(
+    connection: BrokerConnection, version: int, request: ListOffsetsRequest
+) -> ListOffsetsPartitionResponse:
     response = await connection.send(request, version)
     ((partition,),) = (topic.partitions for topic in response.topics)
     assert isinstance(partition, ListOffsetsPartitionResponse)
     return partition
 
 
-async def old_style(connection: Connection, timestamp: int, most: int = 10, **options: str) -> list[int]:
+async def old_style(connection: BrokerConnection, timestamp: int, most: int = 10, **options: str) -> list[int]:
     """What version 0 answers."""
     request = ask(timestamp, **options)  # type: ignore[arg-type]
     request.topics[0].partitions[0].max_num_offsets = most
     return (await answer(connection, 0, request)).old_style_offsets
 
 
-async def find(connection: Connection, timestamp: int, version: int = 7, **options: int) -> tuple[int, int, int]:
+async def find(connection: BrokerConnection, timestamp: int, version: int = 7, **options: int) -> tuple[int, int, int]:
     """(error, offset, timestamp)"""
     found = await answer(connection, version, ask(timestamp, **options))  # type: ignore[arg-type]
     return found.error_code, found.offset, found.timestamp

@@ -22,7 +22,7 @@ from tests.server.data_plane import (
 )
 from tests.sim.world import WorkDelays
 
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.compression import Compression
@@ -36,7 +36,9 @@ SLOW_DISK = WorkDelays(usual=0.5)
 LAST = 13
 
 
-async def error_of(connection: Connection, records: bytes | None, version: int = 12, **options: object) -> ErrorCode:
+async def error_of(
+    connection: BrokerConnection, records: bytes | None, version: int = 12, **options: object
+) -> ErrorCode:
     """Produce to t-0 and give the error; the answer then has no offset."""
     answer = only_produced(await connection.send(produce(records, **options), version))  # type: ignore[arg-type]
     if answer.error_code != ErrorCode.NONE:

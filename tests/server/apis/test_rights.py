@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, at, batch, play, produce
 
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.acls import AclOperation, AclResourceType
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.errors import ErrorCode
@@ -66,7 +66,7 @@ def guarded(guard: Guard, talk: Any) -> None:
     play(talk, settings=PAGE_CACHE, authorizer=guard)
 
 
-async def make_group_log(plane: DataPlane, client: Connection) -> None:
+async def make_group_log(plane: DataPlane, client: BrokerConnection) -> None:
     """Groups are found and served from here on."""
     deadline = plane.loop.time() + 60
     while (await client.send(FindCoordinatorRequest(key="g", key_type=0), 3)).error_code:

@@ -17,7 +17,7 @@ from tests.server.data_plane import (
     values_in,
 )
 
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -34,7 +34,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 
 
-async def delete(plane: DataPlane, connection: Connection, name: str) -> None:
+async def delete(plane: DataPlane, connection: BrokerConnection, name: str) -> None:
     """Delete a topic over the wire; when the answer is there, nothing of it is."""
     response = await connection.send(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000), 6)
     assert [result.error_code for result in response.responses] == [ErrorCode.NONE]
@@ -43,14 +43,14 @@ async def delete(plane: DataPlane, connection: Connection, name: str) -> None:
     assert not [one for one in plane.world.broker.disk.list_dir("/data") if one == f"{name}-0"]
 
 
-async def named(connection: Connection, topic_id: UUID) -> tuple[int, str | None]:
+async def named(connection: BrokerConnection, topic_id: UUID) -> tuple[int, str | None]:
     """What Metadata says of an id."""
     request = MetadataRequest(topics=[MetadataRequestTopic(topic_id=topic_id, name=None)])
     (topic,) = (await connection.send(request, 12)).topics
     return topic.error_code, topic.name
 
 
-async def commit(connection: Connection, topic_id: UUID, offset: int) -> int:
+async def commit(connection: BrokerConnection, topic_id: UUID, offset: int) -> int:
     """Commit an offset under a topic's id."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topic = OffsetCommitRequestTopic(topic_id=topic_id, partitions=[partition])
@@ -58,7 +58,7 @@ async def commit(connection: Connection, topic_id: UUID, offset: int) -> int:
     return int(response.topics[0].partitions[0].error_code)
 
 
-async def committed(connection: Connection, topic_id: UUID) -> tuple[int, int]:
+async def committed(connection: BrokerConnection, topic_id: UUID) -> tuple[int, int]:
     """(error, offset) under a topic's id."""
     topic = OffsetFetchRequestTopics(topic_id=topic_id, partition_indexes=[0])
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=[topic])])

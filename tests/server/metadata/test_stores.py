@@ -18,7 +18,7 @@ from barnabas.server.metadata.config_store import CONFIG_CHANGE_LIFE_MS, ConfigS
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import MOST_MULTI_BYTES, BadVersionError, Check, size_of
 from barnabas.server.metadata.node_tree import NodeTree
-from barnabas.server.metadata.topic_store import NewTopic, TopicStore
+from barnabas.server.metadata.topic_store import PlannedTopic, TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
 
 
@@ -56,9 +56,9 @@ class World:
         return term
 
 
-def new_topic(name: str, partitions: int = 2, config: dict[str, str] | None = None) -> NewTopic:
+def new_topic(name: str, partitions: int = 2, config: dict[str, str] | None = None) -> PlannedTopic:
     registration = TopicRegistration(name, UUID(int=7), dict.fromkeys(range(partitions), (1,)))
-    return NewTopic(registration, {i: PartitionState(1, 0, (1,), 1) for i in range(partitions)}, config or {})
+    return PlannedTopic(registration, {i: PartitionState(1, 0, (1,), 1) for i in range(partitions)}, config or {})
 
 
 async def test_prepare_makes_kafkas_paths_and_keeps_the_cluster_id() -> None:

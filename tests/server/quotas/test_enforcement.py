@@ -19,7 +19,7 @@ from tests.server.data_plane import (
     values_in,
 )
 
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
@@ -42,7 +42,7 @@ async def set_quota(plane: DataPlane, key: str, value: float | None, **entity: s
     connection.close()
 
 
-async def timed(plane: DataPlane, connection: Connection, request: Any, version: int) -> tuple[Any, float]:
+async def timed(plane: DataPlane, connection: BrokerConnection, request: Any, version: int) -> tuple[Any, float]:
     """The answer, and the virtual seconds until it came."""
     began = plane.loop.time()
     response = await connection.send(request, version)

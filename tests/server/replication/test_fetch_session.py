@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, at, batch, fetch, fetched, play, produce, values_in
 
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from barnabas.server.replication.fetch_session import EVICTION_MS, MAX_EPOCH, FetchSessions, requested_items
@@ -21,7 +21,7 @@ EVICTION_S = EVICTION_MS / 1000
 class Reader:
     """A client that keeps to its session as Kafka's consumers do."""
 
-    def __init__(self, plane: DataPlane, connection: Connection, version: int) -> None:
+    def __init__(self, plane: DataPlane, connection: BrokerConnection, version: int) -> None:
         self.plane = plane
         self.connection = connection
         self.version = version

@@ -13,7 +13,7 @@ from tests.sim.disk import Mode
 from tests.sim.loop import SimLoop, run
 from tests.sim.world import BOOTSTRAP, WorkDelays, World
 
-from barnabas.clients.connection import Connection, ConnectionOptions
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.alter_replica_log_dirs import (
@@ -50,7 +50,7 @@ class Scene:
 
     async def ask(self, request: object, version: int) -> Any:
         host, _, port = BOOTSTRAP.partition(":")
-        connection = await Connection.open(host, int(port), ConnectionOptions())
+        connection = await BrokerConnection.open(host, int(port), ConnectionOptions())
         try:
             return await connection.send(request, version)
         finally:

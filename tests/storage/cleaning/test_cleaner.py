@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -298,7 +299,7 @@ def test_indexes_are_those_of_a_rebuild(folder: DirtyFolder, road: dict[str, boo
     offset_index, time_index = (folder.read(0, suffix) for suffix in (".index", ".timeindex"))
     assert len(offset_index) > 8 * 10
     assert len(time_index) > 12
-    config = LogConfig().with_changes(index_interval_bytes=1000)
+    config = replace(LogConfig(), index_interval_bytes=1000)
     rebuilt = LogSegment(DIRECTORY, 0, config=config, fs=folder.disk, created_ms=0, size=segment.size)
     rebuilt.indexes.rebuild()
     rebuilt.close_handles()

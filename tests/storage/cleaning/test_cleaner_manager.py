@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.sim.disk import SimDisk
@@ -76,7 +77,7 @@ def test_the_dirtiest_log_comes_first(manager: Manager) -> None:
     second = manager.cleaner.grab_filthiest()
     assert second is None, "a ratio of exactly the threshold is not above it"
     for log in manager.logs.logs.values():
-        log.config = log.config.with_changes(min_cleanable_dirty_ratio=0.49)
+        log.config = replace(log.config, min_cleanable_dirty_ratio=0.49)
     second = manager.cleaner.grab_filthiest()
     assert second is not None and (second.topic_partition, second.dirty_ratio) == (A, 0.5)
     assert manager.cleaner.grab_filthiest() is None, "both are being cleaned"
@@ -85,7 +86,7 @@ def test_the_dirtiest_log_comes_first(manager: Manager) -> None:
 def test_only_compacted_logs_are_looked_at(manager: Manager) -> None:
     manager.log(OTHER, 3)
     assert manager.cleaner.look() == []
-    manager.logs.logs[OTHER].config = manager.logs.logs[OTHER].config.with_changes(cleanup_policy="compact,delete")
+    manager.logs.logs[OTHER].config = replace(manager.logs.logs[OTHER].config, cleanup_policy="compact,delete")
     assert [one.topic_partition for one in manager.cleaner.look()] == [OTHER]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.storage.cleaning.key_columns import add_key
 from tests.tools import missing
 
 from barnabas.protocol.native import native
@@ -37,7 +38,7 @@ def columns_of(keys: list[tuple[int, bytes | None]]) -> tuple[bytes, RecordColum
     """A buffer with these keys somewhere in it, and the columns that say where."""
     records, buffer = RecordColumns(), b"?"
     for offset, key in keys:
-        records.add_key(offset, len(buffer), -1 if key is None else len(key))
+        add_key(records, offset, len(buffer), -1 if key is None else len(key))
         buffer += (key or b"") + b"!"
     return buffer, records
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from .....protocol.coordinator_records import AssignedTopic
 
 
-class TopicPartitions(Protocol):
+class PartitionsOfTopic(Protocol):
     """Partitions of one topic, in a request or a record."""
 
     topic_id: UUID
@@ -57,7 +57,7 @@ def size(assignment: Assignment) -> int:
     return sum(map(len, assignment.values()))
 
 
-def from_wire(topics: Iterable[TopicPartitions]) -> Assignment:
+def from_wire(topics: Iterable[PartitionsOfTopic]) -> Assignment:
     """The assignment in a request or a record."""
     partitions: dict[UUID, frozenset[int]] = {}
     for topic in topics:

@@ -15,7 +15,7 @@ from .....protocol.errors import ErrorCode, KafkaError
 from ...coordinator_log import ignore
 from ..group import CONSUMER_PROTOCOL_TYPE
 from ..member import NO_MEMBER, JoinResult, Leaver, LeaveReply, LeaveResult, SyncResult
-from ..membership import Membership
+from ..membership import ClassicMembership
 from ..requests import Joining, Syncing
 from ..sessions import Sessions
 from .assignment import NOTHING
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class ClassicMembers:
-    """The same requests as the parts of `Membership` take, for the other kind of group. Loop-thread only."""
+    """The same requests as the parts of `ClassicMembership` take, for the other kind of group. Loop-thread only."""
 
     def __init__(
         self,
         groups: ConsumerGroups,
-        classic: Membership,
+        classic: ClassicMembership,
         *,
         metadata: MetadataCache,
         now_ms: Callable[[], int],

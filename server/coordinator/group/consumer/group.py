@@ -30,7 +30,7 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-class Subscription(NamedTuple):
+class WantedTopics(NamedTuple):
     """What a member reads: topics by name, and those that match a regular expression (empty for none)."""
 
     topics: frozenset[str]
@@ -96,7 +96,7 @@ class ConsumerGroup:
         self.classic_count = 0
         self._static: dict[str, str] = {}
         self._owners: dict[UUID, dict[int, str]] = {}
-        self._subscriptions: Counter[Subscription] = Counter()
+        self._subscriptions: Counter[WantedTopics] = Counter()
         self._assignors: Counter[str] = Counter()
         self._classic_protocols: Counter[str] = Counter()
 
@@ -169,7 +169,7 @@ class ConsumerGroup:
 
     def _count(self, member: ConsumerMember, change: int) -> None:
         """Keep the sums over the members."""
-        _add(self._subscriptions, Subscription(member.topics, member.regex), change)
+        _add(self._subscriptions, WantedTopics(member.topics, member.regex), change)
         if member.assignor is not None:
             _add(self._assignors, member.assignor, change)
         if member.classic is not None:
@@ -243,11 +243,11 @@ class ConsumerGroup:
     # -- what its members read -------------------------------------------------------------------------------------
 
     @property
-    def subscriptions(self) -> Iterable[Subscription]:
+    def subscriptions(self) -> Iterable[WantedTopics]:
         """The different subscriptions of its members."""
         return self._subscriptions.keys()
 
-    def topics_of(self, subscription: Subscription) -> frozenset[str]:
+    def topics_of(self, subscription: WantedTopics) -> frozenset[str]:
         """The names of the topics that a subscription means now."""
         resolved = self.regexes.get(subscription.regex)
         return subscription.topics | resolved.topics if resolved is not None else subscription.topics

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from .....protocol.errors import ErrorCode, KafkaError
-from ....runtime.room_logger import room_logger
+from .....protocol.room_logger import room_logger
 from ...coordinator_log import Entry, ignore
 from ..allowance import Maker
 from ..any_group import AnyGroup
 from ..group import CONSUMER_PROTOCOL_TYPE, Group
 from ..group_records import group_entry, group_tombstones
-from ..membership import Membership
+from ..membership import ClassicMembership
 from .beat import Beat, BeatReply
 from .change import Change
 from .conversion import to_classic, to_consumer
@@ -48,7 +48,7 @@ class ConsumerGroups:
         config: BrokerConfig,
         table: GroupTable,
         members: ConsumerMembership,
-        classic: Membership,
+        classic: ClassicMembership,
         *,
         metadata: MetadataCache,
         now_ms: Callable[[], int],

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from .....protocol.errors import ErrorCode, KafkaError
+from .....protocol.room_logger import room_logger
 from .....protocol.uuid_text import uuid_text
-from ....runtime.room_logger import room_logger
 from ...coordinator_log import CoordinatorLog, Entry, ignore
 from ..sessions import Sessions
 from .assignment import NOTHING, is_within
@@ -23,7 +23,7 @@ from .beat import NOT_GIVEN, Beat, BeatReply, BeatResult
 from .change import Change
 from .group import ConsumerGroup
 from .member import STATIC_LEAVE_EPOCH, ConsumerMember
-from .progress import Progress
+from .progress import GroupProgress
 from .states import MemberState
 from .topic_pattern import TopicPattern
 
@@ -39,7 +39,6 @@ RETRY_MS = 500
 """When to try again to remove a member whose removal could not be written."""
 
 Done = Callable[[ErrorCode], None]
-Applied = Callable[[], None]
 
 
 class ConsumerMembership:
@@ -65,7 +64,7 @@ class ConsumerMembership:
         self._partition_of = partition_of
         self.let_go: Callable[[ConsumerGroup, list[str], Done], bool] = self.remove
         """Removes members and sees what becomes of the group; returns whether that is in the log."""
-        self.progress = Progress(metadata)
+        self.progress = GroupProgress(metadata)
         self.sessions: Sessions[ConsumerGroup] = Sessions(loop, self._session_expired)
         self._revocations: Sessions[ConsumerGroup] = Sessions(loop, self._revocation_expired)
 

@@ -15,7 +15,7 @@ from .....protocol.errors import KafkaError
 from .assignment import NOTHING, Assignment
 from .assignor import ASSIGNORS
 from .change import Change
-from .group import ConsumerGroup, ResolvedRegex, Subscription
+from .group import ConsumerGroup, ResolvedRegex, WantedTopics
 from .member import ConsumerMember
 from .reconciler import reconcile
 from .subscriber import Subscriber
@@ -28,7 +28,7 @@ REGEX_REFRESH_MS = 10_000
 """How long topics may come and go before regular expressions are looked at again."""
 
 
-class Progress:
+class GroupProgress:
     """The rules, for one cluster and one choice of assignors."""
 
     def __init__(self, metadata: MetadataCache) -> None:
@@ -163,7 +163,7 @@ class Progress:
 
     def _assign(self, change: Change, assignors: Sequence[str]) -> None:
         group, counts = change.group, {}
-        topics: dict[Subscription, frozenset[UUID]] = {}
+        topics: dict[WantedTopics, frozenset[UUID]] = {}
         for subscription in group.subscriptions:
             images = [self._metadata.topic(name) for name in group.topics_of(subscription)]
             found = {image.topic_id: len(image.partitions) for image in images if image is not None}
@@ -173,7 +173,7 @@ class Progress:
             Subscriber(
                 member.member_id,
                 member.instance_id,
-                topics[Subscription(member.topics, member.regex)],
+                topics[WantedTopics(member.topics, member.regex)],
                 group.targets.get(member.member_id, NOTHING),
             )
             for member in group.members.values()

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from tests.server.coordinator.group.members import GROUP, Cluster, commit_request
 
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
 from barnabas.protocol.messages.consumer_group_heartbeat import (
@@ -59,7 +59,7 @@ class Consumer:
         self.heard_at = 0.0
         """When the broker last took it for a member."""
         self._reported: Owned = set()
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
 
     async def connect(self) -> Consumer:
         self._connection = await self.cluster.connect("consumer")

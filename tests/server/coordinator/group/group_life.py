@@ -25,7 +25,7 @@ from tests.sim.loop import SimLoop, run
 from tests.sim.network import NetworkFaults
 from tests.sim.world import WorkDelays, World
 
-from barnabas.clients.connection import Connection
+from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
@@ -168,7 +168,7 @@ class Run:
                     connection.close()
             await asyncio.sleep(0.5)
 
-    async def _describe(self, connection: Connection) -> None:
+    async def _describe(self, connection: BrokerConnection) -> None:
         known = self.history.known()
         (group,) = (await connection.send(DescribeGroupsRequest(groups=[GROUP]), 5)).groups
         if group.error_code == ErrorCode.NONE and group.group_state == GroupState.STABLE.value:
@@ -202,7 +202,7 @@ class Run:
                     connection.close()
 
 
-async def fetch(connection: Connection, group_id: str = GROUP) -> list[int]:
+async def fetch(connection: BrokerConnection, group_id: str = GROUP) -> list[int]:
     """The committed offsets of all partitions."""
     asked = OffsetFetchRequestTopic(name="t", partition_indexes=list(range(PARTITIONS)))
     response = await connection.send(OffsetFetchRequest(group_id=group_id, topics=[asked]), 6)

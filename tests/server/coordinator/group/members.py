@@ -9,7 +9,7 @@ from typing import Any
 from tests.sim.loop import SimLoop, run
 from tests.sim.world import HOST, PORT, World
 
-from barnabas.clients.connection import Connection, ConnectionOptions
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.codec import encode_versioned
 from barnabas.protocol.consumer_protocol import ConsumerProtocolSubscription
 from barnabas.protocol.errors import ErrorCode
@@ -57,9 +57,9 @@ class Cluster:
     def group(self, group_id: str = GROUP) -> Group | None:
         return self.state.groups.find(group_id)
 
-    async def connect(self, client_id: str = "c") -> Connection:
+    async def connect(self, client_id: str = "c") -> BrokerConnection:
         options = ConnectionOptions(client_id=client_id, request_timeout_ms=900_000)
-        return await Connection.open(HOST, PORT, options)
+        return await BrokerConnection.open(HOST, PORT, options)
 
     async def ask(self, request: Any, version: int) -> Any:
         """One request over a connection of its own."""
@@ -179,10 +179,10 @@ class Member:
         self.leader = ""
         self.joined: JoinGroupResponse | None = None
         self.assignment = b""
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> BrokerConnection:
         assert self._connection is not None
         return self._connection
 

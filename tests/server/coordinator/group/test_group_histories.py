@@ -16,7 +16,7 @@ from barnabas.server.coordinator.coordinator_log import CoordinatorLog
 from barnabas.server.coordinator.group import assignments, heartbeats
 from barnabas.server.coordinator.group import group as classic
 from barnabas.server.coordinator.group.group import Group
-from barnabas.server.coordinator.group.heartbeats import Heartbeats
+from barnabas.server.coordinator.group.heartbeats import ClassicHeartbeats
 from barnabas.server.coordinator.group.leaving import Leaving
 from barnabas.server.coordinator.group.rebalances import DelayedJoin
 from barnabas.server.coordinator.group.requests import Syncing
@@ -80,7 +80,7 @@ def syncs_without_a_look_at_the_generation(patch: Patch) -> None:
 
 
 def heartbeats_that_do_not_prolong_the_session(patch: Patch) -> None:
-    patch.setattr(Heartbeats, "touch", nothing)
+    patch.setattr(ClassicHeartbeats, "touch", nothing)
 
 
 def heartbeats_that_keep_a_rebalance_to_themselves(patch: Patch) -> None:
@@ -109,7 +109,7 @@ def members_that_never_expire(patch: Patch) -> None:
 
 
 def members_loaded_without_a_session(patch: Patch) -> None:
-    patch.setattr(Heartbeats, "resume", nothing)
+    patch.setattr(ClassicHeartbeats, "resume", nothing)
 
 
 def sessions_shorter_than_promised(patch: Patch) -> None:

@@ -9,13 +9,13 @@ begins, and no partition goes away under the hands of who works on it.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..assignment import Assignment
 from ..client import Client
@@ -27,20 +27,20 @@ from .coordinator_link import CoordinatorLink
 from .heartbeats import Heartbeats
 from .joining import Joined, Joiner
 from .listener import tell
-from .membership import Generation, Membership
+from .membership import Generation, GroupMembership
 from .offset_requests import OffsetAndMetadata
 from .offset_store import OffsetStore
 from .settings import GroupSettings
 from .subscription import Subscription
 
-log = logging.getLogger(__name__)
+logger = room_logger("clients.group")
 
 _CLOSE_MS = 30_000
 _PASSING = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 """No retriable errors by themselves, but joining again is the answer to them."""
 
 
-class ConsumerGroup:
+class ConsumerCoordinator:
     """Between `start()` and `close()`; all methods belong to the loop that started it."""
 
     def __init__(
@@ -54,7 +54,7 @@ class ConsumerGroup:
         self.subscription = Subscription()
         self._assignors = new_assignors(settings.partition_assignment_strategy)
         self._is_cooperative = is_cooperative(list(self._assignors.values()))
-        self._member = Membership(settings.group_id)
+        self._member = GroupMembership(settings.group_id)
         self._link = CoordinatorLink(client, settings.group_id)
         self._joiner = Joiner(client, self._link, self._member, settings=settings, assignors=self._assignors)
         self.heartbeats = self._new_heartbeats()

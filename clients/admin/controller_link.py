@@ -9,7 +9,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..client import Client
 
 
-class ActiveController:
+class ControllerLink:
     """Finds the controller, and finds it again when it has moved."""
 
     def __init__(self, client: Client, *, request_timeout_ms: int, timeout_ms: int) -> None:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import barnabas
+from barnabas.protocol.room_logger import one_line, room_logger
 from barnabas.server.network.socket_server import logger as network_logger
 from barnabas.server.runtime.log_limit import LimitedLog
-from barnabas.server.runtime.room_logger import one_line, room_logger
 
 FORGED = "me\n2026-01-01 00:00:00,000 ERROR disk on fire\r\x1b[2J\u202e\u2028\x85"
 SERVER = Path(barnabas.__file__).parent / "server"
