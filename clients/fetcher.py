@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.fetch_session import FetchTarget
+from ..protocol.fetch_session import FetchSession, FetchTarget
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ..protocol.negotiation import LAST_VERSIONS_BY_NAME, last_version
 from ..protocol.room_logger import room_logger
