@@ -91,10 +91,15 @@ def scan_records(
 ) -> tuple[int, list[tuple[int, int | None]]] | None:
     """`record_scan.walk_records`: the fields of `RecordScan`; None where that raises."""
 
-def take_plain_batch(
-    records: memoryview, base_offset: int, leader_epoch: int, max_size: int, rules: tuple[int, int, bool], /
+def take_batch(
+    records: memoryview,
+    plain: bytes | memoryview | None,
+    place: tuple[int, int],
+    max_size: int,
+    rules: tuple[int, int, bool],
+    /,
 ) -> tuple[int, int, int] | None:
-    """`plain_batch.take_plain_batch_here`."""
+    """`usual_batch.take_batch_here`."""
 
 def read_produce(
     buffer: memoryview, start: int, end: int, /

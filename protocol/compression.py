@@ -14,9 +14,11 @@ from typing import Any
 
 import cramjam
 
+from .decompression_room import Room, give_back, take_room
 from .errors import ErrorCode, KafkaError, ProtocolError
-from .lz4_frame import Room, compress_lz4, decompress_lz4, give_back, take_room
+from .lz4_frame import compress_lz4, decompress_lz4
 from .snappy_framing import compress_xerial, decompress_snappy
+from .zstd_frame import open_zstd_frame
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -119,7 +121,8 @@ def _decompress(codec: int, data: memoryview, room: Room, max_size: int, magic: 
     if codec == Compression.LZ4:
         return decompress_lz4(data, room, max_size, magic=magic)
     if codec == Compression.ZSTD:
-        return _decompress_frames(zstd.ZstdDecompressor, data, max_size)
+        plain = open_zstd_frame(data, room, max_size)
+        return _decompress_frames(zstd.ZstdDecompressor, data, max_size) if plain is None else plain
     raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")
 
 

@@ -10,12 +10,14 @@ Block and content checksums need not hold: the CRC of the batch has covered thes
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from struct import Struct
 
 import cramjam
 import lz4.block
 
+from .decompression_room import MOST_KEPT, Room
 from .errors import ProtocolError
 
 _MAGIC = b"\x04\x22\x4d\x18"
@@ -30,8 +32,6 @@ _length = Struct("<I")
 _open_block = cramjam.lz4.decompress_block_into
 # One length byte of 255 stands for 255 more bytes of a match: no honest block grows by more.
 _MAX_EXPANSION = 255
-_MOST_KEPT = 4 * 1024 * 1024
-"""No block is larger."""
 
 
 def xxhash32_short(data: bytes) -> int:
@@ -57,6 +57,7 @@ def _header_checksum(covered: bytes) -> int:
 
 _DESCRIPTOR = bytes((_FLG_VERSION_1 | _FLG_INDEPENDENT, 0x40))
 _HEADER = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_DESCRIPTOR),))
+_FIRST_BLOCK = len(_HEADER)
 _HEADER_MAGIC_0 = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_MAGIC + _DESCRIPTOR),))
 
 
@@ -77,45 +78,17 @@ def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) 
     return b"".join(parts)
 
 
-class Room:
-    """Memory in which frames are opened one after the other: most have about the size of the one before.
-
-    It grows to `_MOST_KEPT` at most: what is larger is opened in it piece by piece.
-    """
-
-    __slots__ = ("memory",)
-
-    def __init__(self) -> None:
-        self.memory = memoryview(bytearray(_BLOCK_SIZE))
-
-    def enlarge(self, used: memoryview, needed: int) -> memoryview:
-        """At least `needed` bytes, at most `_MOST_KEPT`, that begin with those of `used`; kept for later frames."""
-        self.memory = memoryview(bytearray(max(needed, min(2 * len(used), _MOST_KEPT))))
-        self.memory[: len(used)] = used
-        return self.memory
-
-
-_free_rooms: list[Room] = []
-"""As many as threads have ever decompressed at the same time."""
-
-
-def take_room() -> Room:
-    """A room for the caller alone, until it gives it back. Any thread."""
-    try:
-        return _free_rooms.pop()
-    except IndexError:
-        return Room()
-
-
-give_back = _free_rooms.append
-"""What was opened in a room is not to be looked at any more."""
-
-
 def decompress_lz4(data: memoryview, room: Room, max_size: int, *, magic: int = 2) -> memoryview | None:
     """What one LZ4 frame holds, until the next one is opened in `room`; None if that is more than `max_size` bytes.
 
     Raises ProtocolError for bytes that are no frame that Kafka's clients could read.
     """
+    if data[:_FIRST_BLOCK] == _HEADER and max_size >= _BLOCK_SIZE:  # one block is what a small batch has
+        length = len(data) - _FIRST_BLOCK - 2 * _length.size
+        if data[_FIRST_BLOCK : _FIRST_BLOCK + 4] == _length.pack(max(length, 0)) and data[-4:] == _END_MARK:
+            with suppress(cramjam.DecompressionError):
+                block = room.memory[:_BLOCK_SIZE]
+                return block[: _open_block(data[_FIRST_BLOCK + 4 : -4], block, _BLOCK_SIZE)]
     position, block_size, checksum_size = _read_header(data, check=magic > 0)
     memory, size, end = room.memory, 0, len(data)
     before = bytearray()
@@ -135,7 +108,7 @@ def decompress_lz4(data: memoryview, room: Room, max_size: int, *, magic: int = 
             raise ProtocolError("LZ4 block cut off or larger than its frame allows")
         left = max_size - size
         most = min(length if stored else block_size, _MAX_EXPANSION * length, left)
-        if size + most > _MOST_KEPT:
+        if size + most > MOST_KEPT:
             before += memory[:size]
             max_size -= size
             size = 0

@@ -1,26 +1,27 @@
 """Checks what is about to be appended, record by record, and gives it offsets.
 
-Does the work of Kafka's LogValidator and of the checks in front of it. The batch that most producers send is done with
-in one step, `take_plain_batch`. Whatever that leaves alone is either wrong or has to be changed, and lies behind
-`_validate`: compression, LogAppendTime, another codec, a wrong largest timestamp, replication, old formats.
+Does the work of Kafka's LogValidator and of the checks in front of it. The batches that most producers send are done
+with in one step, `take_batch`. Whatever that leaves alone is either wrong or has to be changed, and lies behind
+`_validate`: LogAppendTime, another codec, a wrong largest timestamp, replication, old formats.
 """
 
 from __future__ import annotations
 
 from ..protocol.batch_header import (
+    ATTRIBUTES_POSITION,
     BATCH_HEADER,
     HEADER,
     HEADER_SIZE,
     BatchHeader,
     write_crc,
 )
-from ..protocol.compression import Compression, Room, compress, give_back, take_room
+from ..protocol.compression import Compression, Room, compress, give_back, look_into, take_room
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
-from ..protocol.plain_batch import take_plain_batch
-from ..protocol.record import CODEC_MASK, LOG_OVERHEAD, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
+from ..protocol.record import CODEC_MASK, LOG_OVERHEAD, MAGIC_POSITION, NO_TIMESTAMP, TIMESTAMP_TYPE_MASK
 from ..protocol.record_batch import Batch, RecordBatch, iter_batches
 from ..protocol.record_codec import MIN_RECORD_SIZE
-from ..protocol.record_scan import RecordScan, quick_scan, scan_records
+from ..protocol.record_scan import RecordRules, RecordScan, quick_scan, scan_records
+from ..protocol.usual_batch import take_batch
 from .legacy_validator import convert_from_v2, validate_legacy
 from .log_config import LogConfig
 from .validation_result import (
@@ -34,12 +35,14 @@ from .validation_result import (
     RecordErrors,
     RecordValidationError,
     ValidationResult,
+    most_opened_at_once,
     nothing_appended,
     too_many_records,
 )
 
 __all__ = ["AppendRequest", "Origin", "RecordValidationError", "ValidationResult", "validate_and_assign"]
 
+_CODEC_POSITION = ATTRIBUTES_POSITION + 1
 _new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long
 
 
@@ -72,7 +75,12 @@ def validate_and_assign(
             now_ms + config.message_timestamp_after_max_ms,
             config.compact and origin == "client",
         )
-        taken = take_plain_batch(records, base_offset, leader_epoch, config.max_message_bytes, rules)
+        place = base_offset, leader_epoch
+        if len(records) > HEADER_SIZE and records[_CODEC_POSITION] & CODEC_MASK:
+            is_usual = allow_zstd and config.compression_type == "producer" and records[MAGIC_POSITION] == 2
+            taken = _take_packed_batch(records, place, config, rules) if is_usual else None
+        else:
+            taken = take_batch(records, None, place, config.max_message_bytes, rules)
         if taken is not None:
             count, max_timestamp, producer_id = taken
             producers = (RecordBatch(records),) if producer_id >= 0 else ()
@@ -85,6 +93,21 @@ def validate_and_assign(
         return _validate(records, request)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
+def _take_packed_batch(
+    records: memoryview, place: tuple[int, int], config: LogConfig, rules: RecordRules
+) -> tuple[int, int, int] | None:
+    """`take_batch` of what may be compressed and is opened at once; None for all that has something wrong with it."""
+    room = take_room()
+    try:
+        codec = records[_CODEC_POSITION] & CODEC_MASK
+        plain = look_into(codec, records[HEADER_SIZE:], room, max_size=most_opened_at_once(config.max_message_bytes))
+        return take_batch(records, plain, place, config.max_message_bytes, rules)
+    except KafkaError:
+        return None
+    finally:
+        give_back(room)
 
 
 def _crc_error() -> KafkaError:

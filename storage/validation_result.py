@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 
 from ..protocol.compression import CODEC_BY_CONFIG_NAME
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record import NO_TIMESTAMP, Record
 from ..protocol.record_batch import RecordBatch
+from ..protocol.record_codec import MIN_RECORD_SIZE
 from ..protocol.record_scan import HIGHEST, LOWEST, RecordRules
 from .log_config import LogConfig
 
@@ -28,6 +30,23 @@ _MAX_EXPANSION = 24
 _MIN_RECORD_LIMIT = 100_000
 # A refused batch may hold millions of records; naming the first of them is enough for whoever has to find the fault.
 MAX_RECORD_ERRORS = 1000
+
+
+def _max_decompressed_size(max_message_bytes: int) -> int:
+    return max(max_message_bytes, min(_MAX_DECOMPRESSED, _MAX_EXPANSION * max_message_bytes))
+
+
+def _max_record_count(max_message_bytes: int) -> int:
+    return max(max_message_bytes, _MIN_RECORD_LIMIT)
+
+
+@lru_cache(64)
+def most_opened_at_once(max_message_bytes: int) -> int:
+    """Up to this size, no more can be wrong with the records of a compressed batch than with any: neither that they are
+    too many, nor that they expand too far or keep others waiting.
+    """
+    too_many = MIN_RECORD_SIZE * _max_record_count(max_message_bytes)
+    return min(MOST_PLAIN_BYTES, _max_decompressed_size(max_message_bytes), too_many)
 
 
 class AppendRequest(NamedTuple):
@@ -60,13 +79,12 @@ class AppendRequest(NamedTuple):
         Few honest batches expand so far: librdkafka's are below `message.max.bytes` before they are compressed, and
         Java's producer splits a batch that is too large and sends it again.
         """
-        limit = self.config.max_message_bytes
-        return max(limit, min(_MAX_DECOMPRESSED, _MAX_EXPANSION * limit))
+        return _max_decompressed_size(self.config.max_message_bytes)
 
     @property
     def max_record_count(self) -> int:
         """How many records one compressed batch may hold: a bound on the time that checking each of them takes."""
-        return max(self.config.max_message_bytes, _MIN_RECORD_LIMIT)
+        return _max_record_count(self.config.max_message_bytes)
 
     def target_codec(self, source_codec: int) -> int:
         """The codec that the topic's `compression.type` asks for."""

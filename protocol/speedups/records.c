@@ -1,4 +1,4 @@
-/* What the records of one batch say about themselves, and the whole check of the batch that most producers send. */
+/* What the records of one batch say about themselves, and the whole check of the batches that most producers send. */
 #include "speedups.h"
 
 typedef struct {
@@ -153,7 +153,8 @@ static int walk_on(record_walk *walk)
     return at == end && walk->count > 0;
 }
 
-int check_plain_batch(const uint8_t *batch, int64_t size, const record_rules *rules)
+/* Whether nothing is wrong with a batch whose records are `plain`, as they are in it if that is NULL. */
+static int check_batch(const uint8_t *batch, int64_t size, const Py_buffer *plain, const record_rules *rules)
 {
     if (size <= HEADER_SIZE || batch[MAGIC_AT] != 2 || read_i64(batch) != 0
         || read_i32(batch + SIZE_AT) != size - LOG_OVERHEAD)
@@ -163,7 +164,9 @@ int check_plain_batch(const uint8_t *batch, int64_t size, const record_rules *ru
         .at = batch + HEADER_SIZE, .end = batch + size, .rules = rules, .count = read_i32(batch + COUNT_AT),
         .base_timestamp = read_i64(batch + BASE_TIMESTAMP_AT),
     };
-    return !(attributes & (CODEC_MASK | TIMESTAMP_TYPE_MASK | CONTROL_MASK))
+    if (plain != NULL)
+        walk.at = plain->buf, walk.end = walk.at + plain->len;
+    return !(attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK)) && ((attributes & CODEC_MASK) != 0) == (plain != NULL)
         && read_i32(batch + LAST_DELTA_AT) == walk.count - 1
         && (read_i64(batch + PRODUCER_ID_AT) < 0 ? !(attributes & TRANSACTIONAL_MASK) : read_i32(batch + SEQUENCE_AT) >= 0)
         && crc32c(batch + ATTRIBUTES_AT, (size_t)size - ATTRIBUTES_AT) == read_u32(batch + CRC_AT)
@@ -213,27 +216,35 @@ PyObject *scan_records(PyObject *module, PyObject *args)
     return found;
 }
 
-PyObject *take_plain_batch(PyObject *module, PyObject *const *args, Py_ssize_t count)
+PyObject *take_batch(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    Py_buffer records;
+    Py_buffer records, plain = {0};
     int64_t base_offset, leader_epoch, max_size;
     record_rules rules;
-    if (count != 5) {
-        PyErr_SetString(PyExc_TypeError, "take_plain_batch(records, base_offset, leader_epoch, max_size, rules)");
+    if (count != 5 || !PyTuple_Check(args[2]) || PyTuple_Size(args[2]) != 2) {
+        PyErr_SetString(PyExc_TypeError, "take_batch(records, plain, (base offset, leader epoch), max_size, rules)");
         return NULL;
     }
-    if (!clamped(args[1], &base_offset) || !clamped(args[2], &leader_epoch) || !clamped(args[3], &max_size)
-        || !rules_of(args[4], &rules) || PyObject_GetBuffer(args[0], &records, PyBUF_SIMPLE) < 0)
+    int is_packed = args[1] != Py_None;
+    if (!clamped(PyTuple_GetItem(args[2], 0), &base_offset) || !clamped(PyTuple_GetItem(args[2], 1), &leader_epoch)
+        || !clamped(args[3], &max_size) || !rules_of(args[4], &rules) || PyObject_GetBuffer(args[0], &records, PyBUF_SIMPLE) < 0)
         return NULL;
+    if (is_packed && PyObject_GetBuffer(args[1], &plain, PyBUF_SIMPLE) < 0) {
+        PyBuffer_Release(&records);
+        return NULL;
+    }
     uint8_t *batch = records.buf;
     PyObject *taken;
-    if (!records.readonly && records.len <= max_size && check_plain_batch(batch, records.len, &rules)) {
+    if (!records.readonly && records.len <= max_size
+        && check_batch(batch, records.len, is_packed ? &plain : NULL, &rules)) {
         write_i64(batch, base_offset), write_u32(batch + LEADER_EPOCH_AT, (uint32_t)leader_epoch);
         taken = Py_BuildValue("iLL", (int)read_i32(batch + COUNT_AT), (long long)read_i64(batch + MAX_TIMESTAMP_AT),
                               (long long)read_i64(batch + PRODUCER_ID_AT));
     } else {
         taken = Py_BuildValue("");
     }
+    if (is_packed)
+        PyBuffer_Release(&plain);
     PyBuffer_Release(&records);
     return taken;
 }

@@ -125,12 +125,10 @@ typedef struct {
     int needs_keys;
 } record_rules;
 
-/* Whether `size` bytes are one plain batch, as `plain_batch.py` says. */
-int check_plain_batch(const uint8_t *batch, int64_t size, const record_rules *rules);
 
 PyObject *scan_batches(PyObject *module, PyObject *args);
 PyObject *scan_records(PyObject *module, PyObject *args);
-PyObject *take_plain_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *take_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *decode_records(PyObject *module, PyObject *args);
 PyObject *index_batches(PyObject *module, PyObject *args);
 PyObject *zeroed(PyObject *module, PyObject *args);

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from tests.hostile.damaged_batches import DAMAGES, Damage
 from tests.tools import missing
 
-from barnabas.protocol.batch_header import HEADER_SIZE, BatchHeader, write_crc
+from barnabas.protocol.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE, BatchHeader, write_crc
+from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.native import native
-from barnabas.protocol.plain_batch import take_plain_batch_here
+from barnabas.protocol.record_batch import RecordBatch
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.protocol.record_codec import encode_record
 from barnabas.protocol.record_scan import HIGHEST, LOWEST, RecordRules, RecordScan, scan_records, walk_records
+from barnabas.protocol.usual_batch import take_batch_here
 
 compiled = pytest.mark.usefixtures("speedups")
 ANY: RecordRules = (LOWEST, HIGHEST, False)
@@ -145,12 +147,14 @@ def test_both_walks_know_each_damage(name: str) -> None:
         assert (None if compiled_found is None else RecordScan(*compiled_found)) == found
 
 
-def taken_twice(batch: bytes, rules: RecordRules, max_size: int = 1 << 20) -> tuple[int, int, int] | None:
+def taken_twice(
+    batch: bytes, rules: RecordRules, max_size: int = 1 << 20, plain: bytes | None = None
+) -> tuple[int, int, int] | None:
     """What both forms of the step say, which have to leave the same bytes behind."""
     here, there = (memoryview(bytearray(batch)) for _ in range(2))
-    found = take_plain_batch_here(here, 1 << 40, 7, max_size, rules)
+    found = take_batch_here(here, plain, (1 << 40, 7), max_size, rules)
     if native is not None:
-        assert native.take_plain_batch(there, 1 << 40, 7, max_size, rules) == found
+        assert native.take_batch(there, plain, (1 << 40, 7), max_size, rules) == found
         assert here == there
     if found is None:
         assert here == batch
@@ -182,9 +186,13 @@ def test_both_ways_to_take_a_batch_are_the_same(
         builder.append(rng.choice((b"k", b"k", None)), bytes(rng.choice((0, 9, 200))), (), NOW + step * index)
     batch = bytearray(builder.build())
     damage(rng, batch, rng.choice((0, HEADER_SIZE)), damages)
+    plain = None
+    if rng.random() < 0.3:
+        plain = bytes(batch[HEADER_SIZE:])
+        batch[ATTRIBUTES_POSITION + 1] |= rng.choice((0, 3, 4))
     if rng.random() < 0.9:
         write_crc(memoryview(batch))
-    taken_twice(bytes(batch), rules, rng.choice((len(batch), len(batch) - 1, 1 << 20)))
+    taken_twice(bytes(batch), rules, rng.choice((len(batch), len(batch) - 1, 1 << 20)), plain)
 
 
 def test_what_is_plain() -> None:
@@ -201,7 +209,21 @@ def test_what_is_plain() -> None:
     flipped[-2] ^= 1
     assert taken_twice(flipped, ANY) is None
     if native is not None:
-        assert native.take_plain_batch(memoryview(batch), 0, 0, 1 << 20, ANY) is None, "it cannot be written to"
+        assert native.take_batch(memoryview(batch), None, (0, 0), 1 << 20, ANY) is None, "it cannot be written to"
+
+
+def test_a_compressed_batch_is_taken_by_what_it_holds() -> None:
+    builder = RecordBatchBuilder(codec=Compression.LZ4)
+    for index in range(50):
+        builder.append(b"k", b"v" * 20, (), NOW + index)
+    batch = builder.build()
+    plain = RecordBatch(memoryview(batch)).plain_records()
+    assert taken_twice(batch, ANY, plain=plain) == (50, NOW + 49, -1)
+    assert taken_twice(batch, ANY) is None, "it has to be opened"
+    assert taken_twice(batch, ANY, plain=plain[:-1]) is None
+    assert taken_twice(batch, ANY, plain=plain + b"\0") is None
+    assert taken_twice(batch, ANY, plain=b"") is None
+    assert taken_twice(batch, (NOW, NOW + 48, False), plain=plain) is None
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -216,8 +238,19 @@ def test_a_damaged_batch_is_not_plain(name: str) -> None:
 def test_compiled_functions_refuse_what_they_were_not_made_for() -> None:
     assert native is not None
     data = memoryview(bytearray(Damage(b"").batch()))
-    for wrong in ((), (data,), (data, 0, 0, 9, (0, 0)), (data, 0, 0, 9, 5), (data, "", 0, 9, ANY), (5, 0, 0, 9, ANY)):
+    at = (0, 0)
+    for wrong in (
+        (),
+        (data,),
+        (data, None, at, 9, (0, 0)),
+        (data, None, at, 9, 5),
+        (data, None, 0, 9, ANY),
+        (data, None, (0,), 9, ANY),
+        (data, None, ("", 0), 9, ANY),
+        (5, None, at, 9, ANY),
+        (data, 5, at, 9, ANY),
+    ):
         with pytest.raises(TypeError):
-            native.take_plain_batch(*wrong)  # type: ignore[arg-type]
+            native.take_batch(*wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         native.scan_records(b"", 1, 0, (0, 0), 9)  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from struct import pack
 import cramjam
 import lz4.frame
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -332,3 +333,34 @@ def test_bombs_in_a_process_of_their_own(name: str) -> None:
     code, grown_kib = map(int, done.stdout.split())
     assert code in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE)
     assert grown_kib < 16 * 1024
+
+
+def zstd_frame(data: bytes, *, says_its_size: bool) -> bytes:
+    return zstandard.ZstdCompressor(write_content_size=says_its_size).compress(data)
+
+
+@pytest.mark.parametrize("says_its_size", [True, False])
+@pytest.mark.parametrize("size", [1, 16_000, 64 << 10, (64 << 10) + 1, 200_000, 5 << 20])
+def test_zstd_frames_of_all_sizes_one_after_the_other(says_its_size: bool, size: int) -> None:
+    for length in (size, 100, size):
+        data = random.Random(length).randbytes(length)
+        frame = zstd_frame(data, says_its_size=says_its_size)
+        assert decompress(Compression.ZSTD, frame, max_size=length) == data
+        assert decompress(Compression.ZSTD, frame + frame, max_size=2 * length) == 2 * data
+        with pytest.raises(KafkaError) as too_large:
+            decompress(Compression.ZSTD, frame, max_size=length - 1)
+        assert too_large.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        for wrong in (frame[:-1], frame[: len(frame) // 2], frame + b"x"):
+            with pytest.raises(KafkaError) as cut_off:
+                decompress(Compression.ZSTD, wrong, max_size=2 * length)
+            assert cut_off.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_zstd_frame_that_says_more_than_it_holds() -> None:
+    frame = bytearray(zstd_frame(bytes(1000), says_its_size=True))
+    at = frame.index((1000 - 256).to_bytes(2, "little"))
+    for stated in (999, 60_000):
+        frame[at : at + 2] = (stated - 256).to_bytes(2, "little")
+        with pytest.raises(KafkaError) as wrong:
+            decompress(Compression.ZSTD, bytes(frame), max_size=1 << 20)
+        assert wrong.value.code is ErrorCode.CORRUPT_MESSAGE
