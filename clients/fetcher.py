@@ -11,7 +11,7 @@ from typing import Protocol
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.fetch_session import FetchSession, FetchTarget
+from ..protocol.fetch_session import FetchSessionHandler, FetchTarget
 from ..protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from ..protocol.negotiation import LAST_VERSIONS_BY_NAME, last_version
 from ..protocol.room_logger import room_logger
@@ -73,7 +73,7 @@ class Fetcher:
         self._assignment = assignment
         self._lookup = lookup
         self._settings = settings
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, FetchSessionHandler] = {}
         self._alarm = Alarm()
         self._errands = Errands(self.wake)
 
@@ -226,7 +226,7 @@ class Fetcher:
     # Fetching
 
     async def _fetch(self, node: int, states: list[TopicPartitionState]) -> None:
-        session = self._sessions.setdefault(node, FetchSession())
+        session = self._sessions.setdefault(node, FetchSessionHandler())
         wanted = {state.partition: self._target(state) for state in states if state.position is not None}
         try:
             connection = await self._client.connection(node)
@@ -259,7 +259,7 @@ class Fetcher:
         )
 
     async def _ask(
-        self, connection: BrokerConnection, session: FetchSession, wanted: dict[TopicPartition, FetchTarget]
+        self, connection: BrokerConnection, session: FetchSessionHandler, wanted: dict[TopicPartition, FetchTarget]
     ) -> FetchResponse:
         settings = self._settings
         by_name = any(target.topic_id == ZERO_UUID for target in wanted.values())
