@@ -95,6 +95,7 @@ class BrokerServer:
         self._directories = LogDirectories(config, ports, loop, self._dynamic_config)
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
+        self._apis: KafkaApis | None = None
         self._stopping = False
         self.health: HealthServer | None = None
         """Answers readiness probes and shows the cleaner, if `health.port` asks for it."""
@@ -120,6 +121,13 @@ class BrokerServer:
         if self._sockets is None:
             raise RuntimeError("the broker is not started")
         return self._sockets
+
+    @property
+    def apis(self) -> KafkaApis:
+        """What requests go through, once started."""
+        if self._apis is None:
+            raise RuntimeError("the broker is not started")
+        return self._apis
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -274,7 +282,7 @@ class BrokerServer:
 
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
-        apis = KafkaApis(services(state), self._loop, state.security.authorizer)
+        apis = self._apis = KafkaApis(services(state), self._loop, state.security.authorizer)
         sockets = self._sockets = SocketServer(
             self.config,
             apis.handle,

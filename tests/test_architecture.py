@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("protocol", "storage", "server", "clients")
+ROOMS = ("protocol", "storage", "server", "clients", "testing")
 
 BANNED_MODULES = {
     "time", "random", "secrets", "threading", "multiprocessing", "concurrent", "queue", "subprocess", "tempfile",
@@ -28,12 +28,14 @@ PORTS = {
     "server/cleaning/worker_pool.py": "starting that process and listening to it",
     "server/network/file_sender.py": "a descriptor of its own for a transport's socket",
     "server/__main__.py": "the process: signals, environment",
-    "server/embedded.py": "a thread of its own for the caller, and a temporary folder",
-    "server/pytest_plugin.py": "a test's fixtures",
     "clients/host.py": "a client's clock, randomness and temporary files",
     "clients/security.py": "secrets of an authentication",
     "clients/spark/host.py": "what Spark's processes are started with, clock, waiting, temporary files",
     "clients/spark/connection.py": "a task's socket",
+    "testing/broker.py": "a thread of its own for the caller",
+    "testing/clock.py": "the clock that a test shifts",
+    "testing/disk.py": "a disk that a test makes fail",
+    "testing/folders.py": "temporary folders, and who removes them after a kill",
 }
 """Where a room may touch the world, and what for. The command line (`clients/cli`) is a program, not the engine."""
 PASSED_IN = {"random.Random"}

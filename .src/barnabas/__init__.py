@@ -8,13 +8,13 @@ __version__ = "0.1.0"
 __all__ = ["Broker", "__version__"]
 
 if TYPE_CHECKING:
-    from barnabas.server.embedded import Broker
+    from barnabas.testing.broker import Broker
 
 
 def __getattr__(name: str) -> Any:
     """Load the broker only when somebody asks for it, so that `import barnabas` stays cheap for clients."""
     if name == "Broker":
-        from barnabas.server.embedded import Broker
+        from barnabas.testing.broker import Broker
 
         return Broker
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

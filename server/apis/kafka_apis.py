@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from struct import Struct
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_response, request_decoder
@@ -41,17 +41,30 @@ LANE = "requests"
 """On which large requests are read and answers to long ones written, one after another."""
 
 
+Handle: TypeAlias = Callable[[RequestContext, Any], Any]
+"""Answers a request, or returns what will."""
+Respond: TypeAlias = Callable[[RequestContext, Any], None]
+"""Encodes and sends an answer."""
+
+
 @dataclass(slots=True)
 class Route:
     """How one version of one API is read, handled and answered."""
 
     read: Callable[[memoryview, int, int], tuple[RequestHeader, Any]]
-    handle: Callable[[RequestContext, Any], Any]
-    respond: Callable[[RequestContext, Any], None]
+    handle: Handle
+    respond: Respond
     in_turn: bool = False
     """Its requests wait for their turn."""
     most_bytes: int = LARGE_REQUEST_BYTES
     """A larger request is read beside the loop."""
+
+
+class Around(Protocol):
+    """What sees the requests of all APIs before their handlers, and their answers before they are sent."""
+
+    def __call__(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
+        """What is to handle and to answer requests of that kind instead of these two."""
 
 
 def _reader(key: ApiKey, version: int) -> Callable[[memoryview, int, int], tuple[RequestHeader, Any]]:
@@ -82,6 +95,7 @@ class KafkaApis:
         self._loop = loop
         self._routes: dict[int, Route] = {}
         """By what a frame begins with."""
+        self._around: list[Around] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = services.turns
         self._authorizer = authorizer
@@ -90,6 +104,16 @@ class KafkaApis:
         self._rights = Rights(authorizer, services.metadata) if authorizer is not None else None
         self.failures = 0
         """Requests that failed inside the broker."""
+
+    def surround(self, around: Around) -> None:
+        """Have requests from now on go through this, too; costs nothing where it hands back what it got."""
+        self._around.append(around)
+        self._routes.clear()
+
+    def leave_alone(self, around: Around) -> None:
+        """Undo `surround`."""
+        self._around.remove(around)
+        self._routes.clear()
 
     def handle(
         self,
@@ -190,7 +214,10 @@ class KafkaApis:
         handle = importlib.import_module(f".handlers.{api.handler}", __package__).handle
         handle = bind(handle, self._services)
         if api.lowest <= version <= api.highest:
-            route = Route(_reader(key, version), handle, self._responder(key, version), api.in_turn)
+            respond = self._responder(key, version)
+            for around in self._around:
+                handle, respond = around(key, version, handle, respond)
+            route = Route(_reader(key, version), handle, respond, api.in_turn)
             if key is ApiKey.PRODUCE:
                 route.most_bytes = MOST_FRAME_BYTES  # its records stay where they are, and the rest is read by the way
             self._routes[_api_at(buffer, start)[0]] = route

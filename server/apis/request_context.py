@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ...protocol.room_logger import room_logger
@@ -102,6 +103,12 @@ class RequestContext:
     def respond(self, response: Any) -> None:
         """Encode and send the response, and let the connection go on with its next request."""
         self._respond(self, response)
+
+    def answer_through(
+        self, change: Callable[[Callable[[RequestContext, Any], None], RequestContext, Any], None]
+    ) -> None:
+        """Have the answer go through `change`, which gets what sends it before its arguments."""
+        self._respond = partial(change, self._respond)
 
     def finish(self, response: Any, error: BaseException | None) -> None:
         """Respond with what long work came to."""

@@ -24,7 +24,7 @@ def notices_of(static: Mapping[str, str], listeners: Sequence[ListenerConfig]) -
             _named("Ignored, they concern a KRaft quorum", [name for name in static if name in KRAFT_NAMES]),
             _named("Ignored, no ZooKeeper ensemble is used", [name for name in static if name in ZOOKEEPER_NAMES]),
             _named("Accepted without effect", [name for name, raw in static.items() if _is_idle(name, raw)]),
-            _named("Unknown configuration keys, kept without effect", [name for name in static if _is_unknown(name)]),
+            _named("Unknown configuration keys, kept without effect", [name for name in static if is_unknown(name)]),
             _idle_format(static),
             _without_authorizer(static),
             *(_open_listener(listener) for listener in listeners if not listener.is_loopback),
@@ -57,7 +57,8 @@ def _without_authorizer(static: Mapping[str, str]) -> str:
     return _named("Without authorizer.class.name whoever can connect may do everything, whatever these say", names)
 
 
-def _is_unknown(name: str) -> bool:
+def is_unknown(name: str) -> bool:
+    """Whether neither Kafka nor this broker knows a broker's setting of that name, nor passes it on to somebody."""
     return name not in BROKER_KEYS and name not in _OF_AUTHORIZERS and not name.startswith(_FREE_PREFIXES)
 
 

@@ -10,8 +10,8 @@ from tests.bench.wire import metadata_request, read_frame
 
 from barnabas.clients.admin import Admin, ConfigChange, ConfigResource
 from barnabas.protocol.config_resources import ConfigResourceType
-from barnabas.server.embedded import Broker
 from barnabas.server.network.socket_server import LOCAL_CONNECTIONS
+from barnabas.testing.broker import Broker
 
 SETTINGS = [
     {"max.connections": "0"},

@@ -15,7 +15,7 @@ from tests.bench.wire import Answers, connect, produce_request, received, small_
 
 import barnabas
 from barnabas.protocol.native import native
-from barnabas.server.embedded import Broker
+from barnabas.testing.broker import Broker
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(Path(barnabas.__file__).parent)

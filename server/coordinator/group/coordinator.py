@@ -110,6 +110,16 @@ class GroupCoordinator:
         for index in range(self.partition_count or 0):
             self._shards.current(index)
 
+    def move_away_and_back(self) -> None:
+        """Give all groups up and load them anew, as if another broker had led their partitions for a moment."""
+        self._shards.clear()
+        self.start()
+
+    def expire_sessions(self, group_id: str) -> None:
+        """The members of a group have not been heard of for too long."""
+        self.members.heartbeats.sessions.expire(group_id)
+        self.consumers.members.sessions.expire(group_id)
+
     async def close(self) -> None:
         """Give all groups up: members that wait are told to look for another coordinator."""
         if self._creation is not None:

@@ -5,9 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-G = TypeVar("G")
+
+class Named(Protocol):
+    """Anything with a group's name."""
+
+    @property
+    def group_id(self) -> str:
+        """What the group is called."""
+
+
+G = TypeVar("G", bound=Named)
 """The kind of group: compared by identity."""
 
 
@@ -52,6 +61,15 @@ class Sessions(Generic[G]):
         session = self._sessions.pop((group, member_id), None)
         if session is not None:
             session.timer.cancel()
+
+    def expire(self, group_id: str) -> None:
+        """The time of all members of a group is over."""
+        for group, member_id in [key for key in self._sessions if key[0].group_id == group_id]:
+            session = self._sessions.get((group, member_id))
+            if session is not None:
+                session.timer.cancel()
+                session.deadline = self._loop.time()
+                self._fire((group, member_id))
 
     def close(self) -> None:
         """Expect nothing of anybody."""

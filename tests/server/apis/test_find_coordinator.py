@@ -16,8 +16,8 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, 
 from barnabas.server.apis.handlers import find_coordinator
 from barnabas.server.apis.handlers.find_coordinator import GROUP, SHARE, TRANSACTION
 from barnabas.server.broker import services
-from barnabas.server.embedded import Broker
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
+from barnabas.testing.broker import Broker
 
 NOBODY = (-1, "", -1)
 

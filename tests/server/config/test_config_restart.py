@@ -12,7 +12,7 @@ from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceTy
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
-from barnabas.server.embedded import Broker
+from barnabas.testing.broker import Broker
 
 SET, DELETE, _, _ = ConfigOperation
 NONE = (0, None)

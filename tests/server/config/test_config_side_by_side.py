@@ -15,7 +15,7 @@ from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceTy
 from barnabas.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
 from barnabas.server.config.deviations import DEVIATIONS
 from barnabas.server.config.keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS
-from barnabas.server.embedded import EMBEDDED_DEFAULTS, Broker
+from barnabas.testing.broker import EMBEDDED_DEFAULTS, Broker
 
 pytestmark = [pytest.mark.java, pytest.mark.verify]
 

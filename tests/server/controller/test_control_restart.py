@@ -12,9 +12,9 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid_text import uuid_text
-from barnabas.server.embedded import Broker
 from barnabas.server.metadata.metadata_cache import TopicImage
 from barnabas.server.metadata.znodes import DELETE_TOPICS
+from barnabas.testing.broker import Broker
 
 
 def forget_metadata(data_dir: Path) -> None:

@@ -157,7 +157,7 @@ def test_topics_that_cannot_be_made_or_deleted() -> None:
 
 async def test_the_blocking_calls_are_refused_on_the_callers_loop() -> None:
     async with Broker() as broker:
-        with pytest.raises(RuntimeError, match="async"):
+        with pytest.raises(RuntimeError, match="await the method"):
             broker.create_topic("t")
         await broker.acreate_topic("t")
         await broker.adelete_topic("t")

@@ -1,0 +1,34 @@
+"""The test kit: a real broker in a test's own process, what is in it, and faults on purpose.
+
+Everything a test needs is named here: `Broker`, `Clock`, `Fault`, and from the protocol `ErrorCode` and `KafkaError`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..protocol.errors import ErrorCode, KafkaError
+    from .broker import Broker
+    from .clock import Clock
+    from .faults import Fault, Faults, MetRequest
+
+__all__ = ["Broker", "Clock", "ErrorCode", "Fault", "Faults", "KafkaError", "MetRequest"]
+
+_HOMES = {
+    "Broker": "barnabas.testing.broker",
+    "Clock": "barnabas.testing.clock",
+    "ErrorCode": "barnabas.protocol.errors",
+    "Fault": "barnabas.testing.faults",
+    "Faults": "barnabas.testing.faults",
+    "KafkaError": "barnabas.protocol.errors",
+    "MetRequest": "barnabas.testing.faults",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load the kit when somebody asks for it: pytest's plugin is there in every run, and few runs want a broker."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

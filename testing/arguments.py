@@ -1,0 +1,78 @@
+"""What a test says of its broker, checked before anything is started, and told in its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import TypeAlias
+
+from ..server.config.keys.catalogue import BROKER_KEYS, TOPIC_KEYS, TOPIC_SYNONYMS
+from ..server.config.notices import is_unknown
+
+Setting: TypeAlias = str | int | float | bool | list[str] | tuple[str, ...] | None
+"""A value as Python has it. None is the default of the key."""
+Topics: TypeAlias = Iterable[str] | Mapping[str, int]
+
+
+def partition_counts(topics: Topics) -> dict[str, int]:
+    """Topics with their numbers of partitions. Raises TypeError, ValueError."""
+    if isinstance(topics, str | bytes):
+        raise TypeError(
+            f"topics={topics!r} is one name; a list of names is topics=[{topics!r}], with partitions "
+            f"topics={{{topics!r}: 3}}"
+        )
+    if not isinstance(topics, Mapping):
+        topics = dict.fromkeys(topics, 1)
+    for name, count in topics.items():
+        if not isinstance(name, str):
+            raise TypeError(f"topics: {name!r} is no name of a topic")
+        if whole_number(name, count) < 1:
+            raise ValueError(f"topic {name!r}: a topic has one partition at least, not {count}")
+    return dict(topics)
+
+
+def whole_number(topic: str, count: int) -> int:
+    """What is to be a number of partitions. Raises TypeError."""
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise TypeError(f"topic {topic!r}: {count!r} is no number of partitions")
+    return count
+
+
+def properties(settings: Mapping[str, Setting], *, of_topic: bool = False) -> dict[str, str | None]:
+    """Settings as a `server.properties` has them, or those of a topic; None for what is to have its default.
+
+    Raises ValueError for a name that nobody knows, with the one that may have been meant, and TypeError for a value
+    that is none.
+    """
+    for name in settings:
+        if (name not in TOPIC_KEYS) if of_topic else is_unknown(str(name)):
+            raise ValueError(_unknown(str(name), of_topic))
+    return {name: _text(name, value) for name, value in settings.items()}
+
+
+def _text(name: str, value: object) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return ",".join(str(one) for one in value)
+    raise TypeError(
+        f"{name}: {value!r} is a {type(value).__name__}; a text, a number, a bool, a list or None is wanted"
+    )
+
+
+def _unknown(name: str, of_topic: bool) -> str:
+    """That there is no such setting, and which one may have been meant."""
+    known = list(TOPIC_KEYS if of_topic else BROKER_KEYS)
+    kind, others = ("topic", BROKER_KEYS) if of_topic else ("broker", TOPIC_KEYS)
+    start = f"no setting of a {kind} is called {name!r}"
+    if name in others:
+        if of_topic:
+            return f"{start}: it is one of the broker, Broker(config={{{name!r}: …}})"
+        same = f"; for all topics it is {TOPIC_SYNONYMS[name]!r}" if name in TOPIC_SYNONYMS else ""
+        return f"{start}: it is one of a topic, create_topic(…, config={{{name!r}: …}}){same}"
+    near = get_close_matches(name.lower().replace("_", "."), known, n=1, cutoff=0.6)
+    return f"{start}; did you mean {near[0]!r}?" if near else start

@@ -1,0 +1,382 @@
+"""A broker inside another program, for tests and tools: `with Broker() as broker:` or `async with Broker() as broker:`.
+
+The plain form runs the broker on a thread and loop of its own, so that blocking clients in the same process can talk
+to it; the async form runs it on the caller's loop. Either way the data live in a temporary folder unless one is given,
+and the port is any free one unless one is asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..server.broker import BrokerServer
+from ..server.cleaning.cleaning_work import cleaning_work
+from ..server.config.broker_config import BrokerConfig
+from ..server.runtime.host import event_loop, host_ports
+from .arguments import Setting, Topics, partition_counts, properties, whole_number
+from .clock import Clock
+from .contents import Contents, NewRecords, until
+from .faults import Faults
+from .folders import TemporaryFolder, copy, make
+
+if TYPE_CHECKING:
+    from ..clients.fetched_records import ConsumerRecord
+    from ..protocol.topic_partition import TopicPartition
+    from ..server.cleaning.cleaning_pass import PassReport
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+EMBEDDED_DEFAULTS = {
+    "acks.all.durability": "page-cache",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.worker": "thread",
+    "log.initial.task.delay.ms": "0",
+    "log.segment.delete.delay.ms": "0",
+}
+"""Where a test's broker differs from a server: no waiting for disks and stragglers. `config` overrides each."""
+WAIT_SECONDS = 10.0
+
+
+def _blocking(
+    method: Callable[Concatenate[Broker, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Broker, P], T]:
+    """The method for blocking callers. What it raises comes from the caller's line, not from the broker's thread."""
+
+    @wraps(method)
+    def call(self: Broker, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        __tracebackhide__ = True
+        try:
+            return self._call(method(self, *args, **kwargs))
+        except Exception as caught:  # noqa: BLE001 - raised again
+            error = caught
+        raise error.with_traceback(None) from None
+
+    return call
+
+
+class Broker:
+    """A running broker; `bootstrap` is what clients want to know.
+
+    topics: names, or names with partition counts, to create before the broker is ready.
+    data_dir: where the logs live; a folder that is removed at the end by default, or if the process is killed.
+    snapshot: a data directory, of `save_snapshot` or of Kafka, with a copy of which the broker starts.
+    config: Kafka broker settings, `{"message.max.bytes": 2_000_000}`; None gives a setting its default.
+    clock: the wall clock; the machine's by default.
+
+    Raises TypeError and ValueError for what makes no sense, before anything is started. Methods block, and any thread
+    may call them; under `async with` it is those that begin with an a.
+    """
+
+    def __init__(
+        self,
+        topics: Topics = (),
+        *,
+        data_dir: str | Path | None = None,
+        snapshot: str | Path | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        config: Mapping[str, Setting] | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        self._topics = partition_counts(topics)
+        self._data_dir = data_dir
+        self._snapshot = snapshot
+        settings = {"listeners": f"PLAINTEXT://{host}:{port}", **EMBEDDED_DEFAULTS, **properties(config or {})}
+        self._settings = {name: value for name, value in settings.items() if value is not None}
+        self._clock = clock
+        self._temporary: TemporaryFolder | None = None
+        self._server: BrokerServer | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self.faults = Faults(self._on_loop)
+        """What goes wrong on purpose."""
+
+    @property
+    def server(self) -> BrokerServer:
+        """The broker itself. Its parts belong to its loop's thread."""
+        if self._server is None:
+            raise RuntimeError("the broker is not running")
+        return self._server
+
+    @property
+    def bootstrap(self) -> str:
+        """`host:port` for `bootstrap.servers`."""
+        listener = self.server.listeners[0]
+        return f"{listener.advertised_host}:{listener.advertised_port}"
+
+    @property
+    def port(self) -> int:
+        """The port of the first listener."""
+        return self.server.listeners[0].port
+
+    # -- on a thread of its own ------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Start on a thread of its own; clients are served when this returns. Raises OSError, KafkaError."""
+        __tracebackhide__ = True
+        if self._loop is not None:
+            raise RuntimeError("the broker is running")
+        self._loop = event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas", daemon=True)
+        self._thread.start()
+        try:
+            self._call(self._start())
+        except BaseException as error:  # noqa: BLE001 - raised again
+            self._end_thread()
+            raise error.with_traceback(None) from None
+
+    def stop(self) -> None:
+        """Stop; nothing is left of it, its data aside if they were given a folder. Stopping twice is fine."""
+        if self._thread is None:
+            return
+        try:
+            self._call(self._stop())
+        finally:
+            self._end_thread()
+
+    # -- on the caller's loop --------------------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        await self._start()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stop()
+        self._loop = None
+
+    async def acreate_topic(self, name: str, partitions: int = 1, config: Mapping[str, Setting] | None = None) -> None:
+        """Create a topic; it can be written to when this returns. Raises KafkaError, TypeError."""
+        try:
+            settings = properties(config or {}, of_topic=True)
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+        given = {key: value for key, value in settings.items() if value is not None}
+        await self.server.create_topic(name, whole_number(name, partitions), given)
+
+    async def adelete_topic(self, name: str) -> None:
+        """Delete a topic; nothing of it is left to be seen when this returns. Raises KafkaError."""
+        await self.server.delete_topic(name)
+
+    async def acompact(self, topic: str, partition: int | None = None) -> list[PassReport]:
+        """Compact a topic, or one partition, now; it is done when this returns.
+
+        Every record that a later one of its key replaces is gone, those of the newest segment included; keys without
+        value go with the first compaction that comes `delete.retention.ms` later, also if nothing was written since.
+        Raises KafkaError.
+        """
+        return await self.server.state.cleaner.compact(topic, partition)
+
+    async def aexpire(self) -> None:
+        """Do now what the broker does every few minutes: retention of records, expiry of offsets and of producers."""
+        state = self.server.state
+        await state.replica_manager.log_ends.retain(list(state.log_manager.logs))
+        await state.groups.expire()
+        state.replica_manager.expire_producers()
+
+    async def aproduce(
+        self,
+        topic: str,
+        records: NewRecords,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> list[TopicPartition]:
+        """Write records: values, or (key, value) or (key, value, headers), or a mapping of keys to values.
+
+        Text is UTF-8. With a key the partition is that of Kafka's clients, without one they take turns. A topic that is
+        not there is made as for a client. Returns the partition of each record. Raises KafkaError, TypeError.
+        """
+        return await self._contents.produce(topic, records, partition=partition, timestamp_ms=timestamp_ms)
+
+    async def arecords(self, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
+        """What a consumer could read from the beginning, partition by partition, committed transactions only.
+
+        Raises KafkaError.
+        """
+        return await self._contents.records(topic, partition)
+
+    async def await_for(
+        self,
+        topic: str,
+        count: int = 1,
+        *,
+        partition: int | None = None,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
+    ) -> list[ConsumerRecord]:
+        """Wait until a topic, which need not be there yet, has so many records, and return all of them.
+
+        Raises TimeoutError after `timeout` seconds, saying how many there were.
+        """
+        contents, loop = self._contents, asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        found: list[ConsumerRecord] = []
+        while len(found) < count:
+            seen = len(found)
+            may_have = await until(lambda: contents.may_have(topic, partition, count), max(0.0, deadline - loop.time()))
+            if self.server.state.metadata.topic(topic) is not None:
+                found = await contents.records(topic, partition)
+            if len(found) < count and (not may_have or loop.time() >= deadline):
+                raise TimeoutError(f"{topic} has {len(found)} of {count} records after {timeout} s")
+            if len(found) == seen:
+                await asyncio.sleep(0.01)
+        return found
+
+    async def acommitted(self, group: str) -> dict[TopicPartition, int]:
+        """The next offsets that a group has committed; empty if there are none. Raises KafkaError."""
+        return self._contents.committed(group)
+
+    async def alag(self, group: str, topic: str | None = None) -> dict[TopicPartition, int]:
+        """How many offsets a group has before it, by partition: where it has committed, or in all of a topic.
+
+        Raises KafkaError.
+        """
+        return self._contents.lag(group, topic)
+
+    async def await_for_lag(
+        self,
+        group: str,
+        topic: str,
+        most: int = 0,
+        *,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
+    ) -> dict[TopicPartition, int]:
+        """Wait until a group has committed all of a topic but `most` offsets. Raises TimeoutError, KafkaError."""
+        contents = self._contents
+        if not await until(lambda: sum(contents.lag(group, topic).values()) <= most, timeout):
+            raise TimeoutError(
+                f"{group} lags behind in {topic} after {timeout} s: {_shown(contents.lag(group, topic))}"
+            )
+        return contents.lag(group, topic)
+
+    async def arestart(self) -> None:
+        """Stop and start with the same data at the same address: clients have to connect anew. Raises OSError."""
+        listeners = ",".join(f"{one.name}://{one.host}:{one.port}" for one in self.server.listeners)
+        await self._stop_server()
+        await self._start_server({**self._settings, "listeners": listeners})
+
+    async def asave_snapshot(self, folder: str | Path) -> None:
+        """Keep all topics, records and offsets as they are now, in a folder that is made, for `Broker(snapshot=…)`.
+
+        The broker restarts for it, so that all is on the disk: clients connect anew. Raises OSError.
+        """
+        make(folder)
+        listeners = ",".join(f"{one.name}://{one.host}:{one.port}" for one in self.server.listeners)
+        await self._stop_server()
+        try:
+            copy(self._directory, folder)
+        finally:
+            await self._start_server({**self._settings, "listeners": listeners})
+
+    def has_topic(self, name: str) -> bool:
+        """Whether there is a topic of that name."""
+        found: bool = self._on_loop(lambda: name in self.server.state.metadata)
+        return found
+
+    create_topic = _blocking(acreate_topic)
+    delete_topic = _blocking(adelete_topic)
+    compact = _blocking(acompact)
+    expire = _blocking(aexpire)
+    produce = _blocking(aproduce)
+    records = _blocking(arecords)
+    wait_for = _blocking(await_for)
+    committed = _blocking(acommitted)
+    lag = _blocking(alag)
+    wait_for_lag = _blocking(await_for_lag)
+    restart = _blocking(arestart)
+    save_snapshot = _blocking(asave_snapshot)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _contents(self) -> Contents:
+        return Contents(self.server.state)
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run on the broker's thread and wait."""
+        if self._thread is None or self._loop is None:
+            work.close()
+            reason = (
+                "is not running" if self._loop is None else "runs on your loop; await the method with an a before it"
+            )
+            raise RuntimeError(f"the broker {reason}")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _on_loop(self, job: Callable[[], Any]) -> Any:
+        """Do something on the broker's thread, or here where that is this one, or where it does not run yet."""
+        if self._thread is None or self._thread is threading.current_thread():
+            return job()
+
+        async def do() -> Any:
+            return job()
+
+        return self._call(do())
+
+    async def _start(self) -> None:
+        try:
+            if self._data_dir is None:
+                self._temporary = TemporaryFolder()
+            if self._snapshot is not None:
+                copy(self._snapshot, self._directory)
+            await self._start_server(self._settings)
+            for name, partitions in self._topics.items():
+                await self.server.create_topic(name, partitions, {}, exist_ok=True)
+        except BaseException:
+            await self._stop()
+            raise
+
+    @property
+    def _directory(self) -> str:
+        return self._temporary.path if self._temporary is not None else str(self._data_dir)
+
+    async def _start_server(self, settings: Mapping[str, str]) -> None:
+        loop = asyncio.get_running_loop()
+        config = BrokerConfig.from_properties({"log.dirs": self._directory, **settings})
+        ports = replace(
+            host_ports(loop, cleaning_work(config.log_cleaner_worker, loop)),
+            filesystem=self.faults.disk,
+            fault=self.faults.points.__contains__,
+        )
+        if self._clock is not None:
+            ports = replace(ports, now_ms=self._clock.now_ms)
+        server = self._server = BrokerServer(config, ports, loop)
+        await server.start()
+        self.faults.attach(server.apis, server.state.groups)
+
+    async def _stop_server(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            await server.stop()
+
+    async def _stop(self) -> None:
+        await self._stop_server()
+        if self._temporary is not None:
+            self._temporary.remove()
+            self._temporary = None
+
+    def _end_thread(self) -> None:
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()
+
+
+def _shown(lags: Mapping[TopicPartition, int]) -> str:
+    return ", ".join(f"{place}: {lag}" for place, lag in lags.items())

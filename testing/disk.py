@@ -1,0 +1,54 @@
+"""The machine's disk with a fault that a test turns on. Without one it is the machine's disk, to the last call."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from ..storage.filesystem import OsFile, OsFileSystem
+
+
+class FaultyDisk(OsFileSystem):
+    """Between `fail` and `recover` no open file takes bytes, and no file or folder is made. Any thread may use it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._errno: int | None = None
+        self._kept: dict[OsFile, partial[int]] = {}
+        """How the files write that do not at present."""
+
+    def fail(self, number: int) -> None:
+        """Every write ends with this error from now on."""
+        self._errno = number
+        for file in list(self._open_files):
+            if isinstance(file, OsFile):
+                self._spoil(file, number)
+
+    def recover(self) -> None:
+        """Writes succeed again."""
+        self._errno = None
+        kept, self._kept = self._kept, {}
+        for file, pwrite in kept.items():
+            if file in self._open_files:
+                file.pwrite = pwrite
+
+    def open(self, path: str, *, create: bool = False, exclusive: bool = False, readonly: bool = False) -> OsFile:
+        if self._errno is not None and (exclusive or (create and not self.exists(path))):
+            _refuse(self._errno)
+        file = super().open(path, create=create, exclusive=exclusive, readonly=readonly)
+        if self._errno is not None:
+            self._spoil(file, self._errno)
+        return file
+
+    def mkdir(self, path: str) -> None:
+        if self._errno is not None:
+            _refuse(self._errno)
+        super().mkdir(path)
+
+    def _spoil(self, file: OsFile, number: int) -> None:
+        self._kept.setdefault(file, file.pwrite)
+        file.pwrite = partial(_refuse, number)
+
+
+def _refuse(number: int, *_: object) -> int:
+    raise OSError(number, os.strerror(number))

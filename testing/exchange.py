@@ -1,0 +1,155 @@
+"""What can happen to one request: the ways of a fault. Loop-thread only.
+
+Each way takes what it needs to know and an `Exchange`, and returns what a handler returns: an answer, something that
+will come to one, or None if the answer comes later or never.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from ..protocol.apis import ApiKey
+from ..protocol.errors import KafkaError
+from ..protocol.produce_entries import ProduceEntries
+from ..server.apis.error_answers import error_answer
+
+if TYPE_CHECKING:
+    from ..server.apis.kafka_apis import Handle, Respond
+    from ..server.apis.request_context import RequestContext
+
+Change = Callable[["Respond", "RequestContext", Any], None]
+"""Gets what sends an answer, the request's context, and the answer; None is the answer to who wants none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A request on its way to its handler."""
+
+    api: ApiKey
+    context: RequestContext
+    request: Any
+    handler: Handle
+
+    def handle(self) -> Any:
+        """Go the usual way."""
+        return self.handler(self.context, self.request)
+
+    def answered_through(self, change: Change) -> Any:
+        """Go the usual way, with an answer that goes through `change`."""
+        self.context.answer_through(change)
+        answer = self.handle()
+        if answer is None or isinstance(answer, CoroutineType | GeneratorType):
+            return answer
+        self.context.respond(answer)
+        return None
+
+
+def kept(request: Any) -> Any:
+    """The request as it can be kept: records that are produced are in a buffer that is soon used again."""
+    if not isinstance(request, ProduceEntries):
+        return request
+    records = [memoryview(bytearray(batch)) for batch in request.records]
+    return ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, list(request.places), records)
+
+
+def answer_error(error: KafkaError, handled: bool, exchange: Exchange) -> Any:
+    """An error instead of the answer."""
+    if not handled:
+        raise KafkaError(error.code, error.message)
+
+    def lie(respond: Respond, context: RequestContext, response: Any) -> None:
+        if response is None:
+            respond(context, None)
+            return
+        refused = error_answer(exchange.api, context.api_version, exchange.request, error)
+        if refused is None:
+            context.close()
+        else:
+            respond(context, refused)
+
+    return exchange.answered_through(lie)
+
+
+def disconnect(handled: bool, exchange: Exchange) -> Any:
+    """The end of the connection instead of the answer."""
+    if handled:
+        return exchange.answered_through(lambda _, context, __: context.close())
+    exchange.context.close()
+    return None
+
+
+def keep_silent(handled: bool, exchange: Exchange) -> Any:
+    """No answer; nor are later requests of the connection looked at, as answers come in order."""
+    return exchange.answered_through(lambda *_: None) if handled else None
+
+
+def delay(seconds: float, handled: bool, exchange: Exchange) -> Any:
+    """The same, later."""
+    if handled:
+        loop = asyncio.get_running_loop()
+
+        def later(respond: Respond, context: RequestContext, response: Any) -> None:
+            loop.call_later(seconds, respond, context, response)
+
+        return exchange.answered_through(later)
+    return _later(seconds, replace(exchange, request=kept(exchange.request)))
+
+
+async def _later(seconds: float, exchange: Exchange) -> Any:
+    await asyncio.sleep(seconds)
+    answer = exchange.handle()
+    if isinstance(answer, CoroutineType):
+        return await answer
+    if isinstance(answer, GeneratorType):
+        return await _result(answer)
+    return answer
+
+
+async def _result(steps: GeneratorType[Any, Any, Any]) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+        await asyncio.sleep(0)
+
+
+def throttle(seconds: float, exchange: Exchange) -> Any:
+    """The answer, with a wish, and deafness for as long."""
+
+    def slow_down(respond: Respond, context: RequestContext, response: Any) -> None:
+        if hasattr(response, "throttle_time_ms"):
+            response.throttle_time_ms = int(seconds * 1000)
+        context.mute(seconds)
+        respond(context, response)
+
+    return exchange.answered_through(slow_down)
+
+
+def answer_from(function: Callable[[Any], Any], exchange: Exchange) -> Any:
+    """What a function says, if it says anything."""
+    answer = function(exchange.request)
+    return exchange.handle() if answer is None else answer
+
+
+def change(function: Callable[[Any, Any], Any], exchange: Exchange) -> Any:
+    """What a function makes of the answer."""
+    return exchange.answered_through(
+        lambda respond, context, response: respond(context, function(exchange.request, response))
+    )
+
+
+def narrow(highest: Mapping[ApiKey, int], exchange: Exchange) -> Any:
+    """ApiVersions with fewer versions of some APIs, or without them."""
+
+    def fewer(_: Any, response: Any) -> Any:
+        for row in response.api_keys:
+            row.max_version = min(row.max_version, highest.get(row.api_key, row.max_version))
+        response.api_keys = [row for row in response.api_keys if row.max_version >= row.min_version]
+        return response
+
+    return change(fewer, exchange)

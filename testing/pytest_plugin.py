@@ -1,0 +1,105 @@
+"""pytest fixtures: a real broker for the whole run, one of its own for a test, and topics that go with their tests.
+
+def test_orders(kafka_broker, kafka_topic):
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    producer.produce(kafka_topic, b"...")
+
+@pytest.mark.kafka(topics={"orders": 3}, config={"message.max.bytes": 2_000_000})
+def test_large_orders(kafka): ...
+
+Under pytest-xdist every worker has a broker of its own, on a port and in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from .broker import Broker
+
+MARKER = (
+    "kafka(topics=(), config=None, snapshot=None, clock=None, partitions=1): of what kind the broker of fixture "
+    "`kafka` is, and with how many partitions `kafka_topic` comes"
+)
+_OF_BROKER = ("topics", "config", "snapshot", "clock")
+_KNOWN = (*_OF_BROKER, "partitions")
+
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", MARKER)
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What the markers of a test say, the closest last. Raises pytest.UsageError."""
+    wanted: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("kafka"))):
+        unknown = [name for name in marker.kwargs if name not in _KNOWN]
+        if marker.args or unknown:
+            raise pytest.UsageError(f"@pytest.mark.kafka takes {', '.join(_KNOWN)}, each by its name")
+        wanted.update(marker.kwargs)
+    return wanted
+
+
+@pytest.fixture(scope="session")
+def kafka_config() -> dict[str, Any]:
+    """Settings of `kafka_broker`; override this fixture in a conftest.py to choose them."""
+    return {}
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(kafka_config: dict[str, Any]) -> Iterator[Broker]:
+    """A broker on a free loopback port with a temporary folder, shared by the run."""
+    from .broker import Broker
+
+    with Broker(config=kafka_config) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    """A broker for this test alone, made as `@pytest.mark.kafka(topics=…, config=…, snapshot=…, clock=…)` says."""
+    from .broker import Broker
+
+    wanted = {name: value for name, value in _marked(request).items() if name in _OF_BROKER}
+    with Broker(**wanted) as broker:
+        yield broker
+
+
+@pytest.fixture
+def kafka_topic_factory(kafka_broker: Broker) -> Iterator[Callable[..., str]]:
+    """Makes topics in the shared broker: `kafka_topic_factory(partitions=3, config={…})` returns a fresh name.
+
+    They are gone when the test is over.
+    """
+    names: list[str] = []
+
+    def make(partitions: int = 1, config: dict[str, Any] | None = None) -> str:
+        __tracebackhide__ = True
+        name = f"topic-{next(_numbers)}"
+        kafka_broker.create_topic(name, partitions, config)
+        names.append(name)
+        return name
+
+    yield make
+    for name in names:
+        if kafka_broker.has_topic(name):
+            kafka_broker.delete_topic(name)
+
+
+@pytest.fixture
+def kafka_topic(request: pytest.FixtureRequest, kafka_topic_factory: Callable[..., str]) -> str:
+    """The name of a fresh topic; the topic is gone when the test is over.
+
+    It has one partition, or as many as `@pytest.mark.kafka(partitions=3)` says.
+    """
+    wanted = _marked(request)
+    if "kafka" not in request.fixturenames and set(wanted) & set(_OF_BROKER):
+        raise pytest.UsageError("kafka_topic is in the shared broker; what the marker says of a broker is for `kafka`")
+    return kafka_topic_factory(wanted.get("partitions", 1))

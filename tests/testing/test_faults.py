@@ -1,0 +1,237 @@
+"""Faults on purpose, as clients that nobody here wrote meet them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from barnabas.clients.admin import Admin
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.testing import Broker, ErrorCode, KafkaError
+
+LATE_S = 0.2
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(["t"]) as broker:
+        yield broker
+
+
+def produce(broker: Broker, value: bytes = b"v", **config: Any) -> tuple[Any, float]:
+    """Send one record with librdkafka; what came of it, and after how many seconds."""
+    settings = {"bootstrap.servers": broker.bootstrap, "retry.backoff.ms": 1, "log_level": 0, "linger.ms": 0, **config}
+    producer = Producer(settings)
+    producer.list_topics("t", timeout=10)
+    outcome: list[Any] = []
+    began = time.monotonic()
+    producer.produce("t", value, partition=0, callback=lambda error, _: outcome.append(error))
+    producer.flush(20)
+    return outcome[0] if outcome else "nothing", time.monotonic() - began
+
+
+def values(broker: Broker) -> list[bytes | None]:
+    return [one.value for one in broker.records("t")]
+
+
+def test_an_error_some_times_and_then_no_more(broker: Broker) -> None:
+    with broker.faults.error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=3) as fault:
+        assert produce(broker)[0] is None
+    assert [met.api for met in fault.requests] == [ApiKey.PRODUCE] * 3
+    assert fault.requests[0].client_id == "rdkafka"
+    assert fault.requests[0].request.places == [("t", 0)]
+    assert fault.is_over
+    assert values(broker) == [b"v"]
+
+
+def test_an_error_that_the_client_must_not_try_again(broker: Broker) -> None:
+    with broker.faults.error("produce", "TOPIC_AUTHORIZATION_FAILED"):
+        assert produce(broker)[0].name() == "TOPIC_AUTHORIZATION_FAILED"
+    assert produce(broker)[0] is None
+
+
+def test_an_error_although_it_was_done(broker: Broker) -> None:
+    with broker.faults.error("Produce", ErrorCode.REQUEST_TIMED_OUT, handled=True, times=1):
+        assert produce(broker)[0] is None
+    assert values(broker) == [b"v", b"v"]
+
+
+def test_an_answer_lost_after_the_append(broker: Broker) -> None:
+    """What only an idempotent producer gets right."""
+    with broker.faults.disconnect("Produce", handled=True, times=1):
+        assert produce(broker)[0] is None
+    assert values(broker) == [b"v", b"v"]
+    with broker.faults.disconnect("Produce", handled=True, times=1):
+        assert produce(broker, b"once", **{"enable.idempotence": True})[0] is None
+    assert values(broker) == [b"v", b"v", b"once"]
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_silence_until_the_client_has_had_enough(broker: Broker, handled: bool) -> None:
+    with broker.faults.silence("Produce", handled=handled) as fault:
+        error, _ = produce(broker, **{"message.timeout.ms": 300, "request.timeout.ms": 100, "retries": 0})
+    assert error.name() in ("_MSG_TIMED_OUT", "_TIMED_OUT")
+    assert len(fault.requests) == 1
+    assert values(broker) == ([b"v"] if handled else [])
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_a_delay(broker: Broker, handled: bool) -> None:
+    with broker.faults.delay("Produce", LATE_S, handled=handled):
+        error, seconds = produce(broker)
+    assert error is None
+    assert seconds >= LATE_S
+    assert values(broker) == [b"v"]
+
+
+async def test_throttling() -> None:
+    async with Broker(["t"]) as broker:
+        broker.faults.throttle("Metadata", LATE_S, times=1)
+        connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+        answer = await connection.send(MetadataRequest(topics=[]))
+        assert answer.throttle_time_ms == LATE_S * 1000
+        began = time.monotonic()
+        assert (await connection.send(MetadataRequest(topics=[]))).throttle_time_ms == 0
+        assert time.monotonic() - began >= LATE_S * 0.9
+        connection.close()
+
+
+async def test_an_answer_of_ones_own() -> None:
+    async with Broker(["t"]) as broker:
+
+        def answer(request: MetadataRequest) -> MetadataResponse | None:
+            return MetadataResponse(cluster_id="made up") if request.topics == [] else None
+
+        def changed(_: Any, response: MetadataResponse) -> MetadataResponse:
+            response.cluster_id = "changed"
+            return response
+
+        broker.faults.answer("Metadata", answer)
+        connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+        assert (await connection.send(MetadataRequest(topics=[]))).cluster_id == "made up"
+        assert len((await connection.send(MetadataRequest(topics=None))).topics) == 1
+        broker.faults.clear()
+        broker.faults.change("Metadata", changed)
+        assert (await connection.send(MetadataRequest(topics=[]))).cluster_id == "changed"
+        connection.close()
+
+
+async def test_fewer_versions_than_there_are() -> None:
+    async with Broker(["t"]) as broker:
+        broker.faults.versions(Metadata=4, DescribeCluster=-1)
+        connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+        watch = broker.faults.watch("Metadata")
+        await connection.send(MetadataRequest(topics=[]))
+        assert [met.version for met in watch.requests] == [4]
+        assert ApiKey.DESCRIBE_CLUSTER not in connection.api_versions
+        connection.close()
+
+
+def test_of_several_faults_the_first_that_wants_a_request_has_it(broker: Broker) -> None:
+    faults = broker.faults
+    with (
+        faults.error("Produce", ErrorCode.UNKNOWN_SERVER_ERROR, client_id="somebody else") as other,
+        faults.error("Produce", ErrorCode.NOT_ENOUGH_REPLICAS, after=1, times=1) as second,
+        faults.watch("Produce", where=lambda request: request.acks == -1) as watch,
+    ):
+        assert produce(broker)[0] is None
+        assert produce(broker)[0] is None
+    assert [len(one.requests) for one in (other, second, watch)] == [0, 1, 2]
+    assert values(broker) == [b"v", b"v"]
+
+
+def test_no_room_on_the_disk(broker: Broker) -> None:
+    with broker.faults.disk_full():
+        with pytest.raises(KafkaError, match="KAFKA_STORAGE_ERROR"):
+            broker.produce("t", ["lost"])
+        error, _ = produce(broker, **{"message.timeout.ms": 300})
+        assert error.name() == "_MSG_TIMED_OUT"
+    assert produce(broker)[0] is None
+    assert values(broker) == [b"v"]
+
+
+def member(broker: Broker) -> Consumer:
+    consumer = Consumer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "group.id": "g",
+            "heartbeat.interval.ms": 50,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    consumer.subscribe(["t"])
+    return consumer
+
+
+def poll_until(consumer: Consumer, what: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not what() and time.monotonic() < deadline:
+        consumer.poll(0.02)
+    assert what()
+
+
+def test_members_look_for_a_coordinator_that_moved(broker: Broker) -> None:
+    consumer = member(broker)
+    poll_until(consumer, consumer.assignment)
+    with broker.faults.watch("FindCoordinator") as watch:
+        broker.faults.coordinator_moves()
+        poll_until(consumer, lambda: watch.requests)
+    poll_until(consumer, consumer.assignment)
+    consumer.close()
+
+
+def test_members_whose_session_is_over_join_again(broker: Broker) -> None:
+    consumer = member(broker)
+    poll_until(consumer, consumer.assignment)
+    with broker.faults.watch("JoinGroup") as watch:
+        broker.faults.sessions_expire("g")
+        poll_until(consumer, lambda: watch.requests)
+    poll_until(consumer, consumer.assignment)
+    consumer.close()
+
+
+def test_a_fetch_session_that_is_lost_is_made_anew(broker: Broker) -> None:
+    with broker.faults.fetch_sessions_lost():
+        consumer = member(broker)
+        poll_until(consumer, consumer.assignment)
+        broker.produce("t", ["a"])
+        assert consumer.consume(1, timeout=20)[0].value() == b"a"
+        consumer.close()
+
+
+def test_faults_outlive_a_restart_and_end_with_clear(broker: Broker) -> None:
+    fault = broker.faults.error("Produce", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    broker.restart()
+    assert produce(broker)[0] is not None
+    broker.faults.clear()
+    fault.end()
+    assert produce(broker)[0] is None
+
+
+async def test_a_client_of_another_api_notices_nothing() -> None:
+    async with Broker(["t"]) as broker:
+        broker.faults.error("CreateTopics", ErrorCode.POLICY_VIOLATION)
+        async with Admin(broker.bootstrap) as admin:
+            assert [one.name for one in await admin.describe_topics()] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "said"),
+    [
+        ("Produced", 6, "no API is called 'Produced'; did you mean 'Produce'?"),
+        ("Produce", "NOT_LEADER", "no error is called 'NOT_LEADER'; did you mean 'NOT_"),
+    ],
+)
+def test_faults_that_make_no_sense(broker: Broker, api: str, code: int | str, said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace("?", r"\?")):
+        broker.faults.error(api, code)
+    with pytest.raises(ValueError, match="at least"):
+        broker.faults.error("Produce", 6, times=0)
+    assert produce(broker)[0] is None
