@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .errors import NO_HANDLE, LogDirFailedError, failing_dir
-from .flush_task import run_together
 from .log import Log
+from .unsynced_files import run_together
 
 
 @dataclass(frozen=True, slots=True)

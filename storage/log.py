@@ -8,7 +8,6 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record_batch import RecordBatch, iter_batches
 from .errors import CorruptSegmentError, failing_dir, failing_read, failing_write, read_failure, write_failure
 from .filesystem import FileSystem, parent_of
-from .flush_task import FlushTask
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
 from .log_append import append_info, check_producers, duplicate_info
@@ -25,7 +24,7 @@ from .record_validator import Origin, validate_and_assign
 from .segment_changes import SegmentChanges
 from .segment_swap import SegmentSwap
 from .time_index import TimestampOffset
-from .unsynced_files import UnsyncedFiles
+from .unsynced_files import FlushTask, UnsyncedFiles
 from .validation import Validate
 
 _new_tuple = tuple.__new__  # the generated constructor of a NamedTuple takes twice as long

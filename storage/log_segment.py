@@ -1,5 +1,7 @@
 """A segment: one `.log` file with its offset, time and transaction index."""
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterable
 
 from ..protocol.errors import KafkaError, ProtocolError
@@ -12,10 +14,47 @@ from .log_config import LogConfig
 from .segment_age import SegmentAge
 from .segment_files import LOG_SUFFIX, SegmentFiles
 from .segment_indexes import SegmentIndexes
-from .segment_tail import SegmentTail
 from .time_index import NO_TIMESTAMP, TimestampOffset
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
+_TAIL_MAX = 512
+_TAIL_KEPT = 256
+"""How many of its newest batches an active segment remembers: that many are left when it has come to the most."""
+
+
+class SegmentTail:
+    """Exact positions of some hundred batches that were appended last, so that reads near the log's end search nothing.
+
+    Every batch from the first one that it knows on is known to it.
+    """
+
+    __slots__ = ("_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._positions = array("q")
+
+    def append(self, first_offset: int, position: int) -> None:
+        """Note one more batch; when there are too many, the oldest are forgotten."""
+        offsets = self._offsets
+        offsets.append(first_offset)
+        self._positions.append(position)
+        if len(offsets) > _TAIL_MAX:
+            del offsets[:-_TAIL_KEPT]
+            del self._positions[:-_TAIL_KEPT]
+
+    def floor(self, offset: int) -> tuple[int, int] | None:
+        """First offset and position of the last batch that starts at or below `offset`; None if that is older."""
+        offsets = self._offsets
+        if not offsets or offset < offsets[0]:
+            return None
+        slot = bisect_right(offsets, offset) - 1
+        return offsets[slot], self._positions[slot]
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        del self._offsets[:]
+        del self._positions[:]
 
 
 class LogSegment:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...protocol.errors import KafkaError
 from ...protocol.room_logger import room_logger
 from ...storage.errors import FlushPostponedError, LogDirFailedError
-from ...storage.flush_task import FlushTask, run_together
+from ...storage.unsynced_files import FlushTask, run_together
 from ..runtime.turns import FLUSHED_SECONDS
 
 if TYPE_CHECKING:

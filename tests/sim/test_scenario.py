@@ -13,11 +13,11 @@ from tests.sim.scenario import Outcome, play
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.replication.partition import Partition
 from barnabas.storage import log
-from barnabas.storage.flush_task import FlushTask
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_values import LogAppendInfo
 from barnabas.storage.producer_state import ProducedBatch, ProducerStateManager
+from barnabas.storage.unsynced_files import FlushTask
 
 FEW = range(8)
 MANY = range(1000, 1150)

@@ -16,7 +16,6 @@ from tests.storage.crash_scenarios import BY_NAME
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.storage import log_checkpoints, log_loader
 from barnabas.storage.filesystem import FileSystem
-from barnabas.storage.flush_task import FlushTask
 from barnabas.storage.lane_task import LaneTask
 from barnabas.storage.leader_epochs import LeaderEpochCache
 from barnabas.storage.log import Log
@@ -27,6 +26,7 @@ from barnabas.storage.log_manager import LogManager
 from barnabas.storage.log_segment import LogSegment
 from barnabas.storage.offset_index import OffsetIndex
 from barnabas.storage.producer_state import ProducerStateManager
+from barnabas.storage.unsynced_files import FlushTask
 
 Patch = pytest.MonkeyPatch
 ROUNDS = 3

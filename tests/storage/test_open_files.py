@@ -9,8 +9,8 @@ from tests.storage.lanes import shut_down
 from tests.storage.test_log_manager import batch, started, values
 
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.storage.flush_task import run_together
 from barnabas.storage.log_manager import LogManager
+from barnabas.storage.unsynced_files import run_together
 
 LIMIT = 16
 PARTITIONS = [TopicPartition("t", index) for index in range(60)]

@@ -1,6 +1,6 @@
 """What a segment remembers of its newest batches."""
 
-from barnabas.storage.segment_tail import SegmentTail
+from barnabas.storage.log_segment import SegmentTail
 
 
 def test_the_last_batch_at_or_below_an_offset_is_found() -> None:
