@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..config.config_repository import ConfigRepository
     from ..config.dynamic_config import DynamicConfig
-    from ..controller.controller import CreatedTopic
+    from ..controller.topic_maker import CreatedTopic
     from ..controller.topic_rules import PartitionsCreation, TopicCreation
     from ..coordinator.group.coordinator import GroupCoordinator
     from ..metadata.config_store import ConfigStore
@@ -66,8 +66,10 @@ class ActiveController(Protocol):
     def reassignments(self) -> list[TopicRegistration]:
         """Topics of which a partition is on its way to other brokers."""
 
-    def check_reassignment(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
-        """Raise KafkaError unless the partition may have these replicas; None ends what is going on."""
+    async def reassign(
+        self, wishes: Mapping[TopicPartition, Sequence[int] | None], *, may_change_factor: bool = True
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Other replicas for partitions, each on its own; None ends what is going on."""
 
 
 @dataclass(frozen=True, slots=True)

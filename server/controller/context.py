@@ -2,23 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import PartitionImage, TopicImage
-from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
+from ..metadata.znodes import NO_LEADER, BrokerRegistration, PartitionState, TopicRegistration
 from .partition_states import PartitionPhase, transition
+from .replica_states import ReplicaPhase, replica_transition
 
 
 class ControllerContext:
     """Topics with their assignments, partition states with their phases. Read from the store, then kept up to date."""
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets everything: a term begins with what is in the store."""
         self.live_brokers: tuple[int, ...] = ()
+        """Those that may lead: alive, and not about to stop."""
+        self.brokers: Mapping[int, BrokerRegistration] = {}
+        """All that can be told something, those about to stop included."""
+        self.stopping: set[int] = set()
+        """Brokers that have asked to be let go."""
+        self.doomed: set[str] = set()
+        """Topics whose deletion is not finished."""
+        self._deletions: dict[tuple[TopicPartition, int], ReplicaPhase] = {}
         self._topics: dict[str, TopicRegistration] = {}
         self._states: dict[TopicPartition, PartitionState] = {}
         self._phases: dict[TopicPartition, PartitionPhase] = {}
         self._offline_replicas: dict[TopicPartition, set[int]] = {}
+
+    def put_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """Takes over who is alive. A broker that was about to stop and is gone may come back."""
+        self.brokers = dict(brokers)
+        self.stopping &= brokers.keys()
+        self.live_brokers = tuple(broker for broker in brokers if broker not in self.stopping)
+
+    def racks(self) -> dict[int, str | None]:
+        """Where those that may lead stand."""
+        return {broker: self.brokers[broker].rack for broker in self.live_brokers}
+
+    def broker_stops(self, broker_id: int) -> None:
+        """A live broker has asked to be let go: it leads nothing new."""
+        self.stopping.add(broker_id)
+        self.put_brokers(self.brokers)
+
+    def broker_returned(self, broker_id: int) -> None:
+        """Another run of a broker: its log directories may be well again, and what was ordered is to be said again."""
+        self.stopping.discard(broker_id)
+        for partition in self.failed_replicas(broker_id):
+            self.replica_returned(partition, broker_id)
 
     @property
     def topics(self) -> Iterable[TopicRegistration]:
@@ -42,6 +76,9 @@ class ControllerContext:
             transition(self._phases.pop(partition), PartitionPhase.NON_EXISTENT)
             self._states.pop(partition, None)
             self._offline_replicas.pop(partition, None)
+            for broker in self.replicas(partition):
+                self._deletions.pop((partition, broker), None)
+        self.doomed.discard(name)
         del self._topics[name]
 
     def partitions_of(self, name: str) -> list[TopicPartition]:
@@ -64,6 +101,36 @@ class ControllerContext:
         offline = self._offline_replicas.get(partition, ())
         return [b for b in self.replicas(partition) if b in self.live_brokers and b not in offline]
 
+    def reachable_replicas(self, partition: TopicPartition) -> list[int]:
+        """Replicas that can be given orders: brokers that are about to stop included."""
+        offline = self._offline_replicas.get(partition, ())
+        return [b for b in self.replicas(partition) if b in self.brokers and b not in offline]
+
+    def partitions_on(self, brokers: Collection[int]) -> list[TopicPartition]:
+        """The partitions of which one of these brokers has a replica."""
+        return [
+            TopicPartition(topic.name, index)
+            for topic in self._topics.values()
+            for index, replicas in topic.assignment.items()
+            if any(broker in brokers for broker in replicas)
+        ]
+
+    def replica_phase(self, partition: TopicPartition, broker_id: int) -> ReplicaPhase:
+        """Where a replica stands."""
+        phase = self._deletions.get((partition, broker_id))
+        if phase is not None:
+            return phase
+        return ReplicaPhase.ONLINE if broker_id in self.reachable_replicas(partition) else ReplicaPhase.OFFLINE
+
+    def put_replica_phase(self, partition: TopicPartition, broker_id: int, phase: ReplicaPhase) -> None:
+        """A replica that is to be deleted is a step further, or waits for its broker."""
+        former = self.replica_phase(partition, broker_id)
+        self._deletions[partition, broker_id] = replica_transition(former, phase)
+
+    def is_doomed(self, partition: TopicPartition) -> bool:
+        """Whether its topic is being deleted."""
+        return partition.topic in self.doomed
+
     def replica_failed(self, partition: TopicPartition, broker_id: int) -> None:
         """Notes that a live broker cannot serve its replica."""
         self._offline_replicas.setdefault(partition, set()).add(broker_id)
@@ -85,6 +152,12 @@ class ControllerContext:
         self._states[partition] = state
         self._phases[partition] = transition(self._phases[partition], PartitionPhase.OFFLINE)
 
+    def restore_leaders(self) -> None:
+        """Partitions whose leaders an earlier controller has left, and that are alive, are online as they are."""
+        for partition, state in self._states.items():
+            if state.leader in self.live_brokers:
+                self._phases[partition] = transition(self._phases[partition], PartitionPhase.ONLINE)
+
     def put_state(self, partition: TopicPartition, state: PartitionState) -> None:
         """Takes over a state that was just written."""
         target = PartitionPhase.OFFLINE if state.leader == NO_LEADER else PartitionPhase.ONLINE
@@ -97,10 +170,13 @@ class ControllerContext:
 
     def image(self, name: str) -> TopicImage:
         """A topic as the brokers are told of it."""
+        return self.partial_image(name, self._topics[name].assignment)
+
+    def partial_image(self, name: str, indexes: Iterable[int]) -> TopicImage:
+        """A topic with these of its partitions."""
         topic = self._topics[name]
         partitions = {
-            index: self._partition_image(TopicPartition(name, index), replicas)
-            for index, replicas in topic.assignment.items()
+            index: self._partition_image(TopicPartition(name, index), topic.assignment[index]) for index in indexes
         }
         return TopicImage(name, topic.topic_id, partitions)
 

@@ -1,18 +1,19 @@
 """The controller: decides which topics exist and who leads their partitions, and tells the brokers.
 
 One broker is a cluster of one: it elects itself through `/controller`, raises the controller epoch, and takes its own
-partitions from Offline to Online by the same elections as in a cluster. Changes are made one after another: a method
-holds `_turn` from its first look at the context to the last order. Each change is written to the store first, then
-carried out by the replicas, then shown in the metadata cache: what clients see can be served.
+partitions from Offline to Online by the same elections as in a cluster. There the `Office` says when this broker is
+controller, and what has happened. Changes are made one after another: a method holds `_turn` from its first look at
+the context to the last order. Each change is written to the store first, then carried out by the replicas, then shown
+in the metadata caches: what clients see can be served.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from uuid import UUID
+from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
@@ -20,37 +21,35 @@ from ...protocol.topic_partition import TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..metadata.cluster_store import ClusterStore, ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
-from ..metadata.metadata_store import StoreUnavailableError
-from ..metadata.topic_names import collision_key
-from ..metadata.topic_store import PlannedTopic, TopicStore
-from ..metadata.znodes import PartitionState, TopicRegistration
+from ..metadata.metadata_store import BadVersionError, SessionExpiredError, StoreError, StoreUnavailableError
+from ..metadata.topic_store import TopicStore
+from ..metadata.znodes import BrokerRegistration, PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
 from ..runtime.turns import WISHES, Pace
 from .adoption import FoundReplica
+from .announcer import Announcer
+from .balance import imbalanced
+from .broker_changes import BrokerChanges
 from .context import ControllerContext
+from .isr_requests import IsrRequests, ProposedIsr
 from .partition_state_machine import PartitionStateMachine
+from .reassignments import Reassignments
 from .replica_channel import ReplicaChannel
 from .takeover import Takeover
-from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicPlan, TopicRules
+from .topic_deletion import TopicDeletion
+from .topic_maker import STORE_FAILED, CreatedTopic, TopicMaker
+from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicRules
 
 logger = room_logger("controller")
 
-STORE_FAILED = "The metadata store could not be written."
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    """A topic as it was, or with validate_only would be, created."""
-
-    name: str
-    topic_id: UUID
-    num_partitions: int
-    replication_factor: int
-    config: Mapping[str, str]
+STATES_A_WRITE = 500
+"""States of partitions in one write of a store that others share: ZooKeeper takes a megabyte at most."""
+ALL_AT_ONCE = 1_000_000
+LEFT_TO_DELETE = "Not every replica could be deleted; the deletion goes on when its log directory is back."
 
 
 class Controller:
-    """Kafka's KafkaController with its two state machines' duties for partitions."""
+    """Kafka's KafkaController. Loop-thread only."""
 
     def __init__(
         self,
@@ -63,18 +62,46 @@ class Controller:
         config: BrokerConfig,
         topic_configs: TopicConfigs,
         chance: random.Random,
+        is_alone: bool = True,
     ) -> None:
+        """`is_alone` is a cluster of one, whose store nobody else writes."""
+        self.on_doubt: Callable[[], None] | None = None
+        """Called when the store may hold something else than is known here: the term is to end."""
         self._broker_id = broker_id
         self._cluster = cluster_store
         self._store = topic_store
         self._metadata = metadata
         self._channel = channel
+        self._config = config
         self._topic_configs = topic_configs
         self._rules = TopicRules(config, topic_configs, chance)
-        self._context = ControllerContext()
-        self._partitions = PartitionStateMachine(self._context, topic_store, channel, metadata)
+        self._context = context = ControllerContext()
+        announcer = self._announcer = Announcer(context, metadata, channel)
+        self._partitions = PartitionStateMachine(
+            context,
+            topic_store,
+            channel,
+            announcer,
+            unclean=self._may_elect_uncleanly,
+            states_a_write=ALL_AT_ONCE if is_alone else STATES_A_WRITE,
+        )
+        self._topics = TopicMaker(
+            context,
+            topic_store,
+            self._partitions,
+            metadata=metadata,
+            rules=self._rules,
+            topic_configs=topic_configs,
+        )
+        self._deletion = TopicDeletion(context, topic_store, channel, announcer, topic_configs)
+        self._moves = Reassignments(context, topic_store, channel, announcer, self._partitions)
+        self._isr = IsrRequests(context, self._partitions)
+        self._brokers = BrokerChanges(
+            context, channel, announcer, self._partitions, deletion=self._deletion, reassignments=self._moves
+        )
         self._term: ControllerTerm | None = None
         self._turn = asyncio.Lock()
+        self._events: set[asyncio.Task[None]] = set()
 
     @property
     def is_active(self) -> bool:
@@ -86,30 +113,105 @@ class Controller:
         """Epoch of this broker's term as controller. Raises KafkaError NOT_CONTROLLER."""
         return self._active_term().epoch
 
-    # Start
+    # Terms
 
     async def start(self, found: Mapping[TopicPartition, FoundReplica] | None = None) -> None:
-        """Becomes controller and brings every partition online; the broker must be registered.
+        """Becomes controller of a cluster of one and brings every partition online; the broker must be registered.
 
         `found` are the partitions in this broker's log directories: those that the store does not know are adopted.
         Raises KafkaError NOT_CONTROLLER if another broker is controller.
         """
         async with self._turn:
-            self._term = await self._cluster.claim_controller(self._broker_id)
-            if self._term is None:
+            term = self._term = await self._cluster.claim_controller(self._broker_id)
+            if term is None:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker is the controller of this metadata store.")
             brokers = await self._cluster.brokers()
             self._metadata.set_brokers(brokers)
             self._metadata.controller_id = self._broker_id
-            self._context.live_brokers = tuple(brokers)
-            takeover = Takeover(self._broker_id, self._term, self._store, self._context)
+            self._context.put_brokers(brokers)
+            takeover = Takeover(self._broker_id, term, self._store, self._context)
             await takeover.read_topics()
             adopted = await takeover.adopt(found or {}, self._rules.internal_config)
             for name, config in adopted.items():
                 self._topic_configs.topic_config_changed(name, config)
+            await self._deletion.begin(await self._store.topics_to_delete(), term)
+            await self._partitions.bring_online(self._context.partitions(), term)
+
+    async def take_office(self, term: ControllerTerm) -> None:
+        """Goes on where the controller before has stopped, from what is in the store alone.
+
+        The order is Kafka's: brokers know each other first, then topics, then replicas get their orders, then what is
+        not finished goes on. Raises StoreError, KafkaError NOT_CONTROLLER.
+        """
+        async with self._turn:
+            logger.info("broker %d is controller in epoch %d", self._broker_id, term.epoch)
+            self._term = term
+            self._context.clear()
+            self._channel.begin(term.epoch, self)
+            self._metadata.controller_id = self._broker_id
+            brokers = await self._cluster.brokers()
+            self._context.put_brokers(brokers)
+            self._channel.brokers_changed(brokers)
+            self._announcer.show_brokers()
+            await Takeover(self._broker_id, term, self._store, self._context).read_topics()
             doomed = await self._store.topics_to_delete()
-            await self._delete(name for name in doomed if self._context.topic(name) is not None)
-            await self._partitions.bring_online(self._context.partitions(), self._active_term())
+            self._context.doomed.update(name for name in doomed if self._context.topic(name) is not None)
+            self._context.restore_leaders()
+            self._announcer.show_all_here()
+            self._announcer.show_all(self._channel.others)
+            every = list(self._context.partitions())
+            await self._partitions.order(every, term, is_new=False)
+            await self._partitions.replace_leaders(every, term)
+            assigned = {broker for partition in every for broker in self._context.replicas(partition)}
+            dead = assigned - self._context.brokers.keys()
+            await self._partitions.remove_replicas(self._context.partitions_on(dead), dead, term)
+            await self._moves.go_on(self._moves.running(), term)
+            await self._deletion.begin(list(self._context.doomed), term)
+
+    def leave_office(self) -> None:
+        """Gives no orders any more; what is under way is refused by the store. Does nothing outside of a term."""
+        if self._term is not None:
+            logger.info("broker %d is controller no longer", self._broker_id)
+            self._term = None
+            self._channel.end()
+
+    def _active_term(self) -> ControllerTerm:
+        if self._term is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+        return self._term
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[ControllerTerm]:
+        """The one change that is made now. Raises KafkaError NOT_CONTROLLER."""
+        async with self._turn:
+            term = self._active_term()
+            try:
+                yield term
+            except (BadVersionError, SessionExpiredError, StoreUnavailableError):
+                self.term_in_doubt()
+                raise
+            except KafkaError as error:
+                if error.code is ErrorCode.NOT_CONTROLLER:
+                    self.term_in_doubt()
+                raise
+
+    def term_in_doubt(self) -> None:
+        """Somebody knows of a newer controller, or the store of something else than is known here."""
+        if self.on_doubt is not None and self._term is not None:
+            self.on_doubt()
+
+    def _later(self, event: Coroutine[Any, Any, None]) -> None:
+        """An event that nobody waits for; what it raises has put the term in doubt."""
+
+        async def run() -> None:
+            try:
+                await event
+            except (KafkaError, StoreError) as error:
+                logger.warning("an event of the controller came to nothing: %s", error)
+
+        task = asyncio.get_running_loop().create_task(run())
+        self._events.add(task)
+        task.add_done_callback(self._events.discard)
 
     # Topics
 
@@ -121,73 +223,15 @@ class Controller:
         Raises KafkaError NOT_CONTROLLER, or POLICY_VIOLATION if all are too many partitions together; what concerns
         one topic is its result.
         """
-        async with self._turn:
-            term = self._active_term()
-            results: dict[str, CreatedTopic | KafkaError] = {}
-            plans: list[TopicPlan] = []
-            taken: dict[str, str] = {}
-            self._rules.check_total(wishes)
-            pace = Pace(WISHES)
-            for wish in wishes:
-                try:
-                    self._check_free(wish.name, taken)
-                    plan = self._rules.plan_topic(wish, self._context.live_brokers)
-                    if not validate_only:
-                        pay(len(plan.assignment))
-                except KafkaError as error:
-                    results[wish.name] = error.as_result()
-                else:
-                    plans.append(plan)
-                    taken[collision_key(plan.name)] = plan.name
-                await pace.step()
-            new = {plan.name: self._new_topic(plan, term) for plan in plans}
-            if not validate_only:
-                failure = await self._create(new, term)
-                results.update(dict.fromkeys(new, failure) if failure else {})
-            for plan in plans:
-                registration = new[plan.name].registration
-                first = next(iter(plan.assignment.values()))
-                created = CreatedTopic(plan.name, registration.topic_id, len(plan.assignment), len(first), plan.config)
-                results.setdefault(plan.name, created)
+        async with self._change() as term:
+            results = await self._topics.create(wishes, term, validate_only=validate_only, pay=pay)
+            self._doubt_store(results)
             return results
 
-    def _check_free(self, name: str, taken: Mapping[str, str]) -> None:
-        if self._context.topic(name) is not None:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
-        rival = self._metadata.colliding_topic(name)
-        if rival is None:
-            other = taken.get(collision_key(name))
-            rival = other if other != name else None
-        if rival is not None:
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topics: {rival}"
-            )
-
-    def _new_topic(self, plan: TopicPlan, term: ControllerTerm) -> PlannedTopic:
-        states = {}
-        for index, replicas in plan.assignment.items():
-            live = tuple(broker for broker in replicas if broker in self._context.live_brokers)
-            states[index] = PartitionState(live[0], 0, live, term.epoch)
-        registration = TopicRegistration(plan.name, self._store.new_topic_id(), plan.assignment)
-        return PlannedTopic(registration, states, plan.config)
-
-    async def _create(self, new: Mapping[str, PlannedTopic], term: ControllerTerm) -> KafkaError | None:
-        """Creates planned topics; returns what hindered all of them."""
-        try:
-            await self._store.create_topics(new.values(), term)
-        except StoreUnavailableError as error:
-            logger.error("topics could not be created: %s", error)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
-        partitions = []
-        for name, topic in new.items():
-            if topic.config:
-                self._topic_configs.topic_config_changed(name, topic.config)
-            self._context.put_topic(topic.registration)
-            for index, state in topic.states.items():
-                self._context.put_state(TopicPartition(name, index), state)
-            partitions += self._context.partitions_of(name)
-        await self._partitions.announce(partitions, term, is_new=True)
-        return None
+    def _doubt_store(self, results: Mapping[str, object]) -> None:
+        """After a write of which nobody knows whether it was done."""
+        if any(isinstance(one, KafkaError) and one.message == STORE_FAILED for one in results.values()):
+            self.term_in_doubt()
 
     async def auto_create(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
         """Creates topics because somebody asked for them, with the broker's defaults; None where that went well."""
@@ -202,14 +246,13 @@ class Controller:
 
         Raises KafkaError NOT_CONTROLLER.
         """
-        async with self._turn:
-            term = self._active_term()
+        async with self._change() as term:
             results: dict[str, KafkaError | None] = {}
             pace = Pace(WISHES)
             for wish in wishes:
                 await pace.step()
                 try:
-                    await self._extend(wish, term, None if validate_only else pay)
+                    await self._topics.extend(wish, term, None if validate_only else pay)
                 except KafkaError as error:
                     results[wish.name] = error.as_result()
                 except StoreUnavailableError as error:
@@ -217,35 +260,16 @@ class Controller:
                     results[wish.name] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
                 else:
                     results[wish.name] = None
+            self._doubt_store(results)
             return results
 
-    async def _extend(self, wish: PartitionsCreation, term: ControllerTerm, pay: Pay | None) -> None:
-        """Without `pay` only looks whether it could be done."""
-        topic = self._context.topic(wish.name)
-        if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.name}' does not exist.")
-        added = self._rules.plan_partitions(wish, topic, self._context.live_brokers)
-        if pay is None:
-            return
-        pay(len(added))
-        topic = replace(topic, assignment={**topic.assignment, **added})
-        states = {index: PartitionState(replicas[0], 0, replicas, term.epoch) for index, replicas in added.items()}
-        await self._store.add_partitions(topic, states, term)
-        self._context.put_topic(topic)
-        for index, state in states.items():
-            self._context.put_state(TopicPartition(topic.name, index), state)
-        partitions = [TopicPartition(topic.name, index) for index in added]
-        await self._partitions.announce(partitions, term, is_new=True)
-
-    # Deletion
-
     async def delete_topics(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
-        """Deletes topics: nothing serves them, their folders are renamed away and the store is clean on return.
+        """Deletes topics: nothing serves them from now on, and what can be reached of them is deleted.
 
-        Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result, None where that went well.
+        Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result: None where its folders are renamed away
+        and the store is clean, or will be as soon as other brokers have answered.
         """
-        async with self._turn:
-            term = self._active_term()
+        async with self._change() as term:
             results: dict[str, KafkaError | None] = {}
             present = []
             pace = Pace(WISHES)
@@ -262,54 +286,24 @@ class Controller:
                         results[name] = error.as_result()
             try:
                 await self._store.mark_for_deletion(present, term)
-                results.update(await self._delete(present))
+                await self._deletion.begin(present, term)
             except StoreUnavailableError as error:
                 logger.error("topics could not be deleted: %s", error)
-                failure = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
-                results.update(dict.fromkeys(present, failure))
+                results.update(dict.fromkeys(present, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)))
+                self._doubt_store(results)
+            else:
+                for name in present:
+                    # The mark in the store stays: the next controller, or the next start, finishes the deletion.
+                    is_stuck = self._deletion.is_stuck(name)
+                    results[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, LEFT_TO_DELETE) if is_stuck else None
             return results
 
-    async def _delete(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Carries out deletions that are marked in the store."""
-        results: dict[str, KafkaError | None] = {}
-        gone = []
-        for name in names:
-            self._metadata.remove_topics([name])
-            partitions = self._context.partitions_of(name)
-            for partition in partitions:
-                self._context.take_offline(partition)
-            if await self._stop_replicas(partitions):
-                gone.append(name)
-                results[name] = None
-            else:
-                # The mark in the store stays: the next controller, or the next start, finishes the deletion.
-                text = "Not every replica could be deleted; the deletion goes on when its log directory is back."
-                results[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, text)
-        if gone:
-            await self._store.delete_topics(gone, self._active_term())
-        for name in gone:
-            self._context.remove_topic(name)
-            self._topic_configs.topic_config_changed(name, None)
-        return results
-
-    async def _stop_replicas(self, partitions: Sequence[TopicPartition]) -> bool:
-        by_broker: dict[int, list[TopicPartition]] = {}
-        for partition in partitions:
-            for broker in self._context.replicas(partition):
-                by_broker.setdefault(broker, []).append(partition)
-        if any(len(self._context.live_replicas(p)) < len(self._context.replicas(p)) for p in partitions):
-            # What cannot be reached cannot be deleted, and would come back one day.
-            return False
-        deleted = True
-        for broker, its_partitions in by_broker.items():
-            answers = await self._channel.stop_replicas(broker, its_partitions, delete=True)
-            for partition, error in answers.items():
-                if error is not ErrorCode.NONE:
-                    logger.error("broker %d could not delete %s: %s", broker, partition, error.name)
-                    deleted = False
-        return deleted
-
     # Elections
+
+    def _may_elect_uncleanly(self, topic: str) -> bool:
+        """Whether replicas that are not in sync may lead rather than nobody, which loses records."""
+        own = self._topic_configs.topic_config(topic).get("unclean.leader.election.enable")
+        return bool(self._config.get("unclean.leader.election.enable")) if own is None else own == "true"
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, allow_unclean: bool
@@ -319,67 +313,169 @@ class Controller:
         None stands for all partitions; those that need no election are left out of that answer.
         Raises KafkaError NOT_CONTROLLER.
         """
-        async with self._turn:
+        async with self._change() as term:
             wanted = self._context.partitions() if partitions is None else partitions
-            results = await self._partitions.elect(wanted, self._active_term(), allow_unclean=allow_unclean)
+            results = await self._partitions.elect(wanted, term, allow_unclean=allow_unclean)
         if partitions is None:
             unneeded = ErrorCode.ELECTION_NOT_NEEDED
             results = {p: error for p, error in results.items() if error is None or error.code is not unneeded}
         return results
+
+    async def balance_leaders(self) -> None:
+        """Gives brokers back what they are to lead, where too much of it is led elsewhere (auto.leader.rebalance)."""
+        if not self.is_active or not self._config.get("auto.leader.rebalance.enable"):
+            return
+        percentage = self._config.get("leader.imbalance.per.broker.percentage")
+        assert isinstance(percentage, int), "a number, as the catalogue of keys says"
+        async with self._change() as term:
+            wanted = imbalanced(self._context, percentage, set(self._moves.running()))
+            if wanted:
+                logger.info("%d partitions are given back to their preferred leaders", len(wanted))
+                await self._partitions.elect(wanted, term, allow_unclean=False)
+
+    async def offline_partitions_may_be_led(self, topic: str) -> None:
+        """A topic's settings have changed: replicas that are not in sync may be allowed to lead."""
+        if self.is_active and self._may_elect_uncleanly(topic):
+            async with self._change() as term:
+                if self._context.topic(topic) is not None:
+                    await self._partitions.replace_leaders(self._context.partitions_of(topic), term)
+
+    # Brokers
+
+    async def brokers_changed(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """These are alive. Raises StoreError, KafkaError NOT_CONTROLLER."""
+        async with self._change() as term:
+            await self._brokers.now_alive(brokers, term)
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Moves leaders away from a broker that is about to stop; returns those that have to stay.
+
+        Raises KafkaError NOT_CONTROLLER, BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
+        """
+        async with self._change() as term:
+            return await self._brokers.let_go(broker_id, broker_epoch, term)
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """Of a live broker. Raises KafkaError NOT_CONTROLLER."""
+        self._active_term()
+        broker = self._context.brokers.get(broker_id)
+        return None if broker is None else broker.broker_epoch
 
     async def replicas_failed(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
         """A live broker's log directory has failed with these partitions in it: others lead them, or nobody.
 
         Does nothing if this broker is not the controller.
         """
-        async with self._turn:
-            if self._term is None:
-                return
+        if self._term is None:
+            return
+        async with self._change() as term:
             present = [partition for partition in partitions if partition in self._context]
             for partition in present:
                 self._context.replica_failed(partition, broker_id)
-            await self._partitions.bring_online(self._led_by(broker_id, present), self._term)
+            led = self._led_by(broker_id, present)
+            await self._partitions.bring_online(led, term)
+            await self._partitions.remove_replicas([one for one in present if one not in led], {broker_id}, term)
+
+    def replicas_failed_at(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
+        """Another broker has answered that it cannot serve these."""
+        self._later(self.replicas_failed(broker_id, partitions))
+
+    def replicas_stopped_at(self, broker_id: int, results: Mapping[TopicPartition, ErrorCode]) -> None:
+        """Another broker has answered what became of replicas that it was to delete."""
+        self._later(self._replicas_deleted(broker_id, results))
+
+    async def _replicas_deleted(self, broker_id: int, results: Mapping[TopicPartition, ErrorCode]) -> None:
+        async with self._change() as term:
+            self._deletion.note(broker_id, results)
+            await self._deletion.finish(term)
+
+    async def log_dirs_failed(self, brokers: Iterable[int]) -> None:
+        """Brokers have left word that a log directory of theirs has failed: they are asked for each replica."""
+        async with self._change() as term:
+            asked = set(brokers)
+            await self._partitions.order(self._context.partitions_on(asked), term, is_new=False, brokers=asked)
 
     async def retry_replicas(self, broker_id: int, lost: Container[TopicPartition]) -> None:
         """Tries again the replicas that a live broker could not make, for want of room, say; not those it has `lost`.
 
         Does nothing if this broker is not the controller.
         """
-        async with self._turn:
+        if self._term is None:
+            return
+        async with self._change() as term:
             failed = [partition for partition in self._context.failed_replicas(broker_id) if partition not in lost]
-            if self._term is None or not failed:
-                return
             for partition in failed:
                 self._context.replica_returned(partition, broker_id)
-            await self._partitions.bring_online(failed, self._term)
+            if failed:
+                await self._partitions.bring_online(failed, term)
 
     def _led_by(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         states = ((partition, self._context.state(partition)) for partition in partitions)
         return [partition for partition, state in states if state is not None and state.leader == broker_id]
 
+    # In-sync replicas
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedIsr]
+    ) -> dict[TopicPartition, PartitionState | ErrorCode]:
+        """A leader asks for other in-sync replicas; each partition on its own.
+
+        Raises KafkaError NOT_CONTROLLER, STALE_BROKER_EPOCH.
+        """
+        async with self._change() as term:
+            if self.broker_epoch(broker_id) != broker_epoch:
+                raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker_id} has another epoch, or is gone.")
+            results = await self._isr.alter(broker_id, proposals, term)
+            changed = [partition for partition, result in results.items() if isinstance(result, PartitionState)]
+            self._announcer.show(changed)
+        self._go_on_moving(changed)
+        return results
+
+    async def isr_changed_in_store(self, partitions: Iterable[TopicPartition]) -> None:
+        """Leaders have left word that they have written other in-sync replicas themselves. Raises StoreError."""
+        async with self._change():
+            known = [partition for partition in partitions if partition in self._context]
+            news = await self._partitions.reread(known)
+            self._announcer.show(news)
+        self._go_on_moving(news)
+
+    def _go_on_moving(self, partitions: Iterable[TopicPartition]) -> None:
+        """Whoever waits for an answer has it before the next orders."""
+        running = set(self._moves.running())
+        ready = [partition for partition in partitions if partition in running]
+        if ready:
+            self._later(self._go_on(ready))
+
+    async def _go_on(self, partitions: Sequence[TopicPartition]) -> None:
+        async with self._change() as term:
+            await self._moves.go_on(partitions, term)
+
     # Reassignments
 
     def reassignments(self) -> list[TopicRegistration]:
-        """The topics of which partitions are on their way to other brokers."""
-        return [topic for topic in self._context.topics if topic.adding_replicas or topic.removing_replicas]
+        """The topics of which partitions are on their way to other brokers. Raises KafkaError NOT_CONTROLLER."""
+        self._active_term()
+        return self._moves.topics()
 
-    def check_reassignment(self, partition: TopicPartition, replicas: Sequence[int] | None) -> None:
-        """Raises KafkaError unless the partition has exactly these replicas already; None asks to cancel.
+    async def reassign(
+        self, wishes: Mapping[TopicPartition, Sequence[int] | None], *, may_change_factor: bool = True
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Moves partitions to other brokers, or with None back to where they were; None where that has begun.
 
-        As long as replicas are not copied between brokers, that is the only assignment a partition can be given.
+        Raises KafkaError NOT_CONTROLLER.
         """
-        if partition not in self._context:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The partition {partition} does not exist.")
-        if replicas is None:
-            raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, f"{partition} is not being reassigned.")
-        if not replicas or len(set(replicas)) != len(replicas):
-            reason = f"Replica assignment {list(replicas)} is empty or names a broker twice."
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-        if tuple(replicas) != self._context.replicas(partition):
-            reason = f"Replica assignment {list(replicas)} needs brokers that are not there to take a replica."
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, reason)
-
-    def _active_term(self) -> ControllerTerm:
-        if self._term is None:
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
-        return self._term
+        async with self._change() as term:
+            results: dict[TopicPartition, KafkaError | None] = {}
+            pace = Pace(WISHES)
+            for partition, replicas in wishes.items():
+                await pace.step()
+                try:
+                    wanted = self._moves.planned(partition, replicas, may_change_factor=may_change_factor)
+                    await self._moves.begin(partition, wanted, term)
+                except KafkaError as error:
+                    if error.code is ErrorCode.NOT_CONTROLLER:
+                        raise
+                    results[partition] = error.as_result()
+                else:
+                    results[partition] = None
+            return results

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
-from ..metadata.metadata_cache import MetadataCache
-from ..metadata.metadata_store import StoreUnavailableError
+from ..metadata.metadata_store import BadVersionError, StoreUnavailableError
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState
 from ..runtime.turns import ITEMS, Pace
+from .announcer import Announcer
 from .context import ControllerContext
 from .election import Election, elect, elect_preferred
 from .replica_channel import LeaderAndIsr, ReplicaChannel
 
 logger = room_logger("controller")
 
-Elections = Mapping[TopicPartition, Election | None]
-"""Outcomes; None where nobody can lead: the partition goes offline."""
+ATTEMPTS = 3
+"""So often a change is decided anew if leaders have changed their in-sync replicas in the store meanwhile."""
+
+Decide: TypeAlias = Callable[[TopicPartition, PartitionState], PartitionState | None]
+"""What a partition's state becomes; None if it stays. Partition epochs are looked after by who writes."""
 
 
 class PartitionStateMachine:
@@ -30,62 +36,161 @@ class PartitionStateMachine:
     """
 
     def __init__(
-        self, context: ControllerContext, store: TopicStore, channel: ReplicaChannel, metadata: MetadataCache
+        self,
+        context: ControllerContext,
+        store: TopicStore,
+        channel: ReplicaChannel,
+        announcer: Announcer,
+        *,
+        unclean: Callable[[str], bool],
+        states_a_write: int,
     ) -> None:
+        """`unclean` says of a topic whether replicas that are not in sync may lead, `states_a_write` how many states
+        go into one write of the store."""
         self._context = context
         self._store = store
         self._channel = channel
-        self._metadata = metadata
+        self._announcer = announcer
+        self._unclean = unclean
+        self._states_a_write = states_a_write
+
+    # -- changes ---------------------------------------------------------------------------------------------------
 
     async def bring_online(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
         """Elects a leader for every partition that can have one, and tells replicas and clients.
 
         Raises BadVersionError if somebody else wrote a state, KafkaError NOT_CONTROLLER.
         """
-        known = [(partition, state) for partition in partitions if (state := self._context.state(partition))]
-        elections: dict[TopicPartition, Election | None] = {}
-        for partition, state in known:
+        known = [partition for partition in partitions if self._context.state(partition)]
+
+        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
             election = self._elect(partition, state)
-            if election is not None or state.leader != NO_LEADER:
-                elections[partition] = election
-        await self._conclude(elections, term)
-        await self.announce([partition for partition, _ in known], term, is_new=False)
+            return None if election is None and state.leader == NO_LEADER else self._outcome(state, election, term)
+
+        await self.change(known, decide, term)
+        await self.announce(known, term, is_new=False)
+
+    async def replace_leaders(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
+        """Elects leaders where there is none that can serve, and tells replicas and clients."""
+
+        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+            if state.leader in self._context.live_replicas(partition):
+                return None
+            election = self._elect(partition, state)
+            return None if election is None and state.leader == NO_LEADER else self._outcome(state, election, term)
+
+        changed = await self.change(partitions, decide, term)
+        await self.announce(changed, term, is_new=False)
+
+    async def remove_replicas(
+        self, partitions: Iterable[TopicPartition], brokers: Collection[int], term: ControllerTerm
+    ) -> None:
+        """Takes the replicas on these brokers out of sync, where others lead; the last in sync stays it."""
+
+        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+            isr = tuple(broker for broker in state.isr if broker not in brokers)
+            if isr == state.isr or not isr or state.leader in brokers:
+                return None
+            return next_state(state, term, isr=isr)
+
+        changed = await self.change(partitions, decide, term)
+        await self.announce(changed, term, is_new=False)
 
     async def elect(
         self, partitions: Iterable[TopicPartition], term: ControllerTerm, *, allow_unclean: bool
     ) -> dict[TopicPartition, KafkaError | None]:
         """Elects preferred leaders, or with `allow_unclean` any live replica where there is no leader."""
         results: dict[TopicPartition, KafkaError | None] = {}
-        elections: dict[TopicPartition, Election | None] = {}
         pace = Pace(ITEMS)
         for partition in partitions:
             await pace.step()
             try:
-                elections[partition] = self._wanted_election(partition, allow_unclean=allow_unclean)
+                self._wanted_election(partition, allow_unclean=allow_unclean)
             except KafkaError as error:
                 results[partition] = error.as_result()
             else:
                 results[partition] = None
-        await self._conclude(elections, term)
-        await self.announce(elections, term, is_new=False)
+
+        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+            return self._outcome(state, self._wanted_election(partition, allow_unclean=allow_unclean), term)
+
+        changed = await self.change([p for p, error in results.items() if error is None], decide, term)
+        await self.announce(changed, term, is_new=False)
         return results
 
-    async def announce(self, partitions: Iterable[TopicPartition], term: ControllerTerm, *, is_new: bool) -> None:
-        """Gives the replicas of partitions their orders, then shows the topics to clients."""
-        waiting = list(partitions)
-        topics = dict.fromkeys(partition.topic for partition in waiting)
-        while waiting:
-            # A leader that failed makes another round with its successor; each round has one live replica less.
-            waiting = await self._order(waiting, term, is_new=is_new)
-        self._metadata.put_topics([self._context.image(topic) for topic in topics])
+    async def change(
+        self, partitions: Iterable[TopicPartition], decide: Decide, term: ControllerTerm
+    ) -> list[TopicPartition]:
+        """Writes what is decided for each partition; returns those of which something was.
+
+        A state that a leader has changed in the store meanwhile is read and decided on anew. Raises BadVersionError if
+        that does not end, StoreUnavailableError, KafkaError NOT_CONTROLLER.
+        """
+        changed: list[TopicPartition] = []
+        waiting = iter([partition for partition in partitions if not self._context.is_doomed(partition)])
+        while batch := list(islice(waiting, self._states_a_write)):
+            for attempt in range(1, ATTEMPTS + 1):
+                states = dict(self._decided(batch, decide))
+                if not states:
+                    break
+                try:
+                    written = await self._write(states, term)
+                except BadVersionError:
+                    if attempt == ATTEMPTS:
+                        raise
+                    await self.reread(batch)
+                else:
+                    for partition, state in written.items():
+                        self._context.put_state(partition, state)
+                    changed += written
+                    break
+        return changed
+
+    def _decided(
+        self, partitions: Iterable[TopicPartition], decide: Decide
+    ) -> Iterator[tuple[TopicPartition, PartitionState]]:
+        for partition in partitions:
+            former = self._context.state(partition)
+            state = None if former is None else decide(partition, former)
+            if former is not None and state is not None:
+                yield partition, state.with_partition_epoch(former.partition_epoch)
+
+    async def _write(
+        self, states: Mapping[TopicPartition, PartitionState], term: ControllerTerm
+    ) -> Mapping[TopicPartition, PartitionState]:
+        try:
+            return await self._store.set_partition_states(states, term)
+        except StoreUnavailableError as error:
+            # Nobody may lead without its being written. That nobody leads is true whether or not it can be.
+            leaderless = {partition: state for partition, state in states.items() if state.leader == NO_LEADER}
+            if len(leaderless) < len(states):
+                raise
+            logger.error("%d partitions have no leader, which cannot be written now: %s", len(leaderless), error)
+            return leaderless
+
+    async def reread(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Takes in what leaders have written themselves; returns the partitions of which that is news."""
+        news = []
+        for partition, state in (await self._store.states_of(list(partitions))).items():
+            former = self._context.state(partition)
+            if former is not None and state != former:
+                self._context.put_state(partition, state)
+                news.append(partition)
+        return news
+
+    # -- elections -------------------------------------------------------------------------------------------------
 
     def _elect(self, partition: TopicPartition, state: PartitionState) -> Election | None:
         live = self._context.live_replicas(partition)
-        return elect(self._context.replicas(partition), state.isr, live, allow_unclean=False)
+        replicas = self._context.replicas(partition)
+        election = elect(replicas, state.isr, live, allow_unclean=False)
+        if election is None and live and self._unclean(partition.topic):
+            election = elect(replicas, state.isr, live, allow_unclean=True)
+        return election
 
     def _wanted_election(self, partition: TopicPartition, *, allow_unclean: bool) -> Election:
         state = self._context.state(partition)
-        if state is None:
+        if state is None or self._context.is_doomed(partition):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The partition {partition} does not exist.")
         replicas, live = self._context.replicas(partition), self._context.live_replicas(partition)
         is_content = state.leader != NO_LEADER if allow_unclean else state.leader == replicas[0]
@@ -101,56 +206,69 @@ class PartitionStateMachine:
             raise KafkaError(code, f"No replica of {partition} can be elected now.")
         return election
 
-    async def _conclude(self, elections: Elections, term: ControllerTerm) -> None:
-        """Writes the outcome of elections; each raises the leader epoch."""
-        states = {}
-        for partition, election in elections.items():
-            former = self._context.state(partition)
-            assert former is not None, f"{partition} was written together with its first state"
-            states[partition] = PartitionState(
-                leader=NO_LEADER if election is None else election.leader,
-                leader_epoch=former.leader_epoch + 1,
-                isr=former.isr if election is None else election.isr,
-                controller_epoch=term.epoch,
-                partition_epoch=former.partition_epoch,
-                leader_recovery_state=int(election is not None and election.is_unclean),
-            )
-        if not states:
-            return
-        try:
-            written = await self._store.set_partition_states(states, term)
-        except StoreUnavailableError as error:
-            # Nobody may lead without its being written. That nobody leads is true whether or not it can be.
-            written = {partition: state for partition, state in states.items() if state.leader == NO_LEADER}
-            if len(written) < len(states):
-                raise
-            logger.error("%d partitions have no leader, which cannot be written now: %s", len(written), error)
-        for partition, state in written.items():
-            self._context.put_state(partition, state)
+    def _outcome(self, former: PartitionState, election: Election | None, term: ControllerTerm) -> PartitionState:
+        """Each election raises the leader epoch."""
+        if election is None:
+            return next_state(former, term, leader=NO_LEADER)
+        recovery_state = int(election.is_unclean)
+        return next_state(former, term, election.leader, election.isr, leader_recovery_state=recovery_state)
 
-    async def _order(
-        self, partitions: Sequence[TopicPartition], term: ControllerTerm, *, is_new: bool
+    # -- orders ----------------------------------------------------------------------------------------------------
+
+    async def announce(self, partitions: Iterable[TopicPartition], term: ControllerTerm, *, is_new: bool) -> None:
+        """Gives the replicas of partitions their orders, then shows the topics to clients."""
+        shown = list(partitions)
+        waiting = shown
+        while waiting:
+            # A leader that failed makes another round with its successor; each round has one live replica less.
+            waiting = await self.order(waiting, term, is_new=is_new)
+        self._announcer.show(shown)
+
+    async def order(
+        self,
+        partitions: Sequence[TopicPartition],
+        term: ControllerTerm,
+        *,
+        is_new: bool,
+        brokers: Collection[int] | None = None,
     ) -> list[TopicPartition]:
-        """Sends LeaderAndIsr to the live replicas; returns partitions that got another leader since theirs failed."""
-        elections: dict[TopicPartition, Election | None] = {}
-        for broker, orders in self._orders(partitions, is_new=is_new).items():
+        """Sends LeaderAndIsr to the replicas that can be reached, or those of them on `brokers`.
+
+        Returns the partitions that got another leader since theirs failed.
+        """
+        failed: list[TopicPartition] = []
+        for broker, orders in self._orders(partitions, is_new=is_new, brokers=brokers).items():
             answers = await self._channel.leader_and_isr(broker, orders)
             for partition, error in answers.items():
-                if error is ErrorCode.NONE:
+                if error is ErrorCode.NONE or not self._counts(error):
                     continue
                 logger.error("broker %d cannot serve %s: %s", broker, partition, error.name)
                 self._context.replica_failed(partition, broker)
                 state = self._context.state(partition)
                 if state is not None and state.leader == broker:
-                    elections[partition] = self._elect(partition, state)
-        await self._conclude(elections, term)
-        return [partition for partition, election in elections.items() if election is not None]
+                    failed.append(partition)
 
-    def _orders(self, partitions: Iterable[TopicPartition], *, is_new: bool) -> dict[int, list[LeaderAndIsr]]:
+        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
+            return self._outcome(state, self._elect(partition, state), term)
+
+        changed = await self.change(failed, decide, term)
+        return [partition for partition in changed if not self._is_leaderless(partition)]
+
+    def _counts(self, error: ErrorCode) -> bool:
+        """An order that the broker has carried out before is no failure: another controller may have given it."""
+        return error not in (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _is_leaderless(self, partition: TopicPartition) -> bool:
+        state = self._context.state(partition)
+        return state is None or state.leader == NO_LEADER
+
+    def _orders(
+        self, partitions: Iterable[TopicPartition], *, is_new: bool, brokers: Collection[int] | None
+    ) -> dict[int, list[LeaderAndIsr]]:
         by_broker: dict[int, list[LeaderAndIsr]] = {}
         for partition in partitions:
             state, topic = self._context.state(partition), self._context.topic(partition.topic)
-            if state is None or topic is None or state.leader == NO_LEADER:
+            if state is None or topic is None or state.leader == NO_LEADER or self._context.is_doomed(partition):
                 continue
             order = LeaderAndIsr(
                 partition=partition,
@@ -161,7 +279,30 @@ class PartitionStateMachine:
                 replicas=self._context.replicas(partition),
                 isr=state.isr,
                 is_new=is_new,
+                controller_epoch=state.controller_epoch,
+                adding_replicas=topic.adding_replicas.get(partition.partition, ()),
+                removing_replicas=topic.removing_replicas.get(partition.partition, ()),
+                leader_recovery_state=state.leader_recovery_state,
             )
-            for broker in self._context.live_replicas(partition):
-                by_broker.setdefault(broker, []).append(order)
+            for broker in self._context.reachable_replicas(partition):
+                if brokers is None or broker in brokers:
+                    by_broker.setdefault(broker, []).append(order)
         return by_broker
+
+
+def next_state(
+    former: PartitionState,
+    term: ControllerTerm,
+    leader: int | None = None,
+    isr: tuple[int, ...] | None = None,
+    leader_recovery_state: int = 0,
+) -> PartitionState:
+    """A state in the next leader epoch, by order of this term's controller."""
+    return replace(
+        former,
+        leader=former.leader if leader is None else leader,
+        isr=former.isr if isr is None else isr,
+        leader_epoch=former.leader_epoch + 1,
+        controller_epoch=term.epoch,
+        leader_recovery_state=leader_recovery_state,
+    )

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..runtime.turns import ORDERS, Pace
+
+if TYPE_CHECKING:
+    from ..metadata.metadata_cache import TopicImage
+    from ..metadata.znodes import BrokerRegistration
+
+NO_EPOCH = -1
+"""In the place of a leader epoch: whatever it is."""
+EPOCH_DURING_DELETION = -2
+"""In the place of a leader epoch: the topic is being deleted, newer than any leader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +34,63 @@ class LeaderAndIsr:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     is_new: bool
+    controller_epoch: int = 0
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataUpdate:
+    """What brokers that are not the controller are to believe from now on, beside what they believe already."""
+
+    brokers: tuple[BrokerRegistration, ...]
+    """All that are alive."""
+    topics: tuple[TopicImage, ...] = ()
+    """With those of their partitions alone that have changed."""
+    removed: tuple[TopicImage, ...] = ()
+    """With the partitions that are being deleted."""
+
+
+class OrderAnswers(Protocol):
+    """Who hears what other brokers answer. Called on the loop; must not wait."""
+
+    def replicas_failed_at(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
+        """A broker cannot serve these: their log directory has failed."""
+        ...
+
+    def replicas_stopped_at(self, broker_id: int, results: Mapping[TopicPartition, ErrorCode]) -> None:
+        """What became of replicas that were to be deleted."""
+        ...
+
+    def term_in_doubt(self) -> None:
+        """A broker knows a newer controller."""
+        ...
 
 
 class ReplicaChannel(Protocol):
-    """Orders to one broker, carried out in the order they were given; each is answered with an error code."""
+    """Orders to one broker, carried out in the order they were given; each is answered with an error code.
+
+    What this broker is told is done when a method returns. What others are told is on its way: nothing is returned for
+    it, and their answers come to the controller as events of their own.
+    """
+
+    @property
+    def others(self) -> Collection[int]:
+        """The other brokers that can be told something."""
+        ...
+
+    def begin(self, controller_epoch: int, answers: OrderAnswers) -> None:
+        """A term of this broker as controller begins."""
+        ...
+
+    def end(self) -> None:
+        """The term is over: what is on its way is not repeated, and nobody hears of answers."""
+        ...
+
+    def brokers_changed(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """These are alive; what was meant for others, or for earlier runs of these, is given up."""
+        ...
 
     async def leader_and_isr(
         self, broker_id: int, orders: Sequence[LeaderAndIsr]
@@ -37,9 +99,13 @@ class ReplicaChannel(Protocol):
         ...
 
     async def stop_replicas(
-        self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool
+        self, broker_id: int, leader_epochs: Mapping[TopicPartition, int], *, delete: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Makes a broker give up replicas; with `delete` their logs are gone when this returns."""
+        """Makes a broker give up replicas; with `delete` their logs are gone when this is answered."""
+        ...
+
+    def update_metadata(self, broker_ids: Collection[int], update: MetadataUpdate) -> None:
+        """Tells other brokers what to believe of the cluster."""
         ...
 
 
@@ -73,14 +139,26 @@ WhileDeleting: TypeAlias = Callable[[TopicPartition], AbstractAsyncContextManage
 """Keeps others away from a log while it is deleted."""
 
 
-def _nothing_else(partition: TopicPartition) -> AbstractAsyncContextManager[None]:
+def nothing_else(partition: TopicPartition) -> AbstractAsyncContextManager[None]:
+    """There is nobody to keep away."""
     return nullcontext()
 
 
 class LocalReplicaChannel:
     """Orders to the only broker there is: this one."""
 
-    def __init__(self, broker_id: int, replicas: LocalReplicas, deleting: WhileDeleting = _nothing_else) -> None:
+    others: Collection[int] = ()
+
+    def begin(self, controller_epoch: int, answers: OrderAnswers) -> None:
+        """Everything is answered at once: nobody need hear of it later."""
+
+    def end(self) -> None:
+        """Nothing is on its way."""
+
+    def brokers_changed(self, brokers: Mapping[int, BrokerRegistration]) -> None:
+        """There is no way to others."""
+
+    def __init__(self, broker_id: int, replicas: LocalReplicas, deleting: WhileDeleting = nothing_else) -> None:
         self._broker_id = broker_id
         self._replicas = replicas
         self._deleting = deleting
@@ -116,19 +194,30 @@ class LocalReplicaChannel:
         return ErrorCode.NONE
 
     async def stop_replicas(
-        self, broker_id: int, partitions: Sequence[TopicPartition], *, delete: bool
+        self, broker_id: int, leader_epochs: Mapping[TopicPartition, int], *, delete: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Makes this broker give the partitions up."""
         assert broker_id == self._broker_id, f"no way to broker {broker_id}"
-        results = {}
-        for partition in partitions:
-            try:
-                async with self._deleting(partition) if delete else nullcontext():
-                    await self._replicas.stop_replica(partition, delete=delete)
-            except KafkaError as error:
-                results[partition] = error.code
-            except OSError:
-                results[partition] = ErrorCode.KAFKA_STORAGE_ERROR
-            else:
-                results[partition] = ErrorCode.NONE
-        return results
+        return await stop_here(self._replicas, leader_epochs, self._deleting if delete else None)
+
+    def update_metadata(self, broker_ids: Collection[int], update: MetadataUpdate) -> None:
+        """There is nobody to be told."""
+        assert not broker_ids, f"no way to brokers {broker_ids}"
+
+
+async def stop_here(
+    replicas: LocalReplicas, partitions: Iterable[TopicPartition], deleting: WhileDeleting | None
+) -> dict[TopicPartition, ErrorCode]:
+    """Makes this broker give up partitions, with their logs if `deleting` keeps others away from them."""
+    results = {}
+    for partition in partitions:
+        try:
+            async with nullcontext() if deleting is None else deleting(partition):
+                await replicas.stop_replica(partition, delete=deleting is not None)
+        except KafkaError as error:
+            results[partition] = error.code
+        except OSError:
+            results[partition] = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            results[partition] = ErrorCode.NONE
+    return results

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..config.broker_config import BrokerConfig
 from ..metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, check_name
 from ..metadata.znodes import TopicRegistration
-from .placement import assign_replicas
+from .placement import Racks, assign_replicas
 
 BROKER_DEFAULT = -1
 MAX_PARTITIONS_PER_REQUEST = 10_000
@@ -25,6 +25,10 @@ class TopicConfigs(Protocol):
 
     def check_topic_config(self, config: Mapping[str, str]) -> None:
         """Raises KafkaError INVALID_CONFIG unless a topic may have these settings."""
+        ...
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """The settings that a topic has of its own."""
         ...
 
     def topic_config_changed(self, topic: str, config: Mapping[str, str] | None) -> None:
@@ -79,7 +83,7 @@ class TopicRules:
         ]
         check_partition_count(sum(counts))
 
-    def plan_topic(self, wish: TopicCreation, live_brokers: Sequence[int]) -> TopicPlan:
+    def plan_topic(self, wish: TopicCreation, live_brokers: Racks) -> TopicPlan:
         """Completes a wish for a topic. Raises KafkaError, with the reason for the client."""
         check_name(wish.name)
         missing = [name for name, value in wish.config.items() if value is None]
@@ -91,7 +95,7 @@ class TopicRules:
         self._topic_configs.check_topic_config(config)
         return TopicPlan(wish.name, assignment, config)
 
-    def _placed(self, wish: TopicCreation, live_brokers: Sequence[int]) -> Assignment:
+    def _placed(self, wish: TopicCreation, live_brokers: Racks) -> Assignment:
         partitions, replicas = wish.num_partitions, wish.replication_factor
         partitions = self._config.num_partitions if partitions == BROKER_DEFAULT else partitions
         replicas = self._config.default_replication_factor if replicas == BROKER_DEFAULT else replicas
@@ -104,7 +108,7 @@ class TopicRules:
             raise KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, reason)
         return assign_replicas(live_brokers, range(partitions), replicas, self._chance)
 
-    def _given(self, wish: TopicCreation, live_brokers: Sequence[int]) -> Assignment:
+    def _given(self, wish: TopicCreation, live_brokers: Collection[int]) -> Assignment:
         if (wish.num_partitions, wish.replication_factor) != (BROKER_DEFAULT, BROKER_DEFAULT):
             reason = "Both numPartitions or replicationFactor and replicasAssignments were set."
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason} Both cannot be used at the same time.")
@@ -116,9 +120,7 @@ class TopicRules:
         _check_replica_lists(list(assignment.values()), len(assignment[0]), live_brokers)
         return assignment
 
-    def plan_partitions(
-        self, wish: PartitionsCreation, topic: TopicRegistration, live_brokers: Sequence[int]
-    ) -> Assignment:
+    def plan_partitions(self, wish: PartitionsCreation, topic: TopicRegistration, live_brokers: Racks) -> Assignment:
         """Places the additional partitions of a topic. Raises KafkaError, with the reason for the client."""
         present = len(topic.assignment)
         if topic.adding_replicas or topic.removing_replicas:
@@ -189,7 +191,7 @@ def check_partition_count(count: int) -> None:
 
 
 def _check_replica_lists(
-    replica_lists: Sequence[tuple[int, ...]], replication_factor: int, live_brokers: Sequence[int]
+    replica_lists: Sequence[tuple[int, ...]], replication_factor: int, live_brokers: Collection[int]
 ) -> None:
     for replicas in replica_lists:
         if not replicas:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from . import znodes
 from .metadata_store import (
     BadVersionError,
+    Check,
     Create,
     Delete,
     MetadataStore,
@@ -29,6 +31,14 @@ class ControllerTerm:
     epoch: int
     fence: int
     """Version of `/controller_epoch` that belongs to the term; every controller write checks it."""
+
+
+class ControllerSeat(NamedTuple):
+    """Who sits where the controller does."""
+
+    broker_id: int | None
+    is_ours: bool
+    """Whether the node is of this very session: one of an earlier session is about to go."""
 
 
 class ClusterStore:
@@ -96,9 +106,12 @@ class ClusterStore:
         """Whether a broker is registered; `watch` hears of the next change of that."""
         return await self._store.exists(znodes.broker_path(broker_id), watch) is not None
 
-    async def brokers(self) -> dict[int, BrokerRegistration]:
-        """Returns all live brokers by id."""
-        ids = [int(name) for name in await self._store.children(znodes.BROKER_IDS)]
+    async def brokers(self, watch: Watch | None = None) -> dict[int, BrokerRegistration]:
+        """Returns all live brokers by id; `watch` hears when one comes, goes, or says something else of itself."""
+        ids = [int(name) for name in await self._store.children(znodes.BROKER_IDS, watch)]
+        if watch is not None:
+            for broker_id in ids:
+                await self._store.exists(znodes.broker_path(broker_id), watch)
         found = await self._store.get_many([znodes.broker_path(broker_id) for broker_id in ids])
         return {
             broker_id: znodes.decode_broker(broker_id, node[0], node[1].czxid)
@@ -107,20 +120,30 @@ class ClusterStore:
         }
 
     async def claim_controller(self, broker_id: int) -> ControllerTerm | None:
-        """Becomes controller, in one step with raising the controller epoch; None if there is one already."""
+        """Becomes controller, in one step with raising the controller epoch; None if another broker is.
+
+        Who is controller already begins another term.
+        """
         data, stat = await self._store.get(znodes.CONTROLLER_EPOCH)
         epoch = int(data) + 1
-        claim = Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, self._now_ms()), ephemeral=True)
+        raised = SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), stat.version)
+        claim: Operation = Create(
+            znodes.CONTROLLER, znodes.encode_controller(broker_id, self._now_ms()), ephemeral=True
+        )
+        if await self.controller() == (broker_id, True):
+            claim = Check(znodes.CONTROLLER, 0)
         try:
-            await self._store.multi([claim, SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), stat.version)])
-        except (NodeExistsError, BadVersionError):
+            await self._store.multi([claim, raised])
+        except (NodeExistsError, NoNodeError, BadVersionError):
             return None
         return ControllerTerm(epoch, stat.version + 1)
 
-    async def controller_id(self) -> int | None:
-        """Broker id of the present controller."""
+    async def controller(self, watch: Watch | None = None) -> ControllerSeat:
+        """Who is controller; `watch` hears when that changes."""
+        if await self._store.exists(znodes.CONTROLLER, watch) is None:
+            return ControllerSeat(None, is_ours=False)
         try:
-            data, _ = await self._store.get(znodes.CONTROLLER)
+            data, stat = await self._store.get(znodes.CONTROLLER)
         except NoNodeError:
-            return None
-        return znodes.decode_controller(data)
+            return ControllerSeat(None, is_ours=False)
+        return ControllerSeat(znodes.decode_controller(data), stat.ephemeral_owner == self._store.session_id)

@@ -5,7 +5,7 @@ Every write carries a check of `/controller_epoch`: a deposed controller cannot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -71,8 +71,12 @@ class TopicStore:
 
     async def partition_states(self, topic: TopicRegistration) -> dict[int, PartitionState]:
         """Returns the states of those partitions of a topic that ever had a leader."""
-        partitions = list(topic.assignment)
-        found = await self._store.get_many([znodes.state_path(topic.name, partition) for partition in partitions])
+        states = await self.states_of([TopicPartition(topic.name, partition) for partition in topic.assignment])
+        return {partition.partition: state for partition, state in states.items()}
+
+    async def states_of(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionState]:
+        """Returns the states, as they are now, of those of the partitions that ever had a leader."""
+        found = await self._store.get_many([znodes.state_path(*partition) for partition in partitions])
         return {
             partition: znodes.decode_state(node[0], node[1].version)
             for partition, node in zip(partitions, found, strict=True)

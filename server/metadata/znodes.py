@@ -6,11 +6,12 @@ The functions are pure. Decoders accept every version of a node that Kafka ever 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from ...protocol.topic_partition import TopicPartition
 from ...protocol.uuid_text import uuid_from_text, uuid_text
 
 CONTROLLER = "/controller"
@@ -22,6 +23,13 @@ TOPICS = "/brokers/topics"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = f"{CONFIG_CHANGES}/config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
+REASSIGN_PARTITIONS = "/admin/reassign_partitions"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
+ISR_CHANGES = "/isr_change_notification"
+ISR_CHANGE_PREFIX = f"{ISR_CHANGES}/isr_change_"
+LOG_DIR_EVENTS = "/log_dir_event_notification"
+LOG_DIR_EVENT_PREFIX = f"{LOG_DIR_EVENTS}/log_dir_event_"
+LOG_DIR_FAILED = 1
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 DEFAULT_ENTITY = "<default>"
 
@@ -40,8 +48,8 @@ PERSISTENT_PATHS = (
     "/config/ips",
     "/config/topics",
     "/config/users",
-    "/isr_change_notification",
-    "/log_dir_event_notification",
+    ISR_CHANGES,
+    LOG_DIR_EVENTS,
     PRODUCER_ID_BLOCK,
 )
 """Made by whoever starts first; parents before children."""
@@ -300,6 +308,30 @@ def decode_config(data: bytes) -> dict[str, str]:
 def encode_config_change(entity_type: str, name: str) -> bytes:
     """JSON of `/config/changes/config_change_N`."""
     return _encode({"version": 2, "entity_path": f"{entity_type}/{name}"})
+
+
+def encode_isr_change(partitions: Iterable[TopicPartition]) -> bytes:
+    """JSON of `/isr_change_notification/isr_change_N`."""
+    return _encode({"version": 1, "partitions": [{"topic": name, "partition": index} for name, index in partitions]})
+
+
+def encode_log_dir_event(broker_id: int) -> bytes:
+    """JSON of `/log_dir_event_notification/log_dir_event_N`."""
+    return _encode({"version": 1, "broker": broker_id, "event": LOG_DIR_FAILED})
+
+
+def decode_log_dir_event(data: bytes) -> int:
+    """The broker of which a log directory has failed."""
+    return int(_decode(data)["broker"])
+
+
+def decode_partitions(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
+    """The partitions in a notice of changed ISRs, a wish for preferred elections, or one for reassignments: with the
+    replicas wanted, where there are any."""
+    return {
+        TopicPartition(str(one["topic"]), int(one["partition"])): tuple(map(int, one.get("replicas", ())))
+        for one in _decode(data)["partitions"]
+    }
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:

@@ -1,46 +1,42 @@
 """AlterPartitionReassignments (key 45): moves replicas between brokers (KIP-455).
 
-A partition may be given the replicas that it has, which is done at once; nothing else can be asked of a cluster of one.
+The answer says that a partition is on its way, or with null for replicas on its way back; of the end
+ListPartitionReassignments tells.
 """
 
 from __future__ import annotations
 
-from ....protocol.errors import KafkaError
+from collections.abc import Sequence
+
 from ....protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
 from ....protocol.topic_partition import TopicPartition
-from ...runtime.turns import Steps
 from ..request_context import RequestContext
 from ..services import ActiveController
 
 
-def handle(
+async def handle(
     ctx: RequestContext, request: AlterPartitionReassignmentsRequest, *, controller: ActiveController
-) -> Steps[AlterPartitionReassignmentsResponse]:
-    """Decides on each partition on its own."""
-    response = AlterPartitionReassignmentsResponse(
-        allow_replication_factor_change=request.allow_replication_factor_change, error_message=None
+) -> AlterPartitionReassignmentsResponse:
+    """Decides on each partition on its own; of one that is named twice the last wish counts."""
+    wishes: dict[TopicPartition, Sequence[int] | None] = {
+        TopicPartition(topic.name, partition.partition_index): partition.replicas
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    results = await controller.reassign(wishes, may_change_factor=request.allow_replication_factor_change)
+    topics: dict[str, ReassignableTopicResponse] = {}
+    for (name, index), error in results.items():
+        answer = ReassignablePartitionResponse(partition_index=index, error_message=None)
+        if error is not None:
+            answer.error_code, answer.error_message = error.code, error.message
+        topics.setdefault(name, ReassignableTopicResponse(name=name)).partitions.append(answer)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        error_message=None,
+        responses=list(topics.values()),
     )
-    for topic in request.topics:
-        answer = ReassignableTopicResponse(name=topic.name)
-        response.responses.append(answer)
-        for partition in topic.partitions:
-            answer.partitions.append(_decide(topic.name, partition, controller=controller))
-            yield
-    return response
-
-
-def _decide(
-    topic: str, wanted: ReassignablePartition, *, controller: ActiveController
-) -> ReassignablePartitionResponse:
-    response = ReassignablePartitionResponse(partition_index=wanted.partition_index, error_message=None)
-    try:
-        controller.check_reassignment(TopicPartition(topic, wanted.partition_index), wanted.replicas)
-    except KafkaError as error:
-        response.error_code, response.error_message = error.code, error.message
-    return response

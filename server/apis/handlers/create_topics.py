@@ -24,7 +24,7 @@ from ....protocol.messages.create_topics import (
 from ....protocol.schema import ZERO_UUID
 from ...config.config_description import ConfigDescriber
 from ...config.config_repository import ConfigRepository
-from ...controller.controller import CreatedTopic
+from ...controller.topic_maker import CreatedTopic
 from ...controller.topic_rules import TopicCreation
 from ...metadata.topic_names import CLUSTER_METADATA_TOPIC
 from ...quotas.charge import price_of_changes

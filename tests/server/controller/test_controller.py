@@ -12,7 +12,7 @@ from tests.server.control_plane import BROKER_ID, LISTENER, ControlPlane
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.adoption import FoundReplica
-from barnabas.server.controller.controller import CreatedTopic
+from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.metadata_store import Operation, OperationResult, StoreUnavailableError
@@ -403,17 +403,18 @@ async def test_internal_topics_are_created_as_kafka_creates_them() -> None:
 async def test_reassignment_to_the_same_replicas_is_all_there_is() -> None:
     plane = await ControlPlane().start()
     await create(plane, TopicCreation("t", 1, 1))
-    plane.controller.check_reassignment(T0, [BROKER_ID])
-    for replicas, code in (
-        (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
-        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ([1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ([2], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+    before = plane.tree.zxid
+    assert await plane.controller.reassign({T0: [BROKER_ID]}) == {T0: None}
+    unknown = TopicPartition("u", 0)
+    for partition, replicas, code in (
+        (T0, None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        (T0, [], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (T0, [1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (T0, [2], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
+        (unknown, [BROKER_ID], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ):
-        with pytest.raises(KafkaError) as refused:
-            plane.controller.check_reassignment(T0, replicas)
-        assert refused.value.code is code
-    with pytest.raises(KafkaError) as refused:
-        plane.controller.check_reassignment(TopicPartition("u", 0), [BROKER_ID])
-    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        refused = (await plane.controller.reassign({partition: replicas}))[partition]
+        assert refused is not None
+        assert refused.code is code
+    assert plane.tree.zxid == before
     assert plane.controller.reassignments() == []

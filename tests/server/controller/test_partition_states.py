@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from barnabas.server.controller.election import Election, elect, elect_preferred
 from barnabas.server.controller.partition_states import TRANSITIONS, PartitionPhase, transition
-from barnabas.server.controller.placement import assign_replicas
+from barnabas.server.controller.placement import alternating_racks, assign_replicas
 
 LEGAL = {
     ("NON_EXISTENT", "NEW"),
@@ -62,7 +62,7 @@ def test_preferred_leader_must_be_in_sync_and_live() -> None:
 )
 def test_replicas_are_spread_evenly(brokers: list[int], partitions: int, factor: int, seed: int) -> None:
     factor = min(factor, len(brokers))
-    assignment = assign_replicas(brokers, range(partitions), factor, random.Random(seed))
+    assignment = assign_replicas(dict.fromkeys(brokers), range(partitions), factor, random.Random(seed))
     assert list(assignment) == list(range(partitions))
     for replicas in assignment.values():
         assert len(set(replicas)) == factor
@@ -72,6 +72,35 @@ def test_replicas_are_spread_evenly(brokers: list[int], partitions: int, factor:
 
 
 def test_more_partitions_go_on_where_the_first_began() -> None:
-    first = assign_replicas([1, 2, 3], range(4), 2, random.Random(1), 2)
-    more = assign_replicas([1, 2, 3], range(4, 8), 2, random.Random(2), 2)
+    first = assign_replicas(dict.fromkeys([1, 2, 3]), range(4), 2, random.Random(1), 2)
+    more = assign_replicas(dict.fromkeys([1, 2, 3]), range(4, 8), 2, random.Random(2), 2)
     assert [replicas[0] for replicas in (first | more).values()] == [2, 3, 1, 2, 3, 1, 2, 3]
+
+
+def test_neighbours_stand_in_different_racks() -> None:
+    """The example in the comment of Kafka's AdminUtils.getRackAlternatedBrokerList."""
+    racks = {0: "rack1", 1: "rack3", 2: "rack3", 3: "rack2", 4: "rack2", 5: "rack1"}
+    assert alternating_racks(racks) == [0, 3, 1, 5, 4, 2]
+
+
+@given(
+    racks=st.dictionaries(st.integers(0, 20), st.sampled_from("abcd"), min_size=1),
+    partitions=st.integers(1, 30),
+    factor=st.integers(1, 6),
+    seed=st.integers(0, 1000),
+)
+def test_replicas_are_in_as_many_racks_as_can_be(
+    racks: dict[int, str], partitions: int, factor: int, seed: int
+) -> None:
+    factor = min(factor, len(racks))
+    assignment = assign_replicas(racks, range(partitions), factor, random.Random(seed))
+    for replicas in assignment.values():
+        assert len(set(replicas)) == factor
+        assert len({racks[broker] for broker in replicas}) == min(factor, len(set(racks.values())))
+    led = [sum(replicas[0] == broker for replicas in assignment.values()) for broker in racks]
+    assert max(led) - min(led) <= 1
+
+
+def test_one_broker_without_a_rack_has_all_placed_without() -> None:
+    chosen = assign_replicas({0: "a", 1: "a", 2: None}, range(3), 2, random.Random(1))
+    assert sorted(replicas[0] for replicas in chosen.values()) == [0, 1, 2]

@@ -108,9 +108,9 @@ async def test_there_is_one_controller_and_each_has_its_epoch() -> None:
     term = await world.term()
     assert term.epoch == 1
     assert await world.cluster.claim_controller(2) is None
-    assert await world.cluster.controller_id() == 1
+    assert await world.cluster.controller() == (1, True)
     await world.store.delete("/controller")
-    assert await world.cluster.controller_id() is None
+    assert await world.cluster.controller() == (None, False)
     second = await world.cluster.claim_controller(2)
     assert second is not None
     assert second.epoch == 2

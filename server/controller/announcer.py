@@ -1,0 +1,62 @@
+"""Shows what the controller has decided: in this broker's own metadata cache, and to the others by UpdateMetadata."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ...protocol.topic_partition import TopicPartition
+from ..metadata.metadata_cache import MetadataCache, TopicImage
+from .context import ControllerContext
+from .replica_channel import MetadataUpdate, ReplicaChannel
+
+
+class Announcer:
+    """Everybody is told of brokers first, then of topics: a leader that nobody knows cannot be asked."""
+
+    def __init__(self, context: ControllerContext, metadata: MetadataCache, channel: ReplicaChannel) -> None:
+        self._context = context
+        self._metadata = metadata
+        self._channel = channel
+
+    def show(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions are as the context has them now. Those being deleted are not shown."""
+        indexes: dict[str, list[int]] = {}
+        for name, index in partitions:
+            if name not in self._context.doomed:
+                indexes.setdefault(name, []).append(index)
+        self._metadata.put_topics([self._context.image(name) for name in indexes])
+        if self._channel.others:
+            images = tuple(self._context.partial_image(name, its_indexes) for name, its_indexes in indexes.items())
+            self._tell(self._channel.others, images)
+
+    def show_brokers(self) -> None:
+        """The brokers that are alive are as the context has them now."""
+        self._metadata.set_brokers(self._context.brokers)
+        self._tell(self._channel.others)
+
+    def show_all(self, broker_ids: Collection[int]) -> None:
+        """These brokers are told everything."""
+        if broker_ids:
+            topics = (topic.name for topic in self._context.topics if topic.name not in self._context.doomed)
+            self._tell(broker_ids, tuple(self._context.image(name) for name in topics))
+
+    def show_all_here(self) -> None:
+        """This broker's own cache holds what the context has, and no other topic."""
+        present = {topic.name for topic in self._context.topics if topic.name not in self._context.doomed}
+        self._metadata.put_topics([self._context.image(name) for name in present])
+        self._metadata.remove_topics([name for name in self._metadata.topic_names if name not in present])
+
+    def remove(self, names: Collection[str]) -> None:
+        """These topics are served no longer."""
+        self._metadata.remove_topics(names)
+        if self._channel.others:
+            self._tell(self._channel.others, removed=tuple(self._context.image(name) for name in names))
+
+    def _tell(
+        self, broker_ids: Collection[int], topics: tuple[TopicImage, ...] = (), removed: tuple[TopicImage, ...] = ()
+    ) -> None:
+        others = [one for one in broker_ids if one in self._channel.others]
+        if others:
+            self._channel.update_metadata(
+                others, MetadataUpdate(tuple(self._context.brokers.values()), topics, removed)
+            )

@@ -1,0 +1,326 @@
+"""The controller's requests to brokers, from what it has decided to messages and back. No I/O.
+
+What is sent is grouped by topic, which brokers know since Kafka 2.6; what is received may be of any version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, code_of
+from ...protocol.messages.leader_and_isr import (
+    LeaderAndIsrLiveLeader,
+    LeaderAndIsrPartitionError,
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrResponse,
+    LeaderAndIsrTopicError,
+    LeaderAndIsrTopicState,
+)
+from ...protocol.messages.stop_replica import (
+    StopReplicaPartitionError,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    StopReplicaResponse,
+    StopReplicaTopicState,
+)
+from ...protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from ...protocol.schema import ZERO_UUID
+from ...protocol.topic_partition import TopicPartition
+from ..metadata.metadata_cache import PartitionImage, TopicImage
+from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
+from .replica_channel import NO_EPOCH, LeaderAndIsr, MetadataUpdate
+
+LOWEST_LEADER_AND_ISR, LOWEST_UPDATE_METADATA, LOWEST_STOP_REPLICA = 2, 5, 3
+"""The versions since which these requests are grouped by topic, as they are built here."""
+TOPIC_IDS_VERSION = 5
+LEADER_DURING_DELETION = -2
+"""In the place of a leader: the partition is being deleted."""
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+_PROTOCOL_NAMES = {number: name for name, number in SECURITY_PROTOCOLS.items()}
+
+
+class SendingController(NamedTuple):
+    """The controller that sends."""
+
+    broker_id: int
+    epoch: int
+
+
+# LeaderAndIsr
+
+
+def leader_and_isr_request(
+    sender: SendingController, broker_epoch: int, orders: Sequence[LeaderAndIsr], leaders: Mapping[int, BrokerEndpoint]
+) -> LeaderAndIsrRequest:
+    """Orders to one broker; `leaders` is where the leaders are reached that are alive."""
+    topics: dict[str, LeaderAndIsrTopicState] = {}
+    for order in orders:
+        name = order.partition.topic
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = LeaderAndIsrTopicState(topic_name=name, topic_id=order.topic_id)
+        topic.partition_states.append(
+            LeaderAndIsrPartitionState(
+                topic_name=name,
+                partition_index=order.partition.partition,
+                controller_epoch=order.controller_epoch,
+                leader=order.leader,
+                leader_epoch=order.leader_epoch,
+                isr=list(order.isr),
+                partition_epoch=order.partition_epoch,
+                replicas=list(order.replicas),
+                adding_replicas=list(order.adding_replicas),
+                removing_replicas=list(order.removing_replicas),
+                is_new=order.is_new,
+                leader_recovery_state=order.leader_recovery_state,
+            )
+        )
+    return LeaderAndIsrRequest(
+        controller_id=sender.broker_id,
+        controller_epoch=sender.epoch,
+        broker_epoch=broker_epoch,
+        topic_states=list(topics.values()),
+        live_leaders=[
+            LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
+            for broker_id, endpoint in leaders.items()
+        ],
+    )
+
+
+def orders_of(request: LeaderAndIsrRequest) -> list[LeaderAndIsr]:
+    """What a request of any version orders."""
+    states = [(state.topic_name, ZERO_UUID, state) for state in request.ungrouped_partition_states]
+    states += [
+        (topic.topic_name, topic.topic_id, state) for topic in request.topic_states for state in topic.partition_states
+    ]
+    return [_order(TopicPartition(name, state.partition_index), topic_id, state) for name, topic_id, state in states]
+
+
+def _order(partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> LeaderAndIsr:
+    return LeaderAndIsr(
+        partition=partition,
+        topic_id=topic_id,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        replicas=tuple(state.replicas),
+        isr=tuple(state.isr),
+        is_new=state.is_new,
+        controller_epoch=state.controller_epoch,
+        adding_replicas=tuple(state.adding_replicas),
+        removing_replicas=tuple(state.removing_replicas),
+        leader_recovery_state=state.leader_recovery_state,
+    )
+
+
+def leader_and_isr_response(
+    version: int, orders: Iterable[LeaderAndIsr], results: Mapping[TopicPartition, ErrorCode]
+) -> LeaderAndIsrResponse:
+    """What became of each order."""
+    response = LeaderAndIsrResponse()
+    topics: dict[UUID, LeaderAndIsrTopicError] = {}
+    for order in orders:
+        error = LeaderAndIsrPartitionError(
+            topic_name=order.partition.topic,
+            partition_index=order.partition.partition,
+            error_code=results[order.partition],
+        )
+        if version < TOPIC_IDS_VERSION:
+            response.partition_errors.append(error)
+            continue
+        topic = topics.get(order.topic_id)
+        if topic is None:
+            topic = topics[order.topic_id] = LeaderAndIsrTopicError(topic_id=order.topic_id)
+            response.topics.append(topic)
+        topic.partition_errors.append(error)
+    return response
+
+
+def order_results(response: LeaderAndIsrResponse, orders: Iterable[LeaderAndIsr]) -> dict[TopicPartition, ErrorCode]:
+    """What a broker says became of the orders; those it does not speak of are left out."""
+    names = {order.topic_id: order.partition.topic for order in orders}
+    errors = [(one.topic_name, one) for one in response.partition_errors]
+    errors += [
+        (names[topic.topic_id], one)
+        for topic in response.topics
+        if topic.topic_id in names
+        for one in topic.partition_errors
+    ]
+    return {TopicPartition(name, one.partition_index): code_of(one.error_code) for name, one in errors}
+
+
+# StopReplica
+
+
+class StopOrder(NamedTuple):
+    """The order to give one replica up."""
+
+    partition: TopicPartition
+    leader_epoch: int
+    delete: bool
+
+
+def stop_replica_request(
+    sender: SendingController, broker_epoch: int, leader_epochs: Mapping[TopicPartition, int], *, delete: bool
+) -> StopReplicaRequest:
+    """The order to give replicas up."""
+    topics: dict[str, StopReplicaTopicState] = {}
+    for (name, index), leader_epoch in leader_epochs.items():
+        topic = topics.setdefault(name, StopReplicaTopicState(topic_name=name))
+        state = StopReplicaPartitionState(partition_index=index, leader_epoch=leader_epoch, delete_partition=delete)
+        topic.partition_states.append(state)
+    return StopReplicaRequest(
+        controller_id=sender.broker_id,
+        controller_epoch=sender.epoch,
+        broker_epoch=broker_epoch,
+        topic_states=list(topics.values()),
+    )
+
+
+def stops_of(request: StopReplicaRequest) -> list[StopOrder]:
+    """What a request of any version orders."""
+    delete = request.delete_partitions
+    stops = [
+        StopOrder(TopicPartition(one.topic_name, one.partition_index), NO_EPOCH, delete)
+        for one in request.ungrouped_partitions
+    ]
+    stops += [
+        StopOrder(TopicPartition(topic.name, index), NO_EPOCH, delete)
+        for topic in request.topics
+        for index in topic.partition_indexes
+    ]
+    stops += [
+        StopOrder(TopicPartition(topic.topic_name, state.partition_index), state.leader_epoch, state.delete_partition)
+        for topic in request.topic_states
+        for state in topic.partition_states
+    ]
+    return stops
+
+
+def stop_replica_response(results: Mapping[TopicPartition, ErrorCode]) -> StopReplicaResponse:
+    """What became of each replica."""
+    return StopReplicaResponse(
+        partition_errors=[
+            StopReplicaPartitionError(topic_name=name, partition_index=index, error_code=error)
+            for (name, index), error in results.items()
+        ]
+    )
+
+
+def stop_results(response: StopReplicaResponse) -> dict[TopicPartition, ErrorCode]:
+    """What a broker says became of replicas."""
+    return {
+        TopicPartition(one.topic_name, one.partition_index): code_of(one.error_code)
+        for one in response.partition_errors
+    }
+
+
+# UpdateMetadata
+
+
+def update_metadata_request(
+    sender: SendingController, broker_epoch: int, update: MetadataUpdate
+) -> UpdateMetadataRequest:
+    """What a broker is to believe."""
+    alive = {broker.broker_id for broker in update.brokers}
+    states = [_topic_state(topic, sender.epoch, alive) for topic in update.topics]
+    states += [_topic_state(topic, sender.epoch, alive, LEADER_DURING_DELETION) for topic in update.removed]
+    return UpdateMetadataRequest(
+        controller_id=sender.broker_id,
+        controller_epoch=sender.epoch,
+        broker_epoch=broker_epoch,
+        topic_states=states,
+        live_brokers=[
+            UpdateMetadataBroker(
+                id=broker.broker_id,
+                endpoints=[
+                    UpdateMetadataEndpoint(
+                        port=endpoint.port,
+                        host=endpoint.host,
+                        listener=endpoint.listener_name,
+                        security_protocol=SECURITY_PROTOCOLS[endpoint.security_protocol],
+                    )
+                    for endpoint in broker.endpoints
+                ],
+                rack=broker.rack,
+            )
+            for broker in update.brokers
+        ],
+    )
+
+
+def _topic_state(
+    topic: TopicImage, controller_epoch: int, alive: Collection[int], leader: int | None = None
+) -> UpdateMetadataTopicState:
+    return UpdateMetadataTopicState(
+        topic_name=topic.name,
+        topic_id=topic.topic_id,
+        partition_states=[
+            UpdateMetadataPartitionState(
+                topic_name=topic.name,
+                partition_index=index,
+                controller_epoch=controller_epoch,
+                leader=image.leader if leader is None else leader,
+                leader_epoch=image.leader_epoch,
+                isr=list(image.isr),
+                zk_version=image.partition_epoch,
+                replicas=list(image.replicas),
+                offline_replicas=[one for one in image.replicas if one not in alive or one in image.offline_replicas],
+            )
+            for index, image in topic.partitions.items()
+        ],
+    )
+
+
+def update_of(request: UpdateMetadataRequest) -> MetadataUpdate:
+    """What a request of any version tells."""
+    states: dict[tuple[str, UUID], list[UpdateMetadataPartitionState]] = {}
+    for state in request.ungrouped_partition_states:
+        states.setdefault((state.topic_name, ZERO_UUID), []).append(state)
+    for topic in request.topic_states:
+        states.setdefault((topic.topic_name, topic.topic_id), []).extend(topic.partition_states)
+    topics, removed = [], []
+    for (name, topic_id), its_states in states.items():
+        images = {state.partition_index: _image(state) for state in its_states}
+        gone = {index: image for index, image in images.items() if image.leader == LEADER_DURING_DELETION}
+        kept = {index: image for index, image in images.items() if index not in gone}
+        if kept:
+            topics.append(TopicImage(name, topic_id, kept))
+        if gone:
+            removed.append(TopicImage(name, topic_id, gone))
+    return MetadataUpdate(tuple(_broker(one) for one in request.live_brokers), tuple(topics), tuple(removed))
+
+
+def _image(state: UpdateMetadataPartitionState) -> PartitionImage:
+    return PartitionImage(
+        partition=state.partition_index,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.zk_version,
+        replicas=tuple(state.replicas),
+        isr=tuple(state.isr),
+        offline_replicas=tuple(state.offline_replicas),
+    )
+
+
+def _broker(broker: UpdateMetadataBroker) -> BrokerRegistration:
+    if broker.endpoints:
+        endpoints = tuple(_endpoint(one) for one in broker.endpoints)
+    else:
+        endpoints = (BrokerEndpoint("PLAINTEXT", broker.v0_host, broker.v0_port),)
+    return BrokerRegistration(broker.id, endpoints, broker.rack)
+
+
+def _endpoint(endpoint: UpdateMetadataEndpoint) -> BrokerEndpoint:
+    protocol = _PROTOCOL_NAMES.get(endpoint.security_protocol, "PLAINTEXT")
+    # Before version 3 a listener was called what its protocol is called.
+    return BrokerEndpoint(endpoint.listener or protocol, endpoint.host, endpoint.port, protocol)

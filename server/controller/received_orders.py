@@ -1,0 +1,262 @@
+"""What a broker does with the orders of the controller: LeaderAndIsr, StopReplica, UpdateMetadata.
+
+Orders of a controller that has been followed by another are refused (STALE_CONTROLLER_EPOCH), and so are those meant
+for an earlier run of this broker (KIP-380: STALE_BROKER_EPOCH). A partition takes part in newer leader epochs only. A
+broker that is not controller knows the cluster by UpdateMetadata alone.
+Kafka's counterparts are the duties of KafkaApis and ReplicaManager.becomeLeaderOrFollower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
+from typing import Protocol
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
+from ...protocol.topic_partition import TopicPartition
+from ..metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
+from ..metadata.metadata_store import StoreError
+from ..runtime.turns import ORDERS, Pace
+from .control_requests import StopOrder
+from .replica_channel import (
+    NO_EPOCH,
+    LeaderAndIsr,
+    LocalReplicas,
+    MetadataUpdate,
+    WhileDeleting,
+    nothing_else,
+    stop_here,
+)
+from .topic_rules import TopicConfigs
+
+logger = room_logger("controller")
+
+NO_BROKER_EPOCH = -1
+"""What older controllers say."""
+
+
+class ClusterReplicas(LocalReplicas, Protocol):
+    """The replica manager of a broker that is one of several."""
+
+    def become_follower(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: UUID,
+        leader: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        is_new: bool,
+        adding_replicas: tuple[int, ...] = (),
+        removing_replicas: tuple[int, ...] = (),
+    ) -> None:
+        """Copies the partition from its leader from now on; without one (-1) it waits."""
+        ...
+
+
+class ReceivedOrders:
+    """Loop-thread only. Orders are carried out one request after the other."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        replicas: ClusterReplicas,
+        metadata: MetadataCache,
+        topic_configs: TopicConfigs,
+        config_of: Callable[[str], Awaitable[Mapping[str, str]]],
+        *,
+        offline: Container[TopicPartition] = (),
+        deleting: WhileDeleting = nothing_else,
+    ) -> None:
+        """`config_of` reads a topic's own settings from the store, `deleting` keeps others away from a log.
+
+        `offline` has the partitions, at any time, whose log directory has failed.
+        """
+        self.offline = offline
+        self.broker_epoch = NO_BROKER_EPOCH
+        """Of this run of the broker, once it is `registered`."""
+        self.controller_epoch = 0
+        """The newest that was heard of."""
+        self._broker_id = broker_id
+        self._replicas = replicas
+        self._metadata = metadata
+        self._topic_configs = topic_configs
+        self._config_of = config_of
+        self._deleting = deleting
+        self._hosted: dict[TopicPartition, LeaderAndIsr] = {}
+        """The last order for each partition of which a replica is here."""
+        self._turn = asyncio.Lock()
+        self._is_new_here = False
+
+    def registered(self, broker_epoch: int) -> None:
+        """This broker is registered with the store, maybe once more: what it believed may be long untrue."""
+        self.broker_epoch = broker_epoch
+        self._is_new_here = True
+
+    # -- epochs ----------------------------------------------------------------------------------------------------
+
+    def check_sender(self, controller_epoch: int, broker_epoch: int) -> None:
+        """Raises KafkaError STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH for orders that do not count any more."""
+        if NO_BROKER_EPOCH < broker_epoch < self.broker_epoch:
+            text = f"Broker epoch {broker_epoch} is that of an earlier run; this one's is {self.broker_epoch}."
+            raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, text)
+        if controller_epoch < self.controller_epoch:
+            text = f"Controller epoch {controller_epoch} is over; the present one is {self.controller_epoch}."
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, text)
+
+    def _follow_controller(self, controller_epoch: int, broker_epoch: int) -> None:
+        self.check_sender(controller_epoch, broker_epoch)
+        self.controller_epoch = controller_epoch
+
+    # -- orders ----------------------------------------------------------------------------------------------------
+
+    async def leader_and_isr(
+        self, orders: Sequence[LeaderAndIsr], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Makes this broker leader or follower; each partition on its own. Raises KafkaError as `check_sender`."""
+        async with self._turn:
+            self._follow_controller(controller_epoch, broker_epoch)
+            results = {order.partition: self._refusal(order) for order in orders}
+            accepted = [order for order in orders if results[order.partition] is ErrorCode.NONE]
+            await self._learn_configs(accepted)
+            new = {order.partition: order.topic_id for order in accepted if order.partition not in self._hosted}
+            await self._replicas.prepare_logs(new)
+            pace = Pace(ORDERS)
+            for order in accepted:
+                results[order.partition] = self._carry_out(order)
+                await pace.step()
+            return results
+
+    def _refusal(self, order: LeaderAndIsr) -> ErrorCode:
+        former = self._hosted.get(order.partition)
+        if self._broker_id not in order.replicas:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if order.partition in self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        if former is None:
+            return ErrorCode.NONE
+        if former.topic_id.int and order.topic_id.int and former.topic_id != order.topic_id:
+            return ErrorCode.INCONSISTENT_TOPIC_ID
+        # What was told already is no news either: the sender had no answer, and asks again.
+        return ErrorCode.NONE if order.leader_epoch > former.leader_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
+
+    async def _learn_configs(self, orders: Iterable[LeaderAndIsr]) -> None:
+        """A log is made with its topic's settings, of which nobody has told this broker yet."""
+        for topic in dict.fromkeys(order.partition.topic for order in orders if order.partition not in self._hosted):
+            try:
+                config = await self._config_of(topic)
+            except StoreError as error:
+                # The session tells what becomes of the store; until then there are the broker's defaults.
+                logger.warning("settings of %s cannot be read: %s", topic, error)
+                continue
+            if config:
+                self._topic_configs.topic_config_changed(topic, config)
+
+    def _carry_out(self, order: LeaderAndIsr) -> ErrorCode:
+        try:
+            if order.leader == self._broker_id:
+                self._lead(order)
+            else:
+                self._follow(order)
+        except KafkaError as error:
+            return error.code
+        except OSError:
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self._hosted[order.partition] = order
+        return ErrorCode.NONE
+
+    def _lead(self, order: LeaderAndIsr) -> None:
+        self._replicas.become_leader(
+            order.partition,
+            topic_id=order.topic_id,
+            leader_epoch=order.leader_epoch,
+            partition_epoch=order.partition_epoch,
+            replicas=order.replicas,
+            isr=order.isr,
+            is_new=order.is_new,
+        )
+
+    def _follow(self, order: LeaderAndIsr) -> None:
+        self._replicas.become_follower(
+            order.partition,
+            topic_id=order.topic_id,
+            leader=order.leader,
+            leader_epoch=order.leader_epoch,
+            partition_epoch=order.partition_epoch,
+            replicas=order.replicas,
+            isr=order.isr,
+            is_new=order.is_new,
+            adding_replicas=order.adding_replicas,
+            removing_replicas=order.removing_replicas,
+        )
+
+    async def stop_replicas(
+        self, stops: Sequence[StopOrder], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Gives replicas up. Raises KafkaError as `check_sender`."""
+        async with self._turn:
+            self._follow_controller(controller_epoch, broker_epoch)
+            results: dict[TopicPartition, ErrorCode] = {}
+            for stop in stops:
+                former = self._hosted.get(stop.partition)
+                # Below zero stands "whatever it is", and that the topic is being deleted.
+                if former is not None and NO_EPOCH < stop.leader_epoch < former.leader_epoch:
+                    results[stop.partition] = ErrorCode.FENCED_LEADER_EPOCH
+                    continue
+                answer = await stop_here(self._replicas, [stop.partition], self._deleting if stop.delete else None)
+                results |= answer
+                if answer[stop.partition] is ErrorCode.NONE:
+                    self._hosted.pop(stop.partition, None)
+            return results
+
+    # -- beliefs ---------------------------------------------------------------------------------------------------
+
+    def update_metadata(
+        self, update: MetadataUpdate, *, controller_id: int, controller_epoch: int, broker_epoch: int
+    ) -> None:
+        """Believes what the controller tells. Raises KafkaError as `check_sender`."""
+        self._follow_controller(controller_epoch, broker_epoch)
+        cache = self._metadata
+        cache.controller_id = controller_id
+        known = cache.brokers
+        brokers = {broker.broker_id: broker for broker in update.brokers}
+        if brokers.keys() != known.keys() or any(
+            (known[one].endpoints, known[one].rack) != (broker.endpoints, broker.rack)
+            for one, broker in brokers.items()
+        ):
+            cache.set_brokers(brokers)
+        if self._is_new_here and update.topics:
+            # The first that a registered broker is told of topics is all that there are.
+            self._is_new_here = False
+            present = {topic.name for topic in update.topics}
+            cache.remove_topics([name for name in cache.topic_names if name not in present])
+        cache.put_topics([self._merged(topic) for topic in update.topics])
+        gone = []
+        for topic in update.removed:
+            rest = self._without(topic)
+            if rest is None:
+                gone.append(topic.name)
+            else:
+                cache.put_topics([rest])
+        cache.remove_topics(gone)
+        for name in gone:
+            self._topic_configs.topic_config_changed(name, None)
+
+    def _merged(self, topic: TopicImage) -> TopicImage:
+        former = self._metadata.topic(topic.name)
+        if former is None or (topic.topic_id.int and former.topic_id != topic.topic_id):
+            return topic
+        partitions: dict[int, PartitionImage] = dict(sorted({**former.partitions, **topic.partitions}.items()))
+        return TopicImage(topic.name, former.topic_id, partitions)
+
+    def _without(self, topic: TopicImage) -> TopicImage | None:
+        """What is left of a topic; None if nothing is."""
+        former = self._metadata.topic(topic.name)
+        if former is None or (topic.topic_id.int and former.topic_id != topic.topic_id):
+            return former
+        rest = {index: image for index, image in former.partitions.items() if index not in topic.partitions}
+        return TopicImage(topic.name, former.topic_id, rest) if rest else None

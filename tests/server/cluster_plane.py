@@ -1,0 +1,232 @@
+"""Several brokers' control planes in one process over one tree: controllers, orders, caches; no disks, no sockets.
+
+What goes from broker to broker is encoded and decoded in the version that is asked for. `cut` brokers do not answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from tests.server.control_plane import NOW_MS, now_ms
+
+from barnabas.protocol.apis import API_MESSAGES, api_key_of
+from barnabas.protocol.codec import decode_request, decode_response, encode_request, encode_response
+from barnabas.protocol.errors import ConnectionLostError, ErrorCode, KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.dynamic_config import DynamicConfig
+from barnabas.server.controller.cluster_channel import ClusterReplicaChannel
+from barnabas.server.controller.control_requests import (
+    leader_and_isr_response,
+    orders_of,
+    stop_replica_response,
+    stops_of,
+    update_of,
+)
+from barnabas.server.controller.controller import Controller
+from barnabas.server.controller.office import Office
+from barnabas.server.controller.received_orders import ReceivedOrders
+from barnabas.server.metadata.cluster_store import ClusterStore
+from barnabas.server.metadata.config_store import ConfigStore
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.metadata_cache import MetadataCache
+from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.notice_store import NoticeStore
+from barnabas.server.metadata.topic_store import TopicStore
+from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState
+
+LISTENER = "PLAINTEXT"
+DEADLINE_SECONDS = 5.0
+
+
+class Role(NamedTuple):
+    """What a broker does for a partition."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    topic_id: UUID
+
+
+class RoleBook:
+    """Stands for the replica manager of one broker."""
+
+    def __init__(self) -> None:
+        self.roles: dict[TopicPartition, Role] = {}
+        self.deleted: list[TopicPartition] = []
+        self.failing: set[TopicPartition] = set()
+
+    async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        assert not topic_ids.keys() & self.roles.keys()
+
+    def become_leader(self, topic_partition: TopicPartition, **order: Any) -> None:
+        self._take(topic_partition, leader=-2, **order)
+
+    def become_follower(self, topic_partition: TopicPartition, **order: Any) -> None:
+        self._take(topic_partition, **order)
+
+    def _take(self, partition: TopicPartition, **order: Any) -> None:
+        if partition in self.failing:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "told to fail")
+        role = Role(order["leader"], order["leader_epoch"], order["isr"], order["replicas"], order["topic_id"])
+        former = self.roles.get(partition)
+        assert former is None or former.leader_epoch < role.leader_epoch
+        self.roles[partition] = role
+
+    async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
+        if topic_partition in self.failing:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "told to fail")
+        self.roles.pop(topic_partition, None)
+        if delete:
+            self.deleted.append(topic_partition)
+
+
+class Member:
+    """One run of one broker's control plane."""
+
+    def __init__(self, plane: ClusterPlane, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.plane = plane
+        self.store = EmbeddedStore(plane.tree)
+        self.config = BrokerConfig({"broker.id": str(broker_id), **plane.properties})
+        self.dynamic_config = DynamicConfig(self.config)
+        chance = random.Random(broker_id)
+        self.cluster_store = ClusterStore(self.store, now_ms=now_ms, token_bytes=chance.randbytes)
+        self.topic_store = TopicStore(self.store, token_bytes=chance.randbytes)
+        self.config_store = ConfigStore(self.store, now_ms=now_ms)
+        self.notices = NoticeStore(self.store)
+        self.metadata = MetadataCache("cluster-id-of-the-test")
+        self.replicas = RoleBook()
+        self.orders = ReceivedOrders(
+            broker_id,
+            self.replicas,
+            self.metadata,
+            self.dynamic_config,
+            self.config_store.topic_config,
+            offline=set(),
+        )
+        self.controller = Controller(
+            broker_id=broker_id,
+            cluster_store=self.cluster_store,
+            topic_store=self.topic_store,
+            metadata=self.metadata,
+            channel=ClusterReplicaChannel(broker_id, self.orders, self.ask, LISTENER),
+            config=self.config,
+            topic_configs=self.dynamic_config,
+            chance=chance,
+            is_alone=False,
+        )
+        self.office = Office(broker_id, self.controller, self.store, self.cluster_store, self.metadata)
+
+    async def start(self) -> Member:
+        await self.cluster_store.prepare()
+        await self.dynamic_config.load(self.config_store, self.broker_id)
+        endpoint = BrokerEndpoint(LISTENER, "127.0.0.1", 9000 + self.broker_id)
+        registration = BrokerRegistration(self.broker_id, (endpoint,), rack=self.plane.racks.get(self.broker_id))
+        registered = await self.cluster_store.register_broker(registration)
+        self.orders.registered(registered.broker_epoch)
+        await self.office.start()
+        return self
+
+    async def ask(self, broker_id: int, request: Any, *, lowest: int = 0) -> Any:
+        """Sends a request to another member over the wire that there is not."""
+        await asyncio.sleep(0)
+        self.plane.sent.append((self.broker_id, broker_id, type(request).__name__))
+        member = self.plane.members.get(broker_id)
+        if member is None or broker_id in self.plane.cut or self.broker_id in self.plane.cut:
+            raise ConnectionLostError("cut")
+        key = api_key_of(type(request))
+        version = self.plane.version_of(key, API_MESSAGES[key].versions[-1], lowest)
+        wire = encode_request(request, version)
+        response = await member.answer(decode_request(key, version, wire, 0, len(wire)), version)
+        wire = b"".join(encode_response(response, version))
+        return decode_response(key, version, wire, 0, len(wire))
+
+    async def answer(self, request: Any, version: int) -> Any:
+        """What a broker does with what the controller sends."""
+        epochs = {"controller_epoch": request.controller_epoch, "broker_epoch": request.broker_epoch}
+        response = API_MESSAGES[api_key_of(type(request))].response()
+        try:
+            match type(request).__name__:
+                case "LeaderAndIsrRequest":
+                    orders = orders_of(request)
+                    results = await self.orders.leader_and_isr(orders, **epochs)
+                    return leader_and_isr_response(version, orders, results)
+                case "StopReplicaRequest":
+                    return stop_replica_response(await self.orders.stop_replicas(stops_of(request), **epochs))
+                case _:
+                    self.orders.update_metadata(update_of(request), controller_id=request.controller_id, **epochs)
+        except KafkaError as error:
+            response.error_code = error.code
+        return response
+
+    def leads(self, partition: TopicPartition) -> bool:
+        role = self.replicas.roles.get(partition)
+        return role is not None and role.leader == -2
+
+    async def state(self, partition: TopicPartition) -> PartitionState:
+        return (await self.topic_store.states_of([partition]))[partition]
+
+
+class ClusterPlane:
+    """A cluster; use as an asynchronous context."""
+
+    def __init__(
+        self,
+        brokers: int = 3,
+        properties: Mapping[str, str] | None = None,
+        racks: Mapping[int, str] | None = None,
+        versions: Callable[[int, int, int], int] = lambda key, highest, lowest: highest,
+    ) -> None:
+        self.tree = NodeTree(lambda: NOW_MS)
+        self.properties = dict(properties or {})
+        self.racks = dict(racks or {})
+        self.members: dict[int, Member] = {}
+        self.cut: set[int] = set()
+        self.sent: list[tuple[int, int, str]] = []
+        self.version_of = versions
+        self._count = brokers
+
+    async def __aenter__(self) -> ClusterPlane:
+        for broker_id in range(1, self._count + 1):
+            await self.start(broker_id)
+        first = self.members[1]
+        await self.until(lambda: all(len(one.metadata.brokers) == self._count for one in self.members.values()))
+        assert first.controller.is_active
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for broker_id in list(self.members):
+            await self.kill(broker_id)
+
+    async def start(self, broker_id: int) -> Member:
+        member = self.members[broker_id] = Member(self, broker_id)
+        return await member.start()
+
+    async def kill(self, broker_id: int) -> Member:
+        """Ends a broker's session, and with it the broker."""
+        member = self.members.pop(broker_id)
+        await member.office.close()
+        await member.store.close()
+        return member
+
+    @property
+    def controller(self) -> Controller:
+        (active,) = [one.controller for one in self.members.values() if one.controller.is_active]
+        return active
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Waits for a condition, with a deadline."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not holds():
+                await asyncio.sleep(0.001)
+
+    async def until_true(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not await holds():
+                await asyncio.sleep(0.001)

@@ -1,0 +1,473 @@
+"""Controllers of several brokers over one tree: elections, failover, orders, and what every broker believes."""
+
+from __future__ import annotations
+
+import pytest
+from tests.server.cluster_plane import ClusterPlane, Member
+
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller.isr_requests import ProposedIsr
+from barnabas.server.controller.topic_maker import CreatedTopic
+from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
+from barnabas.server.metadata import znodes
+from barnabas.server.metadata.metadata_store import MetadataStore
+from barnabas.server.metadata.znodes import NO_LEADER, PartitionState
+
+T0 = TopicPartition("t", 0)
+
+
+async def create(plane: ClusterPlane, *replicas: tuple[int, ...], name: str = "t", **config: str) -> CreatedTopic:
+    wish = TopicCreation(name, assignments=list(enumerate(replicas)), config=config)
+    result = (await plane.controller.create_topics([wish]))[name]
+    assert isinstance(result, CreatedTopic), result
+    first = TopicPartition(name, 0)
+    await plane.until(lambda: all(one.metadata.partition(first) is not None for one in plane.members.values()))
+    return result
+
+
+def leader_of(member: Member, partition: TopicPartition = T0) -> int:
+    image = member.metadata.partition(partition)
+    return -9 if image is None else image.leader
+
+
+async def everybody_believes(plane: ClusterPlane, leader: int, partition: TopicPartition = T0) -> None:
+    await plane.until(lambda: all(leader_of(one, partition) == leader for one in plane.members.values()))
+
+
+async def propose(plane: ClusterPlane, leader: int, isr: tuple[int, ...]) -> PartitionState | ErrorCode:
+    """The leader of T0 asks for other in-sync replicas."""
+    state = await plane.members[leader].state(T0)
+    epoch = plane.members[leader].orders.broker_epoch
+    proposal = ProposedIsr(T0, state.leader_epoch, state.partition_epoch, isr)
+    return (await plane.controller.alter_partitions(leader, epoch, [proposal]))[T0]
+
+
+# Terms
+
+
+async def test_one_is_controller_and_all_know_who_and_each_other() -> None:
+    async with ClusterPlane() as plane:
+        assert [one.controller.is_active for one in plane.members.values()] == [True, False, False]
+        for member in plane.members.values():
+            assert member.metadata.controller_id == 1
+            assert list(member.metadata.brokers) == [1, 2, 3]
+        with pytest.raises(KafkaError) as refused:
+            await plane.members[2].controller.create_topics([TopicCreation("x", 1, 1)])
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+        with pytest.raises(KafkaError) as refused:
+            plane.members[2].controller.reassignments()
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_created_topic_is_led_followed_and_shown_everywhere() -> None:
+    async with ClusterPlane() as plane:
+        created = await create(plane, (1, 2, 3), (2, 3, 1), (3, 1, 2), **{"retention.ms": "7"})
+        await everybody_believes(plane, 1)
+        await plane.until(lambda: all(len(one.replicas.roles) == 3 for one in plane.members.values()))
+        for member in plane.members.values():
+            image = member.metadata.topic("t")
+            assert image is not None
+            assert image.topic_id == created.topic_id
+            assert [one.leader for one in image.partitions.values()] == [1, 2, 3]
+            assert member.leads(TopicPartition("t", member.broker_id - 1))
+            assert member.dynamic_config.topic_log_config("t").retention_ms == 7
+
+
+@pytest.mark.parametrize("versions", ["lowest", "highest"])
+async def test_orders_are_understood_in_old_and_new_versions(versions: str) -> None:
+    def pick(key: int, highest: int, lowest: int) -> int:
+        return highest if versions == "highest" else lowest
+
+    async with ClusterPlane(versions=pick) as plane:
+        await create(plane, (2, 3))
+        await everybody_believes(plane, 2)
+        await plane.until(lambda: plane.members[2].leads(T0) and T0 in plane.members[3].replicas.roles)
+        assert await plane.controller.delete_topics(["t"]) == {"t": None}
+        await plane.until(lambda: plane.tree.exists("/brokers/topics/t", plane.members[1].store.session_id) is None)
+        assert plane.members[3].replicas.deleted == [T0]
+        assert all("t" not in one.metadata for one in plane.members.values())
+
+
+async def test_failover_goes_on_from_the_tree_alone() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 2, 3))
+        await everybody_believes(plane, 1)
+        await plane.kill(1)
+        await plane.until(lambda: plane.members[2].controller.is_active or plane.members[3].controller.is_active)
+        epoch = plane.controller.controller_epoch
+        assert epoch == 2
+        await everybody_believes(plane, 2)
+        await plane.until(lambda: plane.members[2].leads(T0))
+        state = await plane.members[2].state(T0)
+        assert (state.leader, state.isr, state.controller_epoch) == (2, (2, 3), epoch)
+        assert all(1 not in one.metadata.brokers for one in plane.members.values())
+        await create(plane, (3, 2), name="u")
+        back = await plane.start(1)
+        await plane.until(lambda: back.metadata.topic("u") is not None and leader_of(back) == 2)
+        assert back.replicas.roles[T0].leader == 2
+        assert (await back.state(T0)).isr == (2, 3), "it has to catch up first"
+
+
+async def test_what_a_deposed_controller_began_is_refused_by_the_store() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 2, 3))
+        old = plane.controller
+        session = plane.members[2].store
+        await session.delete("/controller")
+        # Nobody has told it yet: it is a controller as far as it knows.
+        assert old.is_active
+        assert await plane.members[2].cluster_store.claim_controller(2) is not None
+        refused = (await old.create_partitions([PartitionsCreation("t", 2)]))["t"]
+        assert refused is not None
+        assert refused.code is ErrorCode.NOT_CONTROLLER
+        await plane.until(lambda: not old.is_active)
+        topic = await plane.members[2].topic_store.topic("t")
+        assert topic is not None
+        assert len(topic.assignment) == 1
+
+
+async def test_orders_of_an_older_controller_or_to_an_older_run_are_refused() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 2))
+        await plane.until(lambda: T0 in plane.members[2].replicas.roles)
+        orders = plane.members[2].orders
+        for epochs, code in (
+            ({"controller_epoch": 0}, ErrorCode.STALE_CONTROLLER_EPOCH),
+            ({"controller_epoch": 9, "broker_epoch": orders.broker_epoch - 1}, ErrorCode.STALE_BROKER_EPOCH),
+        ):
+            with pytest.raises(KafkaError) as refused:
+                await orders.leader_and_isr([], **epochs)
+            assert refused.value.code is code
+        assert orders.controller_epoch == 1
+
+
+# Brokers come and go
+
+
+async def test_leaders_of_a_dead_broker_are_replaced_and_it_leaves_the_isr() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (3, 2, 1), (1, 3, 2))
+        await everybody_believes(plane, 3)
+        await plane.kill(3)
+        await everybody_believes(plane, 2)
+        t1 = TopicPartition("t", 1)
+        await plane.until_true(lambda: _isr_is(plane, t1, (1, 2)))
+        assert (await plane.members[1].state(T0)).leader_epoch == 1
+        assert (await plane.members[1].state(t1)).leader == 1
+
+
+async def _isr_is(plane: ClusterPlane, partition: TopicPartition, isr: tuple[int, ...]) -> bool:
+    return (await plane.members[1].state(partition)).isr == isr
+
+
+async def test_last_in_sync_replica_is_waited_for_unless_loss_is_allowed() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (3, 2))
+        await create(plane, (3, 2), name="u", **{"unclean.leader.election.enable": "true"})
+        u0 = TopicPartition("u", 0)
+        await plane.until(lambda: plane.members[3].leads(T0))
+        for partition in (T0, u0):
+            state = await plane.members[3].state(partition)
+            proposal = ProposedIsr(partition, state.leader_epoch, state.partition_epoch, (3,))
+            await plane.controller.alter_partitions(3, plane.members[3].orders.broker_epoch, [proposal])
+        await plane.kill(3)
+        await everybody_believes(plane, 2, u0)
+        await everybody_believes(plane, NO_LEADER)
+        assert (await plane.members[1].state(T0)).isr == (3,)
+        unclean = await plane.members[1].state(u0)
+        assert (unclean.isr, unclean.leader_recovery_state) == ((2,), 1)
+        results = await plane.controller.elect_leaders([T0], allow_unclean=False)
+        assert results[T0] is not None
+        await plane.start(3)
+        await everybody_believes(plane, 3)
+
+
+async def test_controlled_shutdown_moves_leaders_and_says_what_cannot_move() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3), (1, 2))
+        await create(plane, (2,), name="alone")
+        await everybody_believes(plane, 2)
+        await plane.until(lambda: len(plane.members[2].replicas.roles) == 3)
+        epoch = plane.members[2].orders.broker_epoch
+        with pytest.raises(KafkaError) as refused:
+            await plane.controller.controlled_shutdown(2, epoch - 1)
+        assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+        with pytest.raises(KafkaError) as refused:
+            await plane.controller.controlled_shutdown(7, -1)
+        assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+        assert await plane.controller.controlled_shutdown(2, epoch) == []
+        await everybody_believes(plane, 3)
+        assert (await plane.members[1].state(T0)).isr == (3,)
+        assert (await plane.members[1].state(TopicPartition("t", 1))).isr == (1,)
+        # What has no other replica is led until the end.
+        await plane.until(lambda: list(plane.members[2].replicas.roles) == [TopicPartition("alone", 0)])
+        assert plane.members[2].replicas.deleted == []
+        assert await propose(plane, 3, (3, 2)) is ErrorCode.INELIGIBLE_REPLICA
+        await plane.kill(2)
+        await plane.start(2)
+        await plane.until(lambda: T0 in plane.members[2].replicas.roles)
+        result = await propose(plane, 3, (3, 2))
+        assert isinstance(result, PartitionState)
+
+
+async def test_orders_to_a_broker_that_does_not_answer_are_repeated_until_it_does() -> None:
+    async with ClusterPlane() as plane:
+        plane.cut.add(3)
+        await plane.controller.create_topics([TopicCreation("t", assignments=[(0, (3, 2))])])
+        await plane.until(lambda: T0 in plane.members[2].replicas.roles)
+        asked = len(plane.sent)
+        await plane.until(lambda: len(plane.sent) > asked + 1)
+        assert T0 not in plane.members[3].replicas.roles
+        plane.cut.clear()
+        await plane.until(lambda: plane.members[3].leads(T0))
+        await everybody_believes(plane, 3)
+
+
+async def test_replica_that_cannot_be_made_on_another_broker_does_not_lead() -> None:
+    async with ClusterPlane() as plane:
+        plane.members[2].replicas.failing.add(T0)
+        await plane.controller.create_topics([TopicCreation("t", assignments=[(0, (2, 3))])])
+        await everybody_believes(plane, 3)
+        image = plane.members[3].metadata.partition(T0)
+        assert image is not None
+        assert image.offline_replicas == (2,)
+        assert (await plane.members[1].state(T0)).isr == (3,)
+
+
+async def test_failed_log_dir_of_another_broker_is_heard_of_through_the_tree() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3))
+        await plane.until(lambda: plane.members[2].leads(T0))
+        lost = plane.members[2].orders.offline
+        assert isinstance(lost, set)
+        lost.add(T0)
+        await plane.members[2].notices.tell_of_failed_log_dir(2)
+        await everybody_believes(plane, 3)
+        store = plane.members[1].store
+        await plane.until_true(lambda: _is_empty(store, znodes.LOG_DIR_EVENTS))
+
+
+async def _is_empty(store: MetadataStore, path: str) -> bool:
+    return await store.children(path) == []
+
+
+# In-sync replicas
+
+
+async def test_isr_is_changed_by_its_leader_through_the_controller() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3, 1))
+        state = await plane.members[2].state(T0)
+        shrunk = await propose(plane, 2, (2, 3))
+        assert isinstance(shrunk, PartitionState)
+        assert shrunk == await plane.members[2].state(T0)
+        assert (shrunk.isr, shrunk.leader_epoch, shrunk.partition_epoch) == ((2, 3), 0, state.partition_epoch + 1)
+        again = await propose(plane, 2, (2, 3))
+        assert again == shrunk
+        grown = await propose(plane, 2, (2, 3, 1))
+        assert isinstance(grown, PartitionState)
+        await plane.until(lambda: _believed_isr(plane.members[3]) == (2, 3, 1))
+
+
+def _believed_isr(member: Member) -> tuple[int, ...]:
+    image = member.metadata.partition(T0)
+    return () if image is None else image.isr
+
+
+async def test_isr_changes_that_do_not_count_are_refused() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3))
+        epoch = plane.members[2].orders.broker_epoch
+        state = await plane.members[2].state(T0)
+        leader_epoch, partition_epoch = state.leader_epoch, state.partition_epoch
+        stale_run = (epoch, plane.members[3].orders.broker_epoch - 1)
+        for proposal, code in (
+            (ProposedIsr(T0, leader_epoch - 1, partition_epoch, (2,)), ErrorCode.FENCED_LEADER_EPOCH),
+            (ProposedIsr(T0, leader_epoch, partition_epoch - 1, (2,)), ErrorCode.INVALID_UPDATE_VERSION),
+            (ProposedIsr(T0, leader_epoch, partition_epoch, (3,)), ErrorCode.INVALID_REQUEST),
+            (ProposedIsr(T0, leader_epoch, partition_epoch, (2, 1)), ErrorCode.INVALID_REQUEST),
+            (ProposedIsr(T0, leader_epoch, partition_epoch, (3, 2), stale_run[::-1]), ErrorCode.INELIGIBLE_REPLICA),
+            (ProposedIsr(T0, leader_epoch, partition_epoch, (2,), (), 1), ErrorCode.INVALID_REQUEST),
+            (ProposedIsr(TopicPartition("u", 0), 0, 0, (2,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ):
+            result = await plane.controller.alter_partitions(2, epoch, [proposal])
+            assert result == {proposal.partition: code}, proposal
+        with pytest.raises(KafkaError) as refused:
+            await plane.controller.alter_partitions(2, epoch - 1, [])
+        assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
+        assert await plane.members[2].state(T0) == state
+
+
+async def test_isr_that_a_leader_wrote_itself_is_taken_in() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3, 1))
+        leader = plane.members[2]
+        state = await leader.state(T0)
+        narrower = PartitionState(2, state.leader_epoch, (2, 3), state.controller_epoch, state.partition_epoch)
+        await leader.notices.write_isr(T0, narrower)
+        await plane.until(lambda: all(_believed_isr(one) == (2, 3) for one in plane.members.values()))
+        await plane.until_true(lambda: _is_empty(leader.store, znodes.ISR_CHANGES))
+        await plane.kill(2)
+        await everybody_believes(plane, 3)
+
+
+async def test_election_heeds_what_a_leader_has_just_written() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3, 1))
+        leader = plane.members[2]
+        state = await leader.state(T0)
+        # Without a notice: the controller has not heard of it when it elects.
+        path = znodes.state_path(*T0)
+        data = znodes.encode_state(PartitionState(2, 0, (2, 1), state.controller_epoch))
+        await leader.store.set(path, data, state.partition_epoch)
+        await plane.kill(2)
+        await everybody_believes(plane, 1)
+        assert (await plane.members[1].state(T0)).isr == (1,)
+
+
+# Deletion, growth, reassignment, balance
+
+
+async def test_deletion_waits_for_a_broker_that_is_away() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 3))
+        await plane.until(lambda: T0 in plane.members[3].replicas.roles)
+        await plane.kill(3)
+        await plane.until(lambda: 3 not in plane.members[1].metadata.brokers)
+        error = (await plane.controller.delete_topics(["t"]))["t"]
+        assert error is not None
+        assert plane.members[1].replicas.deleted == [T0]
+        assert await plane.members[1].topic_store.topics_to_delete() == ["t"]
+        await plane.until(lambda: all("t" not in one.metadata for one in plane.members.values()))
+        taken = (await plane.controller.create_topics([TopicCreation("t", 1, 1)]))["t"]
+        assert isinstance(taken, KafkaError)
+        # Even the next controller goes on with it.
+        await plane.members[1].store.delete("/controller")
+        back = await plane.start(3)
+        await plane.until_true(lambda: _is_empty(back.store, znodes.DELETE_TOPICS))
+        assert back.replicas.deleted == [T0]
+        assert await back.topic_store.topic("t") is None
+        await create(plane, (3, 1))
+
+
+async def test_more_partitions_are_led_everywhere() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 2))
+        assert await plane.controller.create_partitions([PartitionsCreation("t", 3, [(2, 3), (3, 1)])]) == {"t": None}
+        await everybody_believes(plane, 3, TopicPartition("t", 2))
+        await plane.until(lambda: plane.members[2].leads(TopicPartition("t", 1)))
+
+
+async def test_partition_moves_to_other_brokers() -> None:
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (1, 2))
+        await plane.until(lambda: T0 in plane.members[2].replicas.roles)
+        assert await plane.controller.reassign({T0: (3, 4)}) == {T0: None}
+        (moving,) = plane.controller.reassignments()
+        assert (moving.assignment[0], moving.adding_replicas[0], moving.removing_replicas[0]) == (
+            (3, 4, 1, 2),
+            (3, 4),
+            (1, 2),
+        )
+        await plane.until(lambda: T0 in plane.members[3].replicas.roles and T0 in plane.members[4].replicas.roles)
+        assert isinstance(await propose(plane, 1, (1, 2, 3)), PartitionState)
+        assert plane.controller.reassignments() != []
+        assert isinstance(await propose(plane, 1, (1, 2, 3, 4)), PartitionState)
+        await everybody_believes(plane, 3)
+        await plane.until(lambda: plane.controller.reassignments() == [])
+        await plane.until(lambda: plane.members[1].replicas.deleted == plane.members[2].replicas.deleted == [T0])
+        assert (await plane.members[3].state(T0)).isr == (3, 4)
+        topic = await plane.members[3].topic_store.topic("t")
+        assert topic is not None
+        assert (topic.assignment[0], topic.adding_replicas, topic.removing_replicas) == ((3, 4), {}, {})
+        assert plane.members[3].leads(T0)
+
+
+async def test_reassignment_outlives_its_controller() -> None:
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (2, 3))
+        await plane.controller.reassign({T0: (3, 4)})
+        await plane.kill(1)
+        await plane.until(lambda: sum(one.controller.is_active for one in plane.members.values()) == 1)
+        await plane.until(lambda: [one.name for one in plane.controller.reassignments()] == ["t"])
+        await plane.until(lambda: T0 in plane.members[4].replicas.roles)
+        assert isinstance(await propose(plane, 2, (2, 3, 4)), PartitionState)
+        await everybody_believes(plane, 3)
+        await plane.until(lambda: plane.members[2].replicas.deleted == [T0])
+
+
+async def test_reassignment_is_taken_back_and_replaced() -> None:
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (1, 2))
+        await plane.controller.reassign({T0: (1, 3)})
+        await plane.until(lambda: T0 in plane.members[3].replicas.roles)
+        assert await plane.controller.reassign({T0: (1, 4)}) == {T0: None}
+        await plane.until(lambda: plane.members[3].replicas.deleted == [T0])
+        assert isinstance(await propose(plane, 1, (1, 2)), PartitionState)
+        assert await plane.controller.reassign({T0: None}) == {T0: None}
+        await plane.until(lambda: plane.members[4].replicas.deleted == [T0])
+        topic = await plane.members[1].topic_store.topic("t")
+        assert topic is not None
+        assert (topic.assignment[0], topic.adding_replicas, topic.removing_replicas) == ((1, 2), {}, {})
+        assert plane.members[1].leads(T0)
+
+
+async def test_reassignment_is_not_taken_back_to_brokers_that_lack_records() -> None:
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (2, 3))
+        await plane.controller.reassign({T0: (1, 4)})
+        await plane.until(lambda: T0 in plane.members[4].replicas.roles)
+        assert isinstance(await propose(plane, 2, (2, 4)), PartitionState)
+        await plane.kill(2)
+        await everybody_believes(plane, 4)
+        refused = (await plane.controller.reassign({T0: None}))[T0]
+        assert refused is not None
+        assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
+        assert plane.members[4].leads(T0)
+        assert plane.members[4].replicas.deleted == []
+
+
+async def test_wishes_that_operators_leave_in_the_tree_are_fulfilled() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 2))
+        store = plane.members[3].store
+        await store.create(
+            znodes.REASSIGN_PARTITIONS,
+            b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[2,1]}]}',
+        )
+        await plane.until_true(lambda: _is_gone(store, znodes.REASSIGN_PARTITIONS))
+        assert leader_of(plane.members[1]) == 1
+        await store.create(znodes.PREFERRED_ELECTION, b'{"version":1,"partitions":[{"topic":"t","partition":0}]}')
+        await everybody_believes(plane, 2)
+        await plane.until_true(lambda: _is_gone(store, znodes.PREFERRED_ELECTION))
+        await store.create(znodes.PREFERRED_ELECTION, b"what?")
+        await create(plane, (3,), name="u")
+
+
+async def _is_gone(store: MetadataStore, path: str) -> bool:
+    return await store.exists(path) is None
+
+
+async def test_leaders_go_back_to_where_they_belong() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (3, 1), (2, 1))
+        await everybody_believes(plane, 3)
+        await plane.kill(3)
+        await everybody_believes(plane, 1)
+        await plane.start(3)
+        await plane.until(lambda: T0 in plane.members[3].replicas.roles)
+        await plane.controller.balance_leaders()
+        assert leader_of(plane.members[1]) == 1, "it is not in sync yet"
+        assert isinstance(await propose(plane, 1, (1, 3)), PartitionState)
+        await plane.controller.balance_leaders()
+        await everybody_believes(plane, 3)
+
+
+async def test_replicas_are_spread_over_racks() -> None:
+    async with ClusterPlane(brokers=4, racks={1: "a", 2: "a", 3: "b", 4: "b"}) as plane:
+        result = (await plane.controller.create_topics([TopicCreation("t", 8, 2)]))["t"]
+        assert isinstance(result, CreatedTopic)
+        topic = await plane.members[1].topic_store.topic("t")
+        assert topic is not None
+        assert all(len({plane.racks[one] for one in replicas}) == 2 for replicas in topic.assignment.values())
