@@ -118,10 +118,13 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node. A sequential one gets ten digits appended that grow with each child of its parent."""
+    """Make a node. A sequential one gets ten digits appended that grow with each child of its parent.
+
+    None as data is ZooKeeper's null, which reads as empty here.
+    """
 
     path: str
-    data: bytes = b""
+    data: bytes | None = b""
     ephemeral: bool = False
     sequential: bool = False
 
@@ -131,7 +134,7 @@ class SetData:
     """Replace a node's data if its version is the expected one."""
 
     path: str
-    data: bytes
+    data: bytes | None
     version: int = ANY_VERSION
 
 

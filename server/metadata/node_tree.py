@@ -1,16 +1,21 @@
-"""The metadata tree as a pure state machine: plans of writes, sessions and one-shot watches, no I/O.
+"""The metadata tree as a pure state machine: plans of writes, sessions and watches, no I/O.
 
 A write happens in two steps, so that it can be made durable in between: `plan` checks the operations against the tree
-and answers with a `Transaction` (nothing has changed yet), `apply` makes it visible and fires the watches.
+and answers with a `Transaction` of which nothing can be seen yet, `apply` makes it visible and fires the watches.
+Several may be planned, each upon those before it, and made durable together; they are applied in the order of their
+plans, all of them, or none after `abandon_plans`.
 Invariant: every node but the root has a parent, and `_children[path]` holds exactly the names of its children.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ...protocol.zookeeper.constants import Perms
+from ...protocol.zookeeper.records import Acl, Id
 from .metadata_store import (
     ANY_VERSION,
     BadVersionError,
@@ -23,7 +28,6 @@ from .metadata_store import (
     NoNodeError,
     NotEmptyError,
     Operation,
-    OperationResult,
     SessionExpiredError,
     SetData,
     Stat,
@@ -31,14 +35,18 @@ from .metadata_store import (
     Watch,
     WatchEvent,
 )
+from .tree_rights import OPEN, NoAuthError, allows, checked_acl
+from .tree_watches import TreeWatches, WatchKind
 
 ROOT = "/"
+ENDED_AT_ONCE = 1000
+"""A session with more ephemeral nodes ends in several transactions."""
 
 
 class Node(NamedTuple):
     """One value of the tree with everything that must be kept of it; the row that a journal stores."""
 
-    data: bytes
+    data: bytes | None
     version: int
     created_children: int
     """Children ever created: the next sequential child's number."""
@@ -48,6 +56,51 @@ class Node(NamedTuple):
     modified_ms: int
     owner: int
     """Session of an ephemeral node, 0 for a lasting one."""
+    children_zxid: int
+    """Place of the last creation or deletion of a child; that of the node's own creation at first (pzxid)."""
+    acl_version: int = 0
+    acl: tuple[Acl, ...] = OPEN
+
+
+class RemoteSession(NamedTuple):
+    """A session that outlives the connection, and the process, that it was begun with."""
+
+    password: bytes
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedCreate(Create):
+    """Make a node with ACLs."""
+
+    acl: tuple[Acl, ...] = OPEN
+
+
+@dataclass(frozen=True, slots=True)
+class SetAcl:
+    """Replace a node's ACLs if their version is the expected one."""
+
+    path: str
+    acl: tuple[Acl, ...]
+    version: int = ANY_VERSION
+
+
+TreeOperation = Operation | SetAcl
+
+
+class Outcome(NamedTuple):
+    """What became of the node that an operation was about; None: it is no more."""
+
+    path: str
+    node: Node | None
+    children_count: int
+
+
+class PlannedEvent(NamedTuple):
+    """An event, and who may read the node it is about."""
+
+    event: WatchEvent
+    acl: tuple[Acl, ...]
 
 
 @dataclass(slots=True)
@@ -55,10 +108,30 @@ class Transaction:
     """Checked operations, ready to be stored and applied. `changes` maps a path to its new node, None if deleted."""
 
     zxid: int
+    last_session: int
+    """The newest session's id at the time."""
     changes: dict[str, Node | None] = field(default_factory=dict)
-    results: list[OperationResult] = field(default_factory=list)
-    events: list[WatchEvent] = field(default_factory=list)
+    sessions: dict[int, RemoteSession | None] = field(default_factory=dict)
+    """Remote sessions that begin, and None for those that end."""
+    results: list[Outcome] = field(default_factory=list)
+    events: list[PlannedEvent] = field(default_factory=list)
     child_counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to store: it then has no place in the order of writes either."""
+        return not self.changes and not self.sessions
+
+
+@dataclass(frozen=True, slots=True)
+class LocalWatch:
+    """A watch of this process, which may read everything."""
+
+    watch: Watch
+
+    def hear(self, event: WatchEvent, _: Sequence[Acl]) -> None:
+        """Passes the event on."""
+        self.watch(event)
 
 
 def parent_of(path: str) -> str:
@@ -76,50 +149,99 @@ class NodeTree:
     """All nodes of one store, with the sessions and watches upon them."""
 
     def __init__(
-        self, now_ms: Callable[[], int], nodes: Iterable[tuple[str, Node]] = (), zxid: int = 0, last_session: int = 0
+        self,
+        now_ms: Callable[[], int],
+        nodes: Iterable[tuple[str, Node]] = (),
+        zxid: int = 0,
+        last_session: int = 0,
+        sessions: Mapping[int, RemoteSession] | None = None,
     ) -> None:
         self._now_ms = now_ms
-        self._nodes: dict[str, Node] = {ROOT: Node(b"", 0, 0, 0, 0, 0, 0, 0)}
+        self._nodes: dict[str, Node] = {ROOT: Node(b"", 0, 0, 0, 0, 0, 0, 0, 0)}
         self._children: dict[str, set[str]] = {ROOT: set()}
-        self._data_watches: dict[str, list[tuple[int, Watch]]] = {}
-        self._child_watches: dict[str, list[tuple[int, Watch]]] = {}
-        self._sessions: set[int] = set()
+        self._ephemerals: dict[int, set[str]] = {}
+        self._sessions: dict[int, RemoteSession | None] = dict(sessions or {})
         self._last_session = last_session
+        self._planned = Transaction(zxid, last_session)
+        """All that was planned and not applied yet, as if it were one transaction."""
         self.zxid = zxid
+        self.watches = TreeWatches()
         for path, node in nodes:
-            self._nodes[path] = node
-            self._children.setdefault(path, set())
-            if path != ROOT:
-                self._children.setdefault(parent_of(path), set()).add(path[path.rindex("/") + 1 :])
+            self._put(path, node)
 
     # Sessions
 
     def open_session(self) -> int:
-        """Begins a session and returns its id; ids grow, and start above those whose nodes are still here."""
+        """Begins a session of this process and returns its id; ids grow, and are never used again."""
         self._last_session += 1
-        self._sessions.add(self._last_session)
+        self._sessions[self._last_session] = None
         return self._last_session
 
-    def plan_end_of(self, session: int) -> Transaction:
-        """Plans the removal of every ephemeral node of a session."""
-        owned = sorted((path for path, node in self._nodes.items() if node.owner == session), reverse=True)
-        return self._plan([Delete(path) for path in owned], session)
+    @property
+    def remote_sessions(self) -> dict[int, RemoteSession]:
+        """The sessions that outlive this process."""
+        return {number: session for number, session in self._sessions.items() if session is not None}
 
-    def plan_end_of_unknown_sessions(self) -> Transaction:
-        """Plans the removal of ephemeral nodes whose session is not alive: what a killed process left behind."""
-        stale = [path for path, node in self._nodes.items() if node.owner and node.owner not in self._sessions]
-        return self._plan([Delete(path) for path in sorted(stale, reverse=True)], 0)
+    def remote_session(self, number: int) -> RemoteSession | None:
+        """A session by its id, if it is there and not one of this process."""
+        return self._sessions.get(number)
+
+    def ephemerals_of(self, session: int) -> AbstractSet[str]:
+        """Paths of the nodes that end with a session."""
+        return self._ephemerals.get(session, frozenset())
+
+    @property
+    def ephemeral_count(self) -> int:
+        """Nodes that end with a session."""
+        return sum(map(len, self._ephemerals.values()))
+
+    def plan_session(self, session: RemoteSession) -> Transaction:
+        """Plans the beginning of a remote session, the only one in `sessions`."""
+        self._last_session += 1
+        transaction = self._begin()
+        transaction.sessions[self._last_session] = session
+        return self._planned_as(transaction)
+
+    def plan_end_of(self, session: int) -> Transaction:
+        """Plans the removal of ephemeral nodes of a session, of a thousand at most; with the last ones it ends."""
+        owned = {path for path in self.ephemerals_of(session) if path not in self._planned.changes}
+        owned |= {path for path, node in self._planned.changes.items() if node is not None and node.owner == session}
+        some = sorted(owned, reverse=True)[:ENDED_AT_ONCE]
+        transaction = self._check([Delete(path) for path in some], session, None)
+        if len(some) == len(owned) and self._planned.sessions.get(session, self._sessions.get(session)) is not None:
+            transaction.sessions[session] = None
+        return self._planned_as(transaction)
+
+    def plan_end_of_unknown_sessions(self, *, keep_remote: bool = True) -> Transaction:
+        """Plans the removal of ephemeral nodes whose session is not alive: what a killed process left behind.
+
+        Without `keep_remote` no session of another process is.
+        """
+        alive = {number for number, session in self._sessions.items() if session is None or keep_remote}
+        stale = [path for owner, paths in self._ephemerals.items() if owner not in alive for path in paths]
+        transaction = self._check([Delete(path) for path in sorted(stale, reverse=True)], 0, None)
+        transaction.sessions |= {number: None for number in self._sessions if number not in alive}
+        return self._planned_as(transaction)
 
     def end_session(self, session: int) -> None:
         """Forgets a session and its watches; its nodes are removed by `plan_end_of`."""
-        self._sessions.discard(session)
-        for watches in (self._data_watches, self._child_watches):
-            for path in list(watches):
-                watches[path] = [entry for entry in watches[path] if entry[0] != session]
-                if not watches[path]:
-                    del watches[path]
+        self._sessions.pop(session, None)
+        self.watches.drop(session)
 
     # Reading
+
+    @property
+    def node_count(self) -> int:
+        """Nodes, the root among them."""
+        return len(self._nodes)
+
+    def look(self, path: str) -> Node | None:
+        """The node at a path."""
+        return self._nodes.get(path)
+
+    def names(self, path: str) -> AbstractSet[str]:
+        """Names of a node's children; nothing but to be looked at. Raises KeyError."""
+        return self._children[path]
 
     def get(self, path: str, session: int, watch: Watch | None = None) -> tuple[bytes, Stat]:
         """Returns data and stat. Raises NoNodeError, SessionExpiredError."""
@@ -127,9 +249,8 @@ class NodeTree:
         node = self._nodes.get(path)
         if node is None:
             raise NoNodeError(path)
-        if watch is not None:
-            self._data_watches.setdefault(path, []).append((session, watch))
-        return node.data, self._stat(path, node)
+        self._watch(path, session, watch, WatchKind.DATA)
+        return node.data or b"", stat_of(node, len(self._children[path]))
 
     def find(self, path: str, session: int) -> tuple[bytes, Stat] | None:
         """Returns data and stat or None. Raises SessionExpiredError."""
@@ -140,10 +261,9 @@ class NodeTree:
     def exists(self, path: str, session: int, watch: Watch | None = None) -> Stat | None:
         """Returns the stat or None. Raises SessionExpiredError."""
         self._check_session(session, path)
-        if watch is not None:
-            self._data_watches.setdefault(path, []).append((session, watch))
+        self._watch(path, session, watch, WatchKind.DATA)
         node = self._nodes.get(path)
-        return None if node is None else self._stat(path, node)
+        return None if node is None else stat_of(node, len(self._children[path]))
 
     def children(self, path: str, session: int, watch: Watch | None = None) -> list[str]:
         """Returns the sorted names of the children. Raises NoNodeError, SessionExpiredError."""
@@ -151,18 +271,27 @@ class NodeTree:
         names = self._children.get(path)
         if names is None:
             raise NoNodeError(path)
-        if watch is not None:
-            self._child_watches.setdefault(path, []).append((session, watch))
+        self._watch(path, session, watch, WatchKind.CHILDREN)
         return sorted(names)
+
+    def _watch(self, path: str, session: int, watch: Watch | None, kind: WatchKind) -> None:
+        if watch is not None:
+            self.watches.add(path, session, LocalWatch(watch), kind)
 
     # Writing
 
-    def plan(self, operations: Sequence[Operation], session: int) -> Transaction:
-        """Checks the operations in order, each seeing the ones before it, and changes nothing."""
+    def plan(self, operations: Sequence[TreeOperation], session: int, who: Sequence[Id] | None = None) -> Transaction:
+        """Checks the operations in order, each seeing the ones before it, and what was planned before.
+
+        `who` is whom the session has proved to be, None for one that may do everything.
+        Raises StoreError, ValueError (an illegal path).
+        """
         for operation in operations:
-            check_path(operation.path)
+            # A sequential node's name may be its number alone.
+            is_sequential = isinstance(operation, Create) and operation.sequential
+            check_path(f"{operation.path}0" if is_sequential else operation.path)
             self._check_session(session, operation.path)
-        return self._plan(operations, session)
+        return self._planned_as(self._check(operations, session, who))
 
     def apply(self, transaction: Transaction) -> None:
         """Makes a planned transaction visible, then fires the watches it concerns."""
@@ -170,125 +299,218 @@ class NodeTree:
         self.zxid = transaction.zxid
         for path, node in transaction.changes.items():
             if node is None:
-                del self._nodes[path], self._children[path]
-                self._children[parent_of(path)].discard(path[path.rindex("/") + 1 :])
+                self._take(path)
             else:
-                if path not in self._nodes:
-                    self._children[path] = set()
-                    self._children[parent_of(path)].add(path[path.rindex("/") + 1 :])
-                self._nodes[path] = node
-        for event in transaction.events:
-            self._fire(event)
+                self._put(path, node)
+        for number, session in transaction.sessions.items():
+            if session is None:
+                self.end_session(number)
+            else:
+                self._sessions[number] = session
+        if transaction.zxid >= self._planned.zxid:
+            self.abandon_plans()
+        for event, acl in transaction.events:
+            self.watches.fire(event, acl)
 
-    def _plan(self, operations: Sequence[Operation], session: int) -> Transaction:
-        transaction = Transaction(self.zxid + 1)
+    def abandon_plans(self) -> None:
+        """What was planned and not applied will never be."""
+        self._planned = Transaction(self.zxid, self._last_session)
+
+    def _put(self, path: str, node: Node) -> None:
+        old = self._nodes.get(path)
+        if old is not None and old.owner != node.owner:
+            # Removed and made anew in one transaction, by another session.
+            self._take(path)
+        if path not in self._nodes:
+            self._children.setdefault(path, set())
+            self._children.setdefault(parent_of(path), set()).add(path[path.rindex("/") + 1 :])
+            if node.owner:
+                self._ephemerals.setdefault(node.owner, set()).add(path)
+        self._nodes[path] = node
+
+    def _take(self, path: str) -> None:
+        node = self._nodes.pop(path)
+        del self._children[path]
+        self._children[parent_of(path)].discard(path[path.rindex("/") + 1 :])
+        if node.owner:
+            owned = self._ephemerals[node.owner]
+            owned.discard(path)
+            if not owned:
+                del self._ephemerals[node.owner]
+
+    def _begin(self) -> Transaction:
+        return Transaction(self._planned.zxid + 1, self._last_session)
+
+    def _planned_as(self, transaction: Transaction) -> Transaction:
+        """Has later plans of the round see this one."""
+        if not transaction.is_empty:
+            planned = self._planned
+            planned.zxid = transaction.zxid
+            planned.changes |= transaction.changes
+            planned.sessions |= transaction.sessions
+            planned.child_counts |= transaction.child_counts
+        return transaction
+
+    def _check(self, operations: Sequence[TreeOperation], session: int, who: Sequence[Id] | None) -> Transaction:
+        transaction = self._begin()
         for index, operation in enumerate(operations):
             try:
-                transaction.results.append(self._plan_one(transaction, operation, session))
+                transaction.results.append(self._check_one(transaction, operation, session, who))
             except StoreError as error:
                 error.index = index
                 raise
         # A node made and removed within one transaction never was.
-        for path in [path for path, node in transaction.changes.items() if node is None and path not in self._nodes]:
+        for path in [path for path, node in transaction.changes.items() if node is None and not self._was(path)]:
             del transaction.changes[path]
         return transaction
 
-    def _plan_one(self, transaction: Transaction, operation: Operation, session: int) -> OperationResult:
+    def _check_one(
+        self, transaction: Transaction, operation: TreeOperation, session: int, who: Sequence[Id] | None
+    ) -> Outcome:
         match operation:
             case Create():
-                return self._plan_create(transaction, operation, session)
+                return self._plan_create(transaction, operation, session, who)
             case SetData():
-                return self._plan_set(transaction, operation)
+                return self._plan_set(transaction, operation, who)
+            case SetAcl():
+                return self._plan_set_acl(transaction, operation, who)
             case Delete():
-                self._plan_delete(transaction, operation)
+                return self._plan_delete(transaction, operation, who)
             case Check():
-                self._expect(transaction, operation.path, operation.version)
-        return None
+                node = self._existing(transaction, operation.path)
+                _require(operation.path, node, Perms.READ, who)
+                _expect(operation.path, operation.version, node.version)
+                return Outcome(operation.path, node, self._count_children(transaction, operation.path))
 
-    def _plan_create(self, transaction: Transaction, operation: Create, session: int) -> str:
+    def _plan_create(
+        self, transaction: Transaction, operation: Create, session: int, who: Sequence[Id] | None
+    ) -> Outcome:
+        acl = operation.acl if isinstance(operation, ProtectedCreate) else OPEN
+        if acl is not OPEN:
+            acl = checked_acl(operation.path, acl, who or ())
         parent_path = parent_of(operation.path)
         parent = self._look(transaction, parent_path)
         if parent is None:
             raise NoNodeError(operation.path)
-        if parent.owner:
-            raise NoChildrenForEphemeralsError(operation.path)
+        _require(operation.path, parent, Perms.CREATE, who)
         path = f"{operation.path}{parent.created_children:010d}" if operation.sequential else operation.path
         if self._look(transaction, path) is not None:
             raise NodeExistsError(path)
-        now_ms = self._now_ms()
+        if parent.owner:
+            raise NoChildrenForEphemeralsError(operation.path)
+        now_ms, zxid = self._now_ms(), transaction.zxid
         owner = session if operation.ephemeral else 0
-        zxid = transaction.zxid
-        transaction.changes[path] = Node(bytes(operation.data), 0, 0, zxid, zxid, now_ms, now_ms, owner)
-        transaction.changes[parent_path] = parent._replace(created_children=parent.created_children + 1)
+        node = Node(_kept(operation.data), 0, 0, zxid, zxid, now_ms, now_ms, owner, zxid, 0, acl)
+        transaction.changes[path] = node
+        transaction.changes[parent_path] = parent._replace(
+            created_children=parent.created_children + 1, children_zxid=zxid
+        )
         transaction.child_counts[parent_path] = self._count_children(transaction, parent_path) + 1
         transaction.child_counts[path] = 0
-        transaction.events.append(WatchEvent(EventType.CREATED, path))
-        transaction.events.append(WatchEvent(EventType.CHILDREN, parent_path))
-        return path
+        transaction.events.append(PlannedEvent(WatchEvent(EventType.CREATED, path), acl))
+        transaction.events.append(PlannedEvent(WatchEvent(EventType.CHILDREN, parent_path), parent.acl))
+        return Outcome(path, node, 0)
 
-    def _plan_set(self, transaction: Transaction, operation: SetData) -> Stat:
-        node = self._expect(transaction, operation.path, operation.version)
+    def _plan_set(self, transaction: Transaction, operation: SetData, who: Sequence[Id] | None) -> Outcome:
+        path = operation.path
+        node = self._existing(transaction, path)
+        _require(path, node, Perms.WRITE, who)
+        _expect(path, operation.version, node.version)
         node = node._replace(
-            data=bytes(operation.data), version=node.version + 1, mzxid=transaction.zxid, modified_ms=self._now_ms()
+            data=_kept(operation.data),
+            version=node.version + 1,
+            mzxid=transaction.zxid,
+            modified_ms=self._now_ms(),
         )
-        transaction.changes[operation.path] = node
-        transaction.events.append(WatchEvent(EventType.CHANGED, operation.path))
-        return _stat_of(node, self._count_children(transaction, operation.path))
+        transaction.changes[path] = node
+        transaction.events.append(PlannedEvent(WatchEvent(EventType.CHANGED, path), node.acl))
+        return Outcome(path, node, self._count_children(transaction, path))
 
-    def _plan_delete(self, transaction: Transaction, operation: Delete) -> None:
-        self._expect(transaction, operation.path, operation.version)
-        if operation.path == ROOT or self._count_children(transaction, operation.path):
-            raise NotEmptyError(operation.path)
-        parent_path = parent_of(operation.path)
-        transaction.changes.pop(operation.path, None)
-        transaction.changes[operation.path] = None
+    def _plan_set_acl(self, transaction: Transaction, operation: SetAcl, who: Sequence[Id] | None) -> Outcome:
+        path = operation.path
+        node = self._existing(transaction, path)
+        _require(path, node, Perms.ADMIN, who)
+        acl = checked_acl(path, operation.acl, who or ())
+        _expect(path, operation.version, node.acl_version)
+        transaction.changes[path] = node = node._replace(acl=acl, acl_version=node.acl_version + 1)
+        return Outcome(path, node, self._count_children(transaction, path))
+
+    def _plan_delete(self, transaction: Transaction, operation: Delete, who: Sequence[Id] | None) -> Outcome:
+        path = operation.path
+        node = self._existing(transaction, path)
+        if path == ROOT:
+            raise NotEmptyError(path)
+        parent_path = parent_of(path)
+        parent = self._existing(transaction, parent_path)
+        _require(path, parent, Perms.DELETE, who)
+        _expect(path, operation.version, node.version)
+        if self._count_children(transaction, path):
+            raise NotEmptyError(path)
+        transaction.changes.pop(path, None)
+        transaction.changes[path] = None
+        transaction.changes[parent_path] = parent._replace(children_zxid=transaction.zxid)
         transaction.child_counts[parent_path] = self._count_children(transaction, parent_path) - 1
-        transaction.events.append(WatchEvent(EventType.DELETED, operation.path))
-        transaction.events.append(WatchEvent(EventType.CHILDREN, parent_path))
+        transaction.events.append(PlannedEvent(WatchEvent(EventType.DELETED, path), node.acl))
+        transaction.events.append(PlannedEvent(WatchEvent(EventType.CHILDREN, parent_path), parent.acl))
+        return Outcome(path, None, 0)
 
     def _look(self, transaction: Transaction, path: str) -> Node | None:
-        if path in transaction.changes:
-            return transaction.changes[path]
+        for changes in (transaction.changes, self._planned.changes):
+            if path in changes:
+                return changes[path]
         return self._nodes.get(path)
 
-    def _expect(self, transaction: Transaction, path: str, version: int) -> Node:
+    def _was(self, path: str) -> bool:
+        """Whether a node was there before the transaction that is being planned."""
+        planned = self._planned.changes
+        return planned[path] is not None if path in planned else path in self._nodes
+
+    def _existing(self, transaction: Transaction, path: str) -> Node:
         node = self._look(transaction, path)
         if node is None:
             raise NoNodeError(path)
-        if version not in (ANY_VERSION, node.version):
-            raise BadVersionError(path)
         return node
 
     def _count_children(self, transaction: Transaction, path: str) -> int:
-        count = transaction.child_counts.get(path)
-        return len(self._children[path]) if count is None else count
-
-    def _stat(self, path: str, node: Node) -> Stat:
-        return _stat_of(node, len(self._children[path]))
+        for counts in (transaction.child_counts, self._planned.child_counts):
+            if path in counts:
+                return counts[path]
+        return len(self._children[path])
 
     def _check_session(self, session: int, path: str) -> None:
-        if session not in self._sessions:
+        if session not in self._sessions or self._planned.sessions.get(session, self) is None:
             raise SessionExpiredError(path)
 
-    def _fire(self, event: WatchEvent) -> None:
-        watches: list[tuple[int, Watch]] = []
-        if event.type is not EventType.CHILDREN:
-            watches += self._data_watches.pop(event.path, ())
-        if event.type in (EventType.CHILDREN, EventType.DELETED):
-            watches += self._child_watches.pop(event.path, ())
-        for _, watch in watches:
-            watch(event)
+
+def _kept(data: bytes | None) -> bytes | None:
+    """Data that nobody else can change."""
+    return None if data is None else bytes(data)
 
 
-def _stat_of(node: Node, children_count: int) -> Stat:
+def _require(path: str, node: Node, perms: Perms, who: Sequence[Id] | None) -> None:
+    if who is not None and node.acl is not OPEN and not allows(node.acl, perms, who):
+        raise NoAuthError(path)
+
+
+def _expect(path: str, expected: int, version: int) -> None:
+    if expected not in (ANY_VERSION, version):
+        raise BadVersionError(path)
+
+
+def stat_of(node: Node, children_count: int) -> Stat:
+    """What the port tells of a node."""
     return Stat(
         czxid=node.czxid,
         mzxid=node.mzxid,
         version=node.version,
-        # ZooKeeper counts creations and deletions; deletions are the created ones that are no longer there.
-        children_version=2 * node.created_children - children_count,
+        children_version=children_version(node, children_count),
         created_ms=node.created_ms,
         modified_ms=node.modified_ms,
         ephemeral_owner=node.owner,
         children_count=children_count,
     )
+
+
+def children_version(node: Node, children_count: int) -> int:
+    """ZooKeeper counts creations and deletions; deletions are the created ones that are no longer there."""
+    return 2 * node.created_children - children_count

@@ -11,7 +11,7 @@ import pytest
 from tests.server.metadata.zookeeper import open_zookeeper
 from tests.sim.store import SimulatedStore
 
-from barnabas.server.metadata.embedded_store import IN_MEMORY, EmbeddedStore, Journal
+from barnabas.server.metadata.embedded_store import IN_MEMORY, EmbeddedStore
 from barnabas.server.metadata.metadata_store import (
     BadVersionError,
     Check,
@@ -31,6 +31,8 @@ from barnabas.server.metadata.metadata_store import (
     WatchEvent,
 )
 from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.tree_journal import Journal
+from barnabas.server.metadata.write_line import WriteLine
 
 T = TypeVar("T")
 NOW_MS = 1_700_000_000_000
@@ -44,7 +46,15 @@ class LaterWork:
         return job()
 
     def submit(self, lane: str, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
-        raise NotImplementedError
+        def work() -> None:
+            try:
+                result = job()
+            except Exception as error:
+                done(None, error)
+            else:
+                done(result, None)
+
+        asyncio.get_running_loop().call_soon(work)
 
     def close(self) -> None:
         raise NotImplementedError
@@ -408,7 +418,8 @@ async def test_abandoned_write_is_finished_all_the_same(tmp_path: Path) -> None:
 async def test_full_disk_refuses_writes_until_there_is_space_again(tmp_path: Path) -> None:
     path = str(tmp_path / "metadata.sqlite")
     journal = SmallJournal(path, durable=True)
-    store = EmbeddedStore(journal.load(now_ms), journal)
+    tree = journal.load(now_ms)
+    store = EmbeddedStore(tree, WriteLine(tree, journal))
     await store.create("/a", b"kept")
     journal.limit_size(6)
     with pytest.raises(StoreUnavailableError, match="full"):

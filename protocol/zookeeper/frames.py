@@ -1,0 +1,69 @@
+"""The server's side of one connection without I/O: bytes in, whole frames out.
+
+Before a session begins, a client may send one of ZooKeeper's four-letter words in place of a frame's length.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from ..errors import ProtocolError
+from .constants import MAX_FRAME
+
+_length = Struct(">i")
+LENGTH_SIZE = 4
+
+
+class FrameStream:
+    """Splits what a client sends. Memory follows the bytes that came, never the length announced."""
+
+    __slots__ = ("_at", "_buffer", "_is_first", "_most")
+
+    def __init__(self, most: int = MAX_FRAME) -> None:
+        """`most` is the length of the longest legal frame."""
+        self._buffer = bytearray()
+        self._at = 0
+        self._is_first = True
+        self._most = most
+
+    @property
+    def pending(self) -> int:
+        """Bytes that came and were not handed out."""
+        return len(self._buffer) - self._at
+
+    def feed(self, data: bytes) -> None:
+        """Takes what was received."""
+        if self._at:
+            del self._buffer[: self._at]
+            self._at = 0
+        self._buffer += data
+
+    def four_letter_word(self) -> str | None:
+        """The word that a client sent instead of a frame, as the first thing of all; None if it sent none."""
+        word = bytes(self._buffer[:LENGTH_SIZE])
+        is_word = self._is_first and len(word) == LENGTH_SIZE and word.isalnum() and word.isascii()
+        return word.decode() if is_word and word.islower() else None
+
+    def next(self) -> bytes | None:
+        """The next whole frame without its length, or None. Raises ProtocolError on an illegal length."""
+        start = self._at + LENGTH_SIZE
+        if len(self._buffer) < start:
+            return None
+        size: int = _length.unpack_from(self._buffer, self._at)[0]
+        if not 0 <= size <= self._most:
+            raise ProtocolError(f"a frame of {size} bytes; 0 to {self._most} are allowed")
+        end = start + size
+        if len(self._buffer) < end:
+            return None
+        frame = bytes(self._buffer[start:end])
+        self._at = end
+        self._is_first = False
+        if end == len(self._buffer):
+            self._buffer.clear()
+            self._at = 0
+        return frame
+
+
+def frame(*parts: bytes) -> bytes:
+    """A frame of these parts."""
+    return b"".join((_length.pack(sum(map(len, parts))), *parts))

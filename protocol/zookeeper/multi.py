@@ -1,0 +1,60 @@
+"""Multi and MultiRead: several operations in one frame, each behind a header, and their results likewise.
+
+Source: MultiOperationRecord and MultiResponse of Apache ZooKeeper 3.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ..errors import ProtocolError
+from .constants import OpCode, ZkError
+from .jute import decode_at, encode
+from .records import CreateRequest, ErrorResponse, MultiHeader, SetDataRequest, VersionRequest, WatchedRequest
+
+MOST_OPERATIONS = 5_000
+"""ZooKeeper knows no bound but the frame's, which is one of forty thousand deletions."""
+
+WRITE_PARTS: dict[int, type[tuple[Any, ...]]] = {
+    OpCode.CREATE: CreateRequest,
+    OpCode.CREATE2: CreateRequest,
+    OpCode.DELETE: VersionRequest,
+    OpCode.SET_DATA: SetDataRequest,
+    OpCode.CHECK: VersionRequest,
+}
+READ_PARTS: dict[int, type[tuple[Any, ...]]] = {
+    OpCode.GET_DATA: WatchedRequest,
+    OpCode.GET_CHILDREN: WatchedRequest,
+}
+
+Part = tuple[OpCode, tuple[Any, ...]]
+"""An operation and its request, or its result. The result of a failed one is an `ErrorResponse` of `OpCode.ERROR`."""
+
+_END = encode(MultiHeader(OpCode.ERROR, True, -1))
+
+
+def decode_parts(data: bytes, at: int, kinds: dict[int, type[tuple[Any, ...]]]) -> list[Part]:
+    """Reads the operations of a Multi (`WRITE_PARTS`) or a MultiRead (`READ_PARTS`). Raises ProtocolError."""
+    parts: list[Part] = []
+    while True:
+        header, at = decode_at(MultiHeader, data, at)
+        if header.done:
+            return parts
+        kind = kinds.get(header.type)
+        if kind is None or len(parts) >= MOST_OPERATIONS:
+            raise ProtocolError(f"operation {header.type} as number {len(parts)} of a multi")
+        request, at = decode_at(kind, data, at)
+        parts.append((OpCode(header.type), request))
+
+
+def encode_results(results: Iterable[Part]) -> bytes:
+    """The answer to a Multi. The result of an operation that has none, a deletion, is the empty tuple."""
+    out = bytearray()
+    for kind, result in results:
+        code = result.err if isinstance(result, ErrorResponse) else ZkError.OK
+        out += encode(MultiHeader(kind, False, code))
+        if result:
+            out += encode(result)
+    out += _END
+    return bytes(out)

@@ -1,0 +1,141 @@
+"""The SQLite file under a metadata tree.
+
+Layout (`PRAGMA user_version` 2): table `nodes` has one row per node (path, data, counters, owner, ACLs), `sessions` one
+per session of another process, `counters` the last zxid and session id. ACLs are written as ZooKeeper encodes them, and
+empty where everybody may do everything. Before version 2 there were no sessions, no ACLs and no nulls.
+Who writes: one broker, which holds the database exclusively as long as it runs. A write is one SQLite transaction; with
+`synchronous=FULL` on a write-ahead log it is on disk before anybody sees it or is answered, with NORMAL a power loss
+may take the newest ones. What a crash can leave: all of a transaction or nothing of it. Recovery: SQLite's own.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Sequence
+
+from ...protocol.zookeeper.jute import decode, encode
+from ...protocol.zookeeper.records import Acl, AclList
+from ...storage.reserve import Reserve
+from .node_tree import Node, NodeTree, RemoteSession, Transaction
+from .tree_rights import OPEN
+
+LAYOUT = 2
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS nodes (
+    path TEXT PRIMARY KEY,
+    data BLOB,
+    version INTEGER NOT NULL,
+    created_children INTEGER NOT NULL,
+    czxid INTEGER NOT NULL,
+    mzxid INTEGER NOT NULL,
+    created_ms INTEGER NOT NULL,
+    modified_ms INTEGER NOT NULL,
+    owner INTEGER NOT NULL,
+    children_zxid INTEGER NOT NULL,
+    acl_version INTEGER NOT NULL,
+    acl BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions (id INTEGER PRIMARY KEY, password BLOB NOT NULL, timeout_ms INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+FROM_LAYOUT_1 = (
+    "ALTER TABLE nodes RENAME TO nodes_1",
+    *(statement for statement in SCHEMA.split(";") if "TABLE" in statement),
+    "INSERT INTO nodes SELECT path, data, version, created_children, czxid, mzxid, created_ms, modified_ms, owner, "
+    "max(czxid, mzxid), 0, x'' FROM nodes_1",
+    "DROP TABLE nodes_1",
+)
+
+
+class Journal:
+    """The file, opened. One thread at a time."""
+
+    def __init__(self, path: str, *, durable: bool, reserve: Reserve | None = None) -> None:
+        """`reserve` is on the same disk, and is drawn on when that is full. Raises sqlite3.Error."""
+        self._reserve = reserve
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+        # Exclusive: a second broker on the same file is refused, and no shared-memory file is needed.
+        self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        self._connection.execute("PRAGMA journal_mode=WAL")
+        self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        self._prepare()
+
+    def load(self, now_ms: Callable[[], int]) -> NodeTree:
+        """Reads the whole tree, with the sessions that other processes may come back to."""
+        counters = dict(self._connection.execute("SELECT name, value FROM counters"))
+        sessions = {number: RemoteSession(*fields) for number, *fields in self._rows("sessions")}
+        nodes = ((path, Node._make((*fields, _read_acl(acl)))) for path, *fields, acl in self._rows("nodes"))
+        return NodeTree(now_ms, nodes, counters.get("zxid", 0), counters.get("session", 0), sessions)
+
+    def write(self, transactions: Sequence[Transaction]) -> None:
+        """Stores transactions as one, durably if so opened. On an error nothing of them is stored."""
+        try:
+            self._together(lambda: self._write(transactions))
+        except sqlite3.Error as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_FULL or self._reserve is None or not self._reserve.lend():
+                raise
+            self._together(lambda: self._write(transactions))
+
+    def close(self) -> None:
+        """Folds the write-ahead log into the database and lets it go."""
+        self._connection.close()
+
+    def _rows(self, table: str) -> sqlite3.Cursor:
+        return self._connection.execute(f"SELECT * FROM {table}")  # noqa: S608 - one of our own names
+
+    def _prepare(self) -> None:
+        layout = self._connection.execute("PRAGMA user_version").fetchone()[0]
+        is_new = not self._connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'nodes'").fetchone()
+        if is_new:
+            self._connection.executescript(SCHEMA)
+            self._connection.execute(f"PRAGMA user_version={LAYOUT}")
+        elif layout > LAYOUT:
+            raise sqlite3.DatabaseError(f"was written by a newer release (layout {layout})")
+        elif layout < LAYOUT:
+            self._together(self._migrate)
+
+    def _migrate(self) -> None:
+        for statement in FROM_LAYOUT_1:
+            self._connection.execute(statement)
+        self._connection.execute(f"PRAGMA user_version={LAYOUT}")
+
+    def _together(self, work: Callable[[], None]) -> None:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            work()
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+
+    def _write(self, transactions: Sequence[Transaction]) -> None:
+        changes: dict[str, Node | None] = {}
+        sessions: dict[int, RemoteSession | None] = {}
+        for transaction in transactions:
+            changes |= transaction.changes
+            sessions |= transaction.sessions
+        many = self._connection.executemany
+        many("DELETE FROM nodes WHERE path = ?", [(path,) for path, node in changes.items() if node is None])
+        many(
+            "INSERT OR REPLACE INTO nodes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            [(path, *node[:-1], _written_acl(node)) for path, node in changes.items() if node is not None],
+        )
+        many("DELETE FROM sessions WHERE id = ?", [(number,) for number, one in sessions.items() if one is None])
+        many(
+            "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?)",
+            [(number, *one) for number, one in sessions.items() if one is not None],
+        )
+        newest = transactions[-1]
+        counters = (("zxid", newest.zxid), ("session", newest.last_session))
+        many("INSERT OR REPLACE INTO counters VALUES (?, ?)", counters)
+
+
+def _read_acl(stored: bytes) -> tuple[Acl, ...]:
+    return tuple(decode(AclList, stored).acl) if stored else OPEN
+
+
+def _written_acl(node: Node) -> bytes:
+    return b"" if node.acl is OPEN else encode(AclList(list(node.acl)))

@@ -1,0 +1,103 @@
+"""Who may do what with a node: ZooKeeper's ACLs with the schemes world, ip and digest.
+
+Source: ZooKeeperServer.checkACL, PrepRequestProcessor.fixupACL, DigestAuthenticationProvider and
+IPAuthenticationProvider of Apache ZooKeeper 3.8.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+from collections.abc import Sequence
+
+from ...protocol.zookeeper.constants import Perms
+from ...protocol.zookeeper.records import Acl, Id
+from .metadata_store import StoreError
+
+ANYONE = Id("world", "anyone")
+OPEN: tuple[Acl, ...] = (Acl(Perms.ALL, ANYONE),)
+MOST_ENTRIES = 256
+"""An ACL is looked through at each access, so that it may not be longer. ZooKeeper knows no bound."""
+
+
+class NoAuthError(StoreError):
+    """The session has not proved to be anybody who may do this."""
+
+
+class InvalidAclError(StoreError):
+    """An ACL that says nothing, or names somebody who cannot be."""
+
+
+def allows(acl: Sequence[Acl], perms: int, who: Sequence[Id]) -> bool:
+    """Whether somebody who is all of `who` has one of the permissions."""
+    return any(entry.perms & perms and _matches(entry.id, who) for entry in acl)
+
+
+def _matches(wanted: Id, who: Sequence[Id]) -> bool:
+    if wanted == ANYONE or wanted in who:
+        return True
+    return wanted.scheme == "ip" and any(one.scheme == "ip" and _is_within(one.id, wanted.id) for one in who)
+
+
+def _is_within(address: str, network: str) -> bool:
+    try:
+        return ipaddress.ip_address(address) in ipaddress.ip_network(network, strict=False)
+    except ValueError:
+        return False
+
+
+def checked_acl(path: str, acl: Sequence[Acl], who: Sequence[Id]) -> tuple[Acl, ...]:
+    """An ACL as it is kept: without doubles, and with whoever asks in place of the scheme `auth`.
+
+    Raises InvalidAclError.
+    """
+    kept: dict[Acl, None] = {}
+    for entry in acl[: MOST_ENTRIES + 1]:
+        if entry.id.scheme == "auth":
+            # An address is where somebody is, not who.
+            proved = [one for one in who if one.scheme != "ip"]
+            if not proved:
+                raise InvalidAclError(path)
+            kept |= dict.fromkeys(Acl(entry.perms, one) for one in proved)
+        elif _is_legal(entry.id):
+            kept[entry] = None
+        else:
+            raise InvalidAclError(path)
+    if not 0 < len(kept) <= MOST_ENTRIES:
+        raise InvalidAclError(path)
+    # One object for what nearly all nodes have.
+    return OPEN if tuple(kept) == OPEN else tuple(kept)
+
+
+def _is_legal(one: Id) -> bool:
+    match one.scheme:
+        case "world":
+            return one == ANYONE
+        case "digest":
+            return one.id.count(":") == 1
+        case "ip":
+            try:
+                ipaddress.ip_network(one.id, strict=False)
+            except ValueError:
+                return False
+            return True
+    return False
+
+
+def digest_id(user_and_password: bytes) -> Id:
+    """Whom a user name and a password, joined by a colon, prove. Raises ValueError if they are no such thing."""
+    user, colon, _ = user_and_password.partition(b":")
+    if not colon:
+        raise ValueError("a digest is of user:password")
+    # ZooKeeper's choice of hash, which is in the ACLs that everybody has stored.
+    digest = base64.b64encode(hashlib.sha1(user_and_password, usedforsecurity=False).digest()).decode()
+    return Id("digest", f"{user.decode()}:{digest}")
+
+
+def without_digests(acl: Sequence[Acl]) -> list[Acl]:
+    """An ACL as those see it who may not change it: a hash can be guessed at leisure."""
+    return [
+        Acl(entry.perms, Id("digest", f"{entry.id.id.partition(':')[0]}:x")) if entry.id.scheme == "digest" else entry
+        for entry in acl
+    ]
