@@ -1,0 +1,455 @@
+"""What each operation of ZooKeeper's protocol reads of the tree or writes to it; no I/O.
+
+Source: FinalRequestProcessor and PrepRequestProcessor of Apache ZooKeeper 3.8.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ....protocol.errors import ProtocolError
+from ....protocol.zookeeper.constants import AddWatchMode, CreateFlag, OpCode, Perms, WatcherType, ZkError
+from ....protocol.zookeeper.jute import decode, encode
+from ....protocol.zookeeper.multi import READ_PARTS, WRITE_PARTS, Part, decode_parts, encode_results
+from ....protocol.zookeeper.records import (
+    AddWatchRequest,
+    ClientInfo,
+    Create2Response,
+    CreateRequest,
+    ErrorResponse,
+    GetAclResponse,
+    GetChildren2Response,
+    GetDataResponse,
+    Id,
+    NamesResponse,
+    PathRequest,
+    PathResponse,
+    SetAclRequest,
+    SetDataRequest,
+    SetWatches2Request,
+    SetWatchesRequest,
+    Stat,
+    StatResponse,
+    VersionRequest,
+    WatchedRequest,
+    WatcherTypeRequest,
+    WhoAmIResponse,
+)
+from ..metadata_store import (
+    BadVersionError,
+    Check,
+    Delete,
+    EventType,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+    SetData,
+    StoreError,
+    WatchEvent,
+)
+from ..node_tree import (
+    ROOT,
+    Node,
+    NodeTree,
+    Outcome,
+    ProtectedCreate,
+    SetAcl,
+    TreeOperation,
+    check_path,
+    children_version,
+)
+from ..tree_rights import InvalidAclError, NoAuthError, allows, without_digests
+from ..tree_watches import Watcher, WatchKind
+
+WATCH_BYTES = 32 << 20
+"""Memory for the watches of one session."""
+ALL_WATCH_BYTES = 256 << 20
+"""Memory for all watches together."""
+
+_ILLEGAL = re.compile("[\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
+"""Characters that ZooKeeper allows in no path (PathUtils)."""
+
+
+class UnimplementedError(StoreError):
+    """An operation that is not served."""
+
+
+class ReconfigDisabledError(StoreError):
+    """There is no ensemble whose members could be changed."""
+
+
+class BadArgumentsError(StoreError):
+    """What no request can mean."""
+
+
+class NoWatcherError(StoreError):
+    """There is no such watch to be removed."""
+
+
+class TooManyWatchesError(StoreError):
+    """The memory for watches is used up."""
+
+
+ERROR_CODES: dict[type[BaseException], ZkError] = {
+    NoNodeError: ZkError.NO_NODE,
+    NodeExistsError: ZkError.NODE_EXISTS,
+    BadVersionError: ZkError.BAD_VERSION,
+    NotEmptyError: ZkError.NOT_EMPTY,
+    NoChildrenForEphemeralsError: ZkError.NO_CHILDREN_FOR_EPHEMERALS,
+    SessionExpiredError: ZkError.SESSION_EXPIRED,
+    NoAuthError: ZkError.NO_AUTH,
+    InvalidAclError: ZkError.INVALID_ACL,
+    UnimplementedError: ZkError.UNIMPLEMENTED,
+    ReconfigDisabledError: ZkError.RECONFIG_DISABLED,
+    BadArgumentsError: ZkError.BAD_ARGUMENTS,
+    NoWatcherError: ZkError.NO_WATCHER,
+    ProtocolError: ZkError.MARSHALLING_ERROR,
+}
+"""What a client is told; of any other error, that something is wrong here."""
+
+
+def code_of(error: BaseException) -> ZkError:
+    """What a client is told of an error."""
+    return ERROR_CODES.get(type(error), ZkError.SYSTEM_ERROR)
+
+
+@dataclass(slots=True)
+class Caller:
+    """Whoever asks: a session, whom its connection has proved to be, and where it hears of what it watches."""
+
+    tree: NodeTree
+    session: int
+    watcher: Watcher
+    who: tuple[Id, ...]
+
+    def node(self, path: str, perms: int = 0) -> Node:
+        """A node, with one of these permissions if any. Raises NoNodeError, NoAuthError."""
+        node = self.tree.look(path)
+        if node is None:
+            raise NoNodeError(path)
+        if perms and not allows(node.acl, perms, self.who):
+            raise NoAuthError(path)
+        return node
+
+    def stat(self, path: str, node: Node) -> Stat:
+        """What is told of a node besides its data."""
+        return stat_of(node, len(self.tree.names(path)))
+
+    def watch(self, path: str, kind: WatchKind) -> None:
+        """Has this connection hear of a path. Raises TooManyWatchesError."""
+        watches = self.tree.watches
+        if watches.cost(self.session) > WATCH_BYTES or watches.total_cost > ALL_WATCH_BYTES:
+            raise TooManyWatchesError(path)
+        watches.add(path, self.session, self.watcher, kind)
+
+
+def stat_of(node: Node, children_count: int) -> Stat:
+    """A node's stat on the wire."""
+    return Stat(
+        czxid=node.czxid,
+        mzxid=node.mzxid,
+        ctime=node.created_ms,
+        mtime=node.modified_ms,
+        version=node.version,
+        cversion=children_version(node, children_count),
+        aversion=node.acl_version,
+        ephemeral_owner=node.owner,
+        data_length=len(node.data or b""),
+        num_children=children_count,
+        pzxid=node.children_zxid,
+    )
+
+
+# Reading
+
+
+def _exists(caller: Caller, request: WatchedRequest) -> StatResponse:
+    if request.watch:
+        caller.watch(request.path, WatchKind.DATA)
+    return StatResponse(caller.stat(request.path, caller.node(request.path)))
+
+
+def _get_data(caller: Caller, request: WatchedRequest) -> GetDataResponse:
+    node = caller.node(request.path, Perms.READ)
+    if request.watch:
+        caller.watch(request.path, WatchKind.DATA)
+    return GetDataResponse(node.data, caller.stat(request.path, node))
+
+
+def _get_children(caller: Caller, request: WatchedRequest) -> NamesResponse:
+    return NamesResponse(_get_children2(caller, request).names)
+
+
+def _get_children2(caller: Caller, request: WatchedRequest) -> GetChildren2Response:
+    node = caller.node(request.path, Perms.READ)
+    if request.watch:
+        caller.watch(request.path, WatchKind.CHILDREN)
+    return GetChildren2Response(list(caller.tree.names(request.path)), caller.stat(request.path, node))
+
+
+def _get_acl(caller: Caller, request: PathRequest) -> GetAclResponse:
+    node = caller.node(request.path, Perms.READ | Perms.ADMIN)
+    may_change = allows(node.acl, Perms.ADMIN, caller.who)
+    acl = list(node.acl) if may_change else without_digests(node.acl)
+    return GetAclResponse(acl, caller.stat(request.path, node))
+
+
+def _sync(_: Caller, request: PathRequest) -> PathResponse:
+    # Whoever is answered has waited for its own writes, and those of others are seen as soon as they are answered.
+    return PathResponse(request.path)
+
+
+def _who_am_i(caller: Caller, _: tuple[()]) -> WhoAmIResponse:
+    # A digest's user stands before the colon.
+    users = [one.id.partition(":")[0] if one.scheme == "digest" else one.id for one in caller.who]
+    return WhoAmIResponse([ClientInfo(one.scheme, user) for one, user in zip(caller.who, users, strict=True)])
+
+
+# Watches
+
+
+_ADDED = {
+    AddWatchMode.PERSISTENT: WatchKind.PERSISTENT,
+    AddWatchMode.PERSISTENT_RECURSIVE: WatchKind.PERSISTENT | WatchKind.RECURSIVE,
+}
+_OF_TYPE = {
+    WatcherType.CHILDREN: WatchKind.CHILDREN,
+    WatcherType.DATA: WatchKind.DATA,
+    WatcherType.ANY: ~WatchKind.NONE,
+}
+
+
+def _add_watch(caller: Caller, request: AddWatchRequest) -> ErrorResponse:
+    kind = _ADDED.get(AddWatchMode(request.mode)) if request.mode in list(AddWatchMode) else None
+    if kind is None:
+        raise BadArgumentsError(request.path)
+    caller.watch(request.path, kind)
+    return ErrorResponse(ZkError.OK)
+
+
+def _check_watches(caller: Caller, request: WatcherTypeRequest) -> tuple[()]:
+    _watches_of_type(caller, request)
+    return ()
+
+
+def _remove_watches(caller: Caller, request: WatcherTypeRequest) -> tuple[()]:
+    kind = _watches_of_type(caller, request)
+    caller.tree.watches.remove(request.path, caller.session, caller.watcher, kind)
+    return ()
+
+
+def _watches_of_type(caller: Caller, request: WatcherTypeRequest) -> WatchKind:
+    """Those of the kind that a request means. Raises NoWatcherError if there are none."""
+    if request.type not in list(WatcherType):
+        raise BadArgumentsError(request.path)
+    kind = _OF_TYPE[WatcherType(request.type)]
+    if not caller.tree.watches.kind_of(request.path, caller.session, caller.watcher) & kind:
+        raise NoWatcherError(request.path)
+    return kind
+
+
+def _set_watches(caller: Caller, request: SetWatchesRequest | SetWatches2Request) -> tuple[()]:
+    """Watches of a client that is back: what happened meanwhile is told at once (DataTree.setWatches)."""
+    since = request.relative_zxid
+    for path in request.data_watches:
+        node = caller.tree.look(path)
+        changed = node is not None and node.mzxid > since
+        _watch_or_tell(caller, path, WatchKind.DATA, _gone(node) or (EventType.CHANGED if changed else None))
+    for path in request.exist_watches:
+        is_there = caller.tree.look(path) is not None
+        _watch_or_tell(caller, path, WatchKind.DATA, EventType.CREATED if is_there else None)
+    for path in request.child_watches:
+        node = caller.tree.look(path)
+        changed = node is not None and node.children_zxid > since
+        _watch_or_tell(caller, path, WatchKind.CHILDREN, _gone(node) or (EventType.CHILDREN if changed else None))
+    if isinstance(request, SetWatches2Request):
+        for path in request.persistent_watches:
+            caller.watch(path, WatchKind.PERSISTENT)
+        for path in request.persistent_recursive_watches:
+            caller.watch(path, WatchKind.PERSISTENT | WatchKind.RECURSIVE)
+    return ()
+
+
+def _gone(node: Node | None) -> EventType | None:
+    return EventType.DELETED if node is None else None
+
+
+def _watch_or_tell(caller: Caller, path: str, kind: WatchKind, happened: EventType | None) -> None:
+    node = caller.tree.look(path)
+    if happened is None:
+        caller.watch(path, kind)
+    else:
+        caller.watcher.hear(WatchEvent(happened, path), () if node is None else node.acl)
+
+
+Read = Callable[[Caller, Any], tuple[Any, ...]]
+
+READS: Mapping[int, tuple[type[tuple[Any, ...]], Read]] = {
+    OpCode.EXISTS: (WatchedRequest, _exists),
+    OpCode.GET_DATA: (WatchedRequest, _get_data),
+    OpCode.GET_CHILDREN: (WatchedRequest, _get_children),
+    OpCode.GET_CHILDREN2: (WatchedRequest, _get_children2),
+    OpCode.GET_ACL: (PathRequest, _get_acl),
+    OpCode.SYNC: (PathRequest, _sync),
+    OpCode.CHECK_WATCHES: (WatcherTypeRequest, _check_watches),
+    OpCode.REMOVE_WATCHES: (WatcherTypeRequest, _remove_watches),
+    OpCode.SET_WATCHES: (SetWatchesRequest, _set_watches),
+    OpCode.SET_WATCHES2: (SetWatches2Request, _set_watches),
+    OpCode.ADD_WATCH: (AddWatchRequest, _add_watch),
+    OpCode.WHO_AM_I: (tuple, _who_am_i),
+}
+"""Operations that are answered from memory: their request, and what makes the answer of it."""
+
+
+def read(caller: Caller, opcode: int, frame: bytes, at: int) -> bytes:
+    """Answers a request that begins at `at` of its frame. Raises StoreError, ProtocolError."""
+    if opcode == OpCode.MULTI_READ:
+        return encode_results(_read_part(caller, part) for part in decode_parts(frame, at, READ_PARTS))
+    if opcode == OpCode.RECONFIG:
+        raise ReconfigDisabledError("")
+    if opcode not in READS:
+        raise UnimplementedError("")
+    kind, answer = READS[opcode]
+    request = () if kind is tuple else decode(kind, frame, at)
+    reply = answer(caller, request)
+    return encode(reply) if reply else b""
+
+
+def _read_part(caller: Caller, part: Part) -> Part:
+    opcode, request = part
+    try:
+        return opcode, READS[opcode][1](caller, request)
+    except StoreError as error:
+        return OpCode.ERROR, ErrorResponse(code_of(error))
+
+
+# Writing
+
+
+def _creation(request: CreateRequest) -> TreeOperation:
+    flags = request.flags
+    if flags in (CreateFlag.CONTAINER, CreateFlag.PERSISTENT_WITH_TTL, CreateFlag.PERSISTENT_SEQUENTIAL_WITH_TTL):
+        raise UnimplementedError(request.path)
+    is_sequential = flags in (CreateFlag.PERSISTENT_SEQUENTIAL, CreateFlag.EPHEMERAL_SEQUENTIAL)
+    if flags not in list(CreateFlag) or _ILLEGAL.search(request.path):
+        raise BadArgumentsError(request.path)
+    _check_path(f"{request.path}0" if is_sequential else request.path)
+    is_ephemeral = flags in (CreateFlag.EPHEMERAL, CreateFlag.EPHEMERAL_SEQUENTIAL)
+    return ProtectedCreate(request.path, request.data, is_ephemeral, is_sequential, tuple(request.acl))
+
+
+def _deletion(request: VersionRequest) -> TreeOperation:
+    if request.path == ROOT:
+        raise BadArgumentsError(request.path)
+    _check_path(request.path)
+    return Delete(request.path, request.version)
+
+
+def _check(request: VersionRequest) -> TreeOperation:
+    _check_path(request.path)
+    return Check(request.path, request.version)
+
+
+def _set_data(request: SetDataRequest) -> TreeOperation:
+    _check_path(request.path)
+    return SetData(request.path, request.data, request.version)
+
+
+def _set_acl(request: SetAclRequest) -> TreeOperation:
+    _check_path(request.path)
+    return SetAcl(request.path, tuple(request.acl), request.version)
+
+
+def _check_path(path: str) -> None:
+    try:
+        check_path(path)
+    except ValueError as error:
+        raise BadArgumentsError(path) from error
+
+
+def _made(outcome: Outcome) -> PathResponse:
+    return PathResponse(outcome.path)
+
+
+def _made_with_stat(outcome: Outcome) -> Create2Response:
+    assert outcome.node is not None
+    return Create2Response(outcome.path, stat_of(outcome.node, outcome.children_count))
+
+
+def _new_stat(outcome: Outcome) -> StatResponse:
+    assert outcome.node is not None
+    return StatResponse(stat_of(outcome.node, outcome.children_count))
+
+
+def _nothing(_: Outcome) -> tuple[()]:
+    return ()
+
+
+class WriteRow(NamedTuple):
+    """A writing operation: its request, what it means for the tree, and what is answered."""
+
+    request: type[tuple[Any, ...]]
+    operation: Callable[[Any], TreeOperation]
+    answer: Callable[[Outcome], tuple[Any, ...]]
+
+
+WRITES: Mapping[int, WriteRow] = {
+    OpCode.CREATE: WriteRow(CreateRequest, _creation, _made),
+    OpCode.CREATE2: WriteRow(CreateRequest, _creation, _made_with_stat),
+    # Both begin like any creation; what follows does not matter, as they are refused by their flags.
+    OpCode.CREATE_CONTAINER: WriteRow(CreateRequest, _creation, _made_with_stat),
+    OpCode.CREATE_TTL: WriteRow(CreateRequest, _creation, _made_with_stat),
+    OpCode.DELETE: WriteRow(VersionRequest, _deletion, _nothing),
+    OpCode.SET_DATA: WriteRow(SetDataRequest, _set_data, _new_stat),
+    OpCode.SET_ACL: WriteRow(SetAclRequest, _set_acl, _new_stat),
+    OpCode.CHECK: WriteRow(VersionRequest, _check, _nothing),
+}
+
+
+class Write(NamedTuple):
+    """A request to write, understood: the operations, of which an error may stand in place of the last one."""
+
+    operations: Sequence[TreeOperation]
+    error: StoreError | None
+    opcodes: Sequence[OpCode]
+    is_multi: bool
+
+    def answer(self, outcomes: Sequence[Outcome]) -> bytes:
+        """What is answered when all of it took place."""
+        replies = [
+            (opcode, WRITES[opcode].answer(outcome)) for opcode, outcome in zip(self.opcodes, outcomes, strict=True)
+        ]
+        if self.is_multi:
+            return encode_results(replies)
+        reply = replies[0][1]
+        return encode(reply) if reply else b""
+
+    def refusal(self, error: StoreError) -> bytes:
+        """What is answered to a Multi of which nothing took place, because of one operation."""
+        codes = [ZkError.OK] * error.index + [code_of(error)]
+        codes += [ZkError.RUNTIME_INCONSISTENCY] * (len(self.opcodes) - len(codes))
+        return encode_results((OpCode.ERROR, ErrorResponse(code)) for code in codes)
+
+
+def understood(opcode: int, frame: bytes, at: int) -> Write:
+    """A request to write, which begins at `at` of its frame. Raises ProtocolError."""
+    is_multi = opcode == OpCode.MULTI
+    parts = (
+        decode_parts(frame, at, WRITE_PARTS)
+        if is_multi
+        else [(OpCode(opcode), decode(WRITES[opcode].request, frame, at))]
+    )
+    operations: list[TreeOperation] = []
+    error = None
+    for index, (kind, request) in enumerate(parts):
+        try:
+            operations.append(WRITES[kind].operation(request))
+        except StoreError as refusal:
+            error, error.index = refusal, index
+            break
+    return Write(operations, error, [kind for kind, _ in parts], is_multi)
