@@ -118,13 +118,10 @@ class SessionState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make a node. A sequential one gets ten digits appended that grow with each child of its parent.
-
-    None as data is ZooKeeper's null, which reads as empty here.
-    """
+    """Make a node. A sequential one gets ten digits appended that grow with each child of its parent."""
 
     path: str
-    data: bytes | None = b""
+    data: bytes = b""
     ephemeral: bool = False
     sequential: bool = False
 
@@ -134,7 +131,7 @@ class SetData:
     """Replace a node's data if its version is the expected one."""
 
     path: str
-    data: bytes | None
+    data: bytes
     version: int = ANY_VERSION
 
 

@@ -71,9 +71,18 @@ class RemoteSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProtectedCreate(Create):
-    """Make a node with ACLs."""
+    """Make a node with ACLs; without data, it has ZooKeeper's null, which is not the same as nothing."""
 
     acl: tuple[Acl, ...] = OPEN
+    has_data: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SetNull:
+    """Replace a node's data by ZooKeeper's null if its version is the expected one."""
+
+    path: str
+    version: int = ANY_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +94,7 @@ class SetAcl:
     version: int = ANY_VERSION
 
 
-TreeOperation = Operation | SetAcl
+TreeOperation = Operation | SetNull | SetAcl
 
 
 class Outcome(NamedTuple):
@@ -256,7 +265,7 @@ class NodeTree:
         """Returns data and stat or None. Raises SessionExpiredError."""
         self._check_session(session, path)
         node = self._nodes.get(path)
-        return None if node is None else (node.data, self._stat(path, node))
+        return None if node is None else (node.data or b"", stat_of(node, len(self._children[path])))
 
     def exists(self, path: str, session: int, watch: Watch | None = None) -> Stat | None:
         """Returns the stat or None. Raises SessionExpiredError."""
@@ -370,7 +379,7 @@ class NodeTree:
         match operation:
             case Create():
                 return self._plan_create(transaction, operation, session, who)
-            case SetData():
+            case SetData() | SetNull():
                 return self._plan_set(transaction, operation, who)
             case SetAcl():
                 return self._plan_set_acl(transaction, operation, who)
@@ -385,9 +394,9 @@ class NodeTree:
     def _plan_create(
         self, transaction: Transaction, operation: Create, session: int, who: Sequence[Id] | None
     ) -> Outcome:
-        acl = operation.acl if isinstance(operation, ProtectedCreate) else OPEN
-        if acl is not OPEN:
-            acl = checked_acl(operation.path, acl, who or ())
+        acl = OPEN
+        if isinstance(operation, ProtectedCreate):
+            acl = checked_acl(operation.path, operation.acl, who or ())
         parent_path = parent_of(operation.path)
         parent = self._look(transaction, parent_path)
         if parent is None:
@@ -400,7 +409,8 @@ class NodeTree:
             raise NoChildrenForEphemeralsError(operation.path)
         now_ms, zxid = self._now_ms(), transaction.zxid
         owner = session if operation.ephemeral else 0
-        node = Node(_kept(operation.data), 0, 0, zxid, zxid, now_ms, now_ms, owner, zxid, 0, acl)
+        is_null = isinstance(operation, ProtectedCreate) and not operation.has_data
+        node = Node(None if is_null else bytes(operation.data), 0, 0, zxid, zxid, now_ms, now_ms, owner, zxid, 0, acl)
         transaction.changes[path] = node
         transaction.changes[parent_path] = parent._replace(
             created_children=parent.created_children + 1, children_zxid=zxid
@@ -411,13 +421,13 @@ class NodeTree:
         transaction.events.append(PlannedEvent(WatchEvent(EventType.CHILDREN, parent_path), parent.acl))
         return Outcome(path, node, 0)
 
-    def _plan_set(self, transaction: Transaction, operation: SetData, who: Sequence[Id] | None) -> Outcome:
+    def _plan_set(self, transaction: Transaction, operation: SetData | SetNull, who: Sequence[Id] | None) -> Outcome:
         path = operation.path
         node = self._existing(transaction, path)
         _require(path, node, Perms.WRITE, who)
         _expect(path, operation.version, node.version)
         node = node._replace(
-            data=_kept(operation.data),
+            data=bytes(operation.data) if isinstance(operation, SetData) else None,
             version=node.version + 1,
             mzxid=transaction.zxid,
             modified_ms=self._now_ms(),
@@ -480,11 +490,6 @@ class NodeTree:
     def _check_session(self, session: int, path: str) -> None:
         if session not in self._sessions or self._planned.sessions.get(session, self) is None:
             raise SessionExpiredError(path)
-
-
-def _kept(data: bytes | None) -> bytes | None:
-    """Data that nobody else can change."""
-    return None if data is None else bytes(data)
 
 
 def _require(path: str, node: Node, perms: Perms, who: Sequence[Id] | None) -> None:

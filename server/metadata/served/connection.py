@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from ....protocol.errors import ProtocolError
+from ....protocol.room_logger import room_logger
 from ....protocol.zookeeper.constants import (
     NOTIFICATION_XID,
     PASSWORD_SIZE,
@@ -37,7 +38,6 @@ from ....protocol.zookeeper.records import (
     RequestHeader,
     WatcherEvent,
 )
-from ...runtime.room_logger import room_logger
 from ..metadata_store import EventType, SessionExpiredError, StoreError, StoreUnavailableError, WatchEvent
 from ..node_tree import Transaction
 from ..tree_rights import OPEN, allows, digest_id

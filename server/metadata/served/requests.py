@@ -59,6 +59,7 @@ from ..node_tree import (
     Outcome,
     ProtectedCreate,
     SetAcl,
+    SetNull,
     TreeOperation,
     check_path,
     children_version,
@@ -340,7 +341,8 @@ def _creation(request: CreateRequest) -> TreeOperation:
         raise BadArgumentsError(request.path)
     _check_path(f"{request.path}0" if is_sequential else request.path)
     is_ephemeral = flags in (CreateFlag.EPHEMERAL, CreateFlag.EPHEMERAL_SEQUENTIAL)
-    return ProtectedCreate(request.path, request.data, is_ephemeral, is_sequential, tuple(request.acl))
+    data, acl = request.data, tuple(request.acl)
+    return ProtectedCreate(request.path, data or b"", is_ephemeral, is_sequential, acl, has_data=data is not None)
 
 
 def _deletion(request: VersionRequest) -> TreeOperation:
@@ -357,6 +359,8 @@ def _check(request: VersionRequest) -> TreeOperation:
 
 def _set_data(request: SetDataRequest) -> TreeOperation:
     _check_path(request.path)
+    if request.data is None:
+        return SetNull(request.path, request.version)
     return SetData(request.path, request.data, request.version)
 
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ....protocol.room_logger import room_logger
 from ....protocol.zookeeper.constants import PASSWORD_SIZE
 from ...runtime.log_limit import LimitedLog
-from ...runtime.room_logger import room_logger
 from ..node_tree import RemoteSession, Transaction
 from .connection import TreeConnection
 from .session_clock import TICK_MS, SessionClock, negotiated
