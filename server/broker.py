@@ -31,6 +31,7 @@ from .metadata.config_store import ConfigStore
 from .metadata.embedded_store import EmbeddedStore
 from .metadata.metadata_cache import MetadataCache
 from .metadata.producer_ids import ProducerIds
+from .metadata.served.tree_server import TreeServer
 from .metadata.topic_store import TopicStore
 from .metadata.znodes import BrokerEndpoint, BrokerRegistration
 from .network.socket_server import SocketServer
@@ -145,6 +146,7 @@ class BrokerServer:
         await self._directories.use_reserves(Reserve.give_up)
         store = self._open_store()
         self._stops.append(store.close)
+        await self._serve_tree(store)
         cluster_store = ClusterStore(store, now_ms=self._ports.now_ms, token_bytes=self._ports.token_bytes)
         topic_store = TopicStore(store, token_bytes=self._ports.token_bytes)
         config_store = ConfigStore(store, now_ms=self._ports.now_ms)
@@ -375,7 +377,20 @@ class BrokerServer:
             work=self._ports.work,
             durable=self.config.acks_all_durability == "disk",
             reserve=self._directories.store_reserve,
+            keep_sessions=bool(self.config.coordinator_addresses),
         )
+
+    async def _serve_tree(self, store: MetadataStore) -> None:
+        """Let other brokers use the store that is here, if they may. Raises OSError."""
+        addresses = self.config.coordinator_addresses
+        if not addresses or not isinstance(store, EmbeddedStore):
+            return
+        token_bytes, open_files = self._ports.token_bytes, self._ports.open_files
+        server = TreeServer(store.line, addresses, self._loop, token_bytes=token_bytes, open_files=open_files)
+        self._stops.append(server.close)
+        await server.start()
+        # Where any free port will do, whoever asks for the setting wants to know which one it became.
+        self.config.settle("coordinator.listeners", server.bound)
 
     async def _shut_down_logs(self) -> None:
         state = self._state

@@ -11,7 +11,7 @@ from .checks import check_together, parse_overrides
 from .keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS, UNIT_CHAINS, synonyms
 from .keys.definition import ConfigValue, format_value
 from .keys.validators import ConfigError
-from .listeners import ListenerConfig, is_loopback, parse_listeners, parse_protocol_map
+from .listeners import ListenerConfig, is_loopback, parse_addresses, parse_listeners, parse_protocol_map
 from .message_format import heeds_message_format
 from .notices import notices_of
 from .properties import parse_properties
@@ -168,6 +168,7 @@ class BrokerConfig(Settings):
         for name in UNIT_CHAINS:
             setattr(self, BROKER_KEYS[name].attribute, self._in_first_unit(name))
         self.listeners = self._parse_listeners()
+        self.coordinator_addresses = self._parse_coordinator_listeners()
         overrides = str(self.get("max.connections.per.ip.overrides"))
         self.max_connections_per_ip_overrides: Mapping[str, int] = parse_overrides(overrides)
         self.log_dirs = self._parse_log_dirs()
@@ -210,6 +211,20 @@ class BrokerConfig(Settings):
             if not (self.allow_insecure_listeners or listener.is_loopback):
                 reason = f"listener {listener.name} is open to other machines and allow.insecure.listeners is false"
                 raise ConfigError("listeners", self.get("listeners"), reason)
+
+    def _parse_coordinator_listeners(self) -> tuple[tuple[str, int], ...]:
+        """Hosts and ports at which the metadata store is served."""
+        key = "coordinator.listeners"
+        addresses = parse_addresses(key, str(self.get(key) or ""))
+        for host, _ in addresses:
+            if not (self.get("coordinator.allow.remote") or is_loopback(host)):
+                reason = f"{host or 'every address'} is open to other machines and coordinator.allow.remote is false"
+                raise ConfigError(key, self.get(key), reason)
+        if addresses and self.get("zookeeper.connect"):
+            raise ConfigError(
+                key, self.get(key), "a broker that is told of a ZooKeeper has no store of its own to serve"
+            )
+        return addresses
 
     def _controller_listeners(self) -> Collection[str]:
         names = self.get("controller.listener.names")

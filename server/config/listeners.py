@@ -70,6 +70,17 @@ class _Endpoint:
     port: int
 
 
+def parse_addresses(key: str, text: str) -> tuple[tuple[str, int], ...]:
+    """Hosts and ports of addresses like `127.0.0.1:2181,[::1]:2181`. Raises ConfigError."""
+    addresses = []
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        match = _LISTENER.fullmatch(f"://{entry}")
+        if match is None or not 0 <= int(match["port"]) <= 65535:
+            raise ConfigError(key, text, f"{entry} must be host:port, or :port for all interfaces")
+        addresses.append((match["bracketed"] or match["host"] or "", int(match["port"])))
+    return tuple(addresses)
+
+
 def parse_protocol_map(text: str) -> dict[str, str]:
     """Listener name to security protocol, of `listener.security.protocol.map`. Raises ConfigError."""
     key = "listener.security.protocol.map"

@@ -48,6 +48,14 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         ),
         "compression.zstd.level": "Level for batches that the broker compresses with zstd.",
         "connections.max.idle.ms": "A connection without traffic for this long is closed.",
+        "coordinator.allow.remote": (
+            "Whether `coordinator.listeners` may name addresses that other machines reach. Whoever reaches them reads "
+            "and changes everything that has no ACL."
+        ),
+        "coordinator.listeners": (
+            "Addresses at which the metadata store is served to other brokers as if it were a ZooKeeper, as "
+            "`127.0.0.1:2181`; if not set, it is served to nobody. Not together with `zookeeper.connect`."
+        ),
         "controller.quota.window.num": (
             "For so many windows of `controller.quota.window.size.seconds` a quota of topic changes may be saved up."
         ),

@@ -10,6 +10,8 @@ from .validators import OneOf, Range
 OWN_KEYS: tuple[ConfigKey, ...] = (
     string("acks.all.durability", "disk", HIGH, OneOf("disk", "page-cache")),
     boolean("allow.insecure.listeners", True, HIGH),
+    boolean("coordinator.allow.remote", False, HIGH),
+    string("coordinator.listeners", None, HIGH),
     integer("health.port", None, MEDIUM, Range(0, 65535)),
     string("log.cleaner.hash.algorithm", "MD5", MEDIUM, OneOf(*HASHES, "exact"), mode=CLUSTER_WIDE),
     string("log.cleaner.worker", "process", MEDIUM, OneOf("process", "thread")),

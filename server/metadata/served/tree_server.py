@@ -79,9 +79,11 @@ class TreeServer:
         self._refusals = LimitedLog(logger, loop.time)
 
     @property
-    def ports(self) -> list[int]:
-        """The ports that are really bound, in the order of the addresses."""
-        return [int(server.sockets[0].getsockname()[1]) for server in self._servers]
+    def bound(self) -> str:
+        """The addresses with the ports that are really bound, as clients of ZooKeeper want them."""
+        ports = [server.sockets[0].getsockname()[1] for server in self._servers]
+        hosts = [f"[{host}]" if ":" in host else host for host, _ in self._addresses]
+        return ",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=True))
 
     async def start(self) -> None:
         """Bind and serve; every session that was kept has its whole timeout from now on. Raises OSError."""
