@@ -13,7 +13,7 @@ from .constants import OpCode, ZkError
 from .jute import decode_at, encode
 from .records import CreateRequest, ErrorResponse, MultiHeader, SetDataRequest, VersionRequest, WatchedRequest
 
-MOST_OPERATIONS = 5_000
+MOST_OPERATIONS = 20_000
 """ZooKeeper knows no bound but the frame's, which is one of forty thousand deletions."""
 
 WRITE_PARTS: dict[int, type[tuple[Any, ...]]] = {

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.server.metadata.conftest import SERVERS, own_root
 from tests.server.metadata.zookeeper import open_zookeeper
 from tests.sim.store import SimulatedStore
 
@@ -71,14 +72,11 @@ def now_ms() -> int:
     return NOW_MS
 
 
-ZOOKEEPER = pytest.param("zookeeper", marks=pytest.mark.java)
-
-
-@pytest.fixture(params=["memory", "sqlite", "sqlite on a lane", "simulated", ZOOKEEPER])
+@pytest.fixture(params=["memory", "sqlite", "sqlite on a lane", "simulated", *SERVERS])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[MetadataStore]:
     opened: MetadataStore
-    if request.param == "zookeeper":
-        opened = await open_zookeeper(request.getfixturevalue("zookeeper_root"))
+    if request.param in ("served_tree", "apache_zookeeper"):
+        opened = await open_zookeeper(own_root(request.getfixturevalue(request.param)))
     elif request.param == "simulated":
         opened = SimulatedStore(NodeTree(now_ms))
     else:
@@ -89,13 +87,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.close()
 
 
-@pytest.fixture(params=["memory", "simulated", ZOOKEEPER])
+@pytest.fixture(params=["memory", "simulated", *SERVERS])
 async def two_stores(request: pytest.FixtureRequest) -> AsyncIterator[tuple[MetadataStore, MetadataStore]]:
     """Two sessions with one tree."""
     first: MetadataStore
     second: MetadataStore
-    if request.param == "zookeeper":
-        root = request.getfixturevalue("zookeeper_root")
+    if request.param in ("served_tree", "apache_zookeeper"):
+        root = own_root(request.getfixturevalue(request.param))
         first, second = await open_zookeeper(root), await open_zookeeper(root)
     else:
         tree = NodeTree(now_ms)

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 from kazoo.client import KazooClient
 from tests.kafka import ZooKeeperServer
+from tests.server.metadata.served_tree import ServedTree
 from tests.server.metadata.zookeeper import Wire, open_zookeeper
 from tests.server_process import free_port
 
@@ -34,8 +35,6 @@ from barnabas.server.metadata.metadata_store import (
 )
 from barnabas.server.metadata.zookeeper_store import ZooKeeperStore
 
-java = pytest.mark.java
-
 
 @asynccontextmanager
 async def opened(connect: str, **settings: object) -> AsyncIterator[ZooKeeperStore]:
@@ -47,7 +46,7 @@ async def opened(connect: str, **settings: object) -> AsyncIterator[ZooKeeperSto
 
 
 @pytest.fixture
-async def wire(zookeeper_server: ZooKeeperServer) -> AsyncIterator[Wire]:
+async def wire(zookeeper_server: ZooKeeperServer | ServedTree) -> AsyncIterator[Wire]:
     async with Wire(zookeeper_server.port) as wire:
         yield wire
 
@@ -99,7 +98,6 @@ async def fenced(store: MetadataStore) -> object:
     return [results[0], stat.version, results[2]]
 
 
-@java
 @pytest.mark.parametrize(
     ("write", "result"),
     [
@@ -122,7 +120,6 @@ async def test_write_whose_answer_is_lost_was_done_once(
             assert stat is None or stat.version <= 1
 
 
-@java
 async def test_deletion_whose_answer_is_lost_was_done(wire: Wire, zookeeper_root: str) -> None:
     async with opened(through(wire, zookeeper_root)) as store:
         await store.multi([Create("/a"), Create("/a/gone")])
@@ -132,7 +129,6 @@ async def test_deletion_whose_answer_is_lost_was_done(wire: Wire, zookeeper_root
         assert await store.children("/a") == []
 
 
-@java
 async def test_write_of_somebody_else_is_not_taken_for_a_lost_one(wire: Wire, zookeeper_root: str) -> None:
     async with opened(through(wire, zookeeper_root)) as store, opened(zookeeper_root) as other:
         await store.create("/a", b"0")
@@ -148,7 +144,6 @@ async def test_write_of_somebody_else_is_not_taken_for_a_lost_one(wire: Wire, zo
         assert (await other.get("/a"))[0] == b"theirs"
 
 
-@java
 async def test_requests_wait_for_contact_and_watches_survive_its_loss(wire: Wire, zookeeper_root: str) -> None:
     async with opened(through(wire, zookeeper_root)) as store, opened(zookeeper_root) as other:
         heard, events = await states(store), []
@@ -177,7 +172,6 @@ async def test_requests_wait_for_contact_and_watches_survive_its_loss(wire: Wire
         assert store.session_id == session
 
 
-@java
 async def test_no_contact_for_the_life_of_a_session_is_an_error(wire: Wire, zookeeper_root: str) -> None:
     async with opened(through(wire, zookeeper_root), session_timeout_ms=1000) as store:
         wire.refusing = True
@@ -187,7 +181,6 @@ async def test_no_contact_for_the_life_of_a_session_is_an_error(wire: Wire, zook
         wire.refusing = False
 
 
-@java
 async def test_session_expires_and_the_next_one_begins(zookeeper_root: str) -> None:
     async with opened(zookeeper_root) as store:
         heard, events = await states(store), []
@@ -210,8 +203,7 @@ async def test_session_expires_and_the_next_one_begins(zookeeper_root: str) -> N
         assert events == []
 
 
-@java
-async def test_the_path_of_the_address_stands_for_the_root(zookeeper_server: ZooKeeperServer) -> None:
+async def test_the_path_of_the_address_stands_for_the_root(zookeeper_server: ZooKeeperServer | ServedTree) -> None:
     async with opened(f"{zookeeper_server.address}/deep/down") as store, opened(zookeeper_server.address) as outside:
         assert await store.create("/a") == "/a"
         assert await store.create("/a/n_", sequential=True) == "/a/n_0000000000"
@@ -223,7 +215,6 @@ async def test_the_path_of_the_address_stands_for_the_root(zookeeper_server: Zoo
         assert events == [WatchEvent(EventType.CHILDREN, "/")]
 
 
-@java
 async def test_write_that_a_server_would_hang_up_on_is_refused(zookeeper_root: str) -> None:
     async with opened(zookeeper_root) as store:
         session = store.session_id
@@ -238,7 +229,6 @@ async def test_write_that_a_server_would_hang_up_on_is_refused(zookeeper_root: s
         assert store.session_id == session
 
 
-@java
 async def test_access_rights_are_kafkas(zookeeper_root: str) -> None:
     secured = {"set_acl": True, "digest": "barnabas:secret"}
     async with opened(zookeeper_root, **secured) as store, opened(zookeeper_root) as stranger:
@@ -266,7 +256,6 @@ def test_a_broker_alone_does_not_load_kazoo() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@java
 async def test_missing_nodes_among_many(zookeeper_root: str) -> None:
     async with opened(zookeeper_root, max_in_flight=3) as store:
         await store.create("/a", b"1")
