@@ -27,7 +27,7 @@ class AclList(NamedTuple):
     acl: list[Acl]
 
 
-class Stat(NamedTuple):
+class NodeStat(NamedTuple):
     """All that is known of a node besides its data."""
 
     czxid: Long
@@ -71,14 +71,14 @@ class ReadOnly(NamedTuple):
     read_only: bool
 
 
-class RequestHeader(NamedTuple):
+class RequestHead(NamedTuple):
     """Begins every other frame of a client."""
 
     xid: Int
     type: Int
 
 
-class ReplyHeader(NamedTuple):
+class ReplyHead(NamedTuple):
     """Begins every other frame of a server."""
 
     xid: Int
@@ -210,27 +210,27 @@ class Create2Response(NamedTuple):
     """Create2."""
 
     path: str
-    stat: Stat
+    stat: NodeStat
 
 
 class StatResponse(NamedTuple):
     """Exists, SetData, SetACL."""
 
-    stat: Stat
+    stat: NodeStat
 
 
 class GetDataResponse(NamedTuple):
     """GetData."""
 
     data: bytes | None
-    stat: Stat
+    stat: NodeStat
 
 
 class GetAclResponse(NamedTuple):
     """GetACL."""
 
     acl: list[Acl]
-    stat: Stat
+    stat: NodeStat
 
 
 class NamesResponse(NamedTuple):
@@ -243,7 +243,7 @@ class GetChildren2Response(NamedTuple):
     """GetChildren2."""
 
     names: list[str]
-    stat: Stat
+    stat: NodeStat
 
 
 class NumberResponse(NamedTuple):

@@ -215,9 +215,9 @@ class BrokerConfig(Settings):
     def _parse_coordinator_listeners(self) -> tuple[tuple[str, int], ...]:
         """Hosts and ports at which the metadata store is served."""
         key = "coordinator.listeners"
-        addresses = parse_addresses(key, str(self.get(key) or ""))
+        addresses = parse_addresses(key, self.coordinator_listeners or "")
         for host, _ in addresses:
-            if not (self.get("coordinator.allow.remote") or is_loopback(host)):
+            if not (self.coordinator_allow_remote or is_loopback(host)):
                 reason = f"{host or 'every address'} is open to other machines and coordinator.allow.remote is false"
                 raise ConfigError(key, self.get(key), reason)
         if addresses and self.get("zookeeper.connect"):

@@ -13,6 +13,8 @@ class Settings:
     acks_all_durability: str
     health_port: int | None
     allow_insecure_listeners: bool
+    coordinator_allow_remote: bool
+    coordinator_listeners: str | None
     authorizer_class_name: str
     auto_create_topics_enable: bool
     broker_rack: str | None

@@ -34,8 +34,8 @@ from ....protocol.zookeeper.records import (
     ConnectResponse,
     Id,
     ReadOnly,
-    ReplyHeader,
-    RequestHeader,
+    ReplyHead,
+    RequestHead,
     WatcherEvent,
 )
 from ..metadata_store import EventType, SessionExpiredError, StoreError, StoreUnavailableError, WatchEvent
@@ -166,7 +166,7 @@ class TreeConnection(asyncio.Protocol):
         if acl and acl is not OPEN and not allows(acl, Perms.READ, self._who):
             return
         told = WatcherEvent(_EVENT_CODES[event.type], SYNC_CONNECTED, event.path)
-        self._send(encode(ReplyHeader(NOTIFICATION_XID, -1, ZkError.OK)), encode(told))
+        self._send(encode(ReplyHead(NOTIFICATION_XID, -1, ZkError.OK)), encode(told))
         if self.unsent > UNHEARD_BYTES:
             self.abort()
 
@@ -215,7 +215,7 @@ class TreeConnection(asyncio.Protocol):
         """Handles a frame, or says that it has to wait. Raises ProtocolError where there is no going on."""
         if not self.session:
             return self.in_flight == 0 and self._connect(data)
-        header, at = decode_at(RequestHeader, data, 0)
+        header, at = decode_at(RequestHead, data, 0)
         if header.type == OpCode.PING:
             self._reply(header.xid, ZkError.OK)
         elif header.type in _WRITING:
@@ -236,7 +236,7 @@ class TreeConnection(asyncio.Protocol):
         self.received += 1
         return True
 
-    def _read(self, header: RequestHeader, data: bytes, at: int) -> None:
+    def _read(self, header: RequestHead, data: bytes, at: int) -> None:
         caller = Caller(self._tree, self.session, self, self._who)
         try:
             answer = read(caller, header.type, data, at)
@@ -245,7 +245,7 @@ class TreeConnection(asyncio.Protocol):
         else:
             self._reply(header.xid, ZkError.OK, answer)
 
-    def _write(self, header: RequestHeader, data: bytes, at: int) -> None:
+    def _write(self, header: RequestHead, data: bytes, at: int) -> None:
         write: Write | None = None
         error: Exception | None = None
         try:
@@ -285,7 +285,7 @@ class TreeConnection(asyncio.Protocol):
             self._reply(xid, code)
         self._server.went_on(self)
 
-    def _authenticate(self, header: RequestHeader, data: bytes, at: int) -> None:
+    def _authenticate(self, header: RequestHead, data: bytes, at: int) -> None:
         request = decode(AuthRequest, data, at)
         try:
             if request.scheme != "digest" or len(self._who) >= MOST_IDENTITIES:
@@ -340,7 +340,7 @@ class TreeConnection(asyncio.Protocol):
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _reply(self, xid: int, code: int, answer: bytes = b"", zxid: int | None = None) -> None:
-        self._send(encode(ReplyHeader(xid, self._tree.zxid if zxid is None else zxid, code)), answer)
+        self._send(encode(ReplyHead(xid, self._tree.zxid if zxid is None else zxid, code)), answer)
         self._answer_bytes += len(answer)
 
     def _send(self, *parts: bytes) -> None:

@@ -25,13 +25,13 @@ from ....protocol.zookeeper.records import (
     GetDataResponse,
     Id,
     NamesResponse,
+    NodeStat,
     PathRequest,
     PathResponse,
     SetAclRequest,
     SetDataRequest,
     SetWatches2Request,
     SetWatchesRequest,
-    Stat,
     StatResponse,
     VersionRequest,
     WatchedRequest,
@@ -137,7 +137,7 @@ class Caller:
             raise NoAuthError(path)
         return node
 
-    def stat(self, path: str, node: Node) -> Stat:
+    def stat(self, path: str, node: Node) -> NodeStat:
         """What is told of a node besides its data."""
         return stat_of(node, len(self.tree.names(path)))
 
@@ -149,9 +149,9 @@ class Caller:
         watches.add(path, self.session, self.watcher, kind)
 
 
-def stat_of(node: Node, children_count: int) -> Stat:
+def stat_of(node: Node, children_count: int) -> NodeStat:
     """A node's stat on the wire."""
-    return Stat(
+    return NodeStat(
         czxid=node.czxid,
         mzxid=node.mzxid,
         ctime=node.created_ms,
