@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .config.broker_config import BrokerConfig
     from .config.dynamic_config import DynamicConfig
     from .controller.controller import Controller
+    from .controller.received_orders import ReceivedOrders
     from .coordinator.group.coordinator import GroupCoordinator
     from .metadata.cluster_store import ClusterStore
     from .metadata.config_store import ConfigStore
@@ -41,6 +42,7 @@ class BrokerState:
     dynamic_config: DynamicConfig
     metadata: MetadataCache
     controller: Controller
+    orders: ReceivedOrders | None
     producer_ids: ProducerIds
     log_manager: LogManager
     replica_manager: ReplicaManager

@@ -21,7 +21,7 @@ from .error_answers import error_answer
 from .request_context import RequestContext
 from .rights import Rights
 from .services import Services, bind
-from .table import SERVED
+from .table import SERVED, SERVED_IN_CLUSTERS
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
@@ -91,6 +91,7 @@ class KafkaApis:
     ) -> None:
         """Without an authorizer everybody may do everything, as in Kafka."""
         self._services = services
+        self._served = SERVED if services.orders is None else SERVED_IN_CLUSTERS
         self._quotas = services.quotas
         self._loop = loop
         self._routes: dict[int, Route] = {}
@@ -208,7 +209,7 @@ class KafkaApis:
         api_key, version = header.api_key, header.api_version
         try:
             key = ApiKey(api_key)
-            api = SERVED[key]
+            api = self._served[key]
         except (ValueError, KeyError):
             raise ProtocolError(f"API key {api_key} is not served") from None
         handle = importlib.import_module(f".handlers.{api.handler}", __package__).handle

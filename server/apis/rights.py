@@ -16,7 +16,7 @@ from ...protocol.apis import API_MESSAGES, ApiKey
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from .error_answers import ITEMS, fill, wants_answer
-from .table import SERVED, Right
+from .table import SERVED_IN_CLUSTERS, Right
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -114,7 +114,7 @@ class Rights:
         """
         refusals: list[Refusal] = []
         allowed = request
-        for right in SERVED[key].rights:
+        for right in SERVED_IN_CLUSTERS[key].rights:
             wanted = getattr(allowed, right.field) if right.field else CLUSTER_NAME
             if isinstance(wanted, str):
                 resource = _resource_type(right, request, wanted)

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..quotas.charge import Pay, for_nothing
 
 if TYPE_CHECKING:
-    from ...protocol.errors import KafkaError
+    from ...protocol.errors import ErrorCode, KafkaError
     from ...protocol.topic_partition import TopicPartition
     from ...storage.filesystem import FileSystem
     from ...storage.log_manager import LogManager
     from ..config.broker_config import BrokerConfig
     from ..config.config_repository import ConfigRepository
     from ..config.dynamic_config import DynamicConfig
+    from ..controller.isr_requests import ProposedIsr
+    from ..controller.received_orders import ReceivedOrders
     from ..controller.topic_maker import CreatedTopic
     from ..controller.topic_rules import PartitionsCreation, TopicCreation
     from ..coordinator.group.coordinator import GroupCoordinator
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from ..metadata.metadata_cache import MetadataCache
     from ..metadata.metadata_store import MetadataStore
     from ..metadata.producer_ids import ProducerIds
-    from ..metadata.znodes import TopicRegistration
+    from ..metadata.znodes import PartitionState, TopicRegistration
     from ..quotas.client_quotas import ClientQuotas
     from ..replication.fetch_session import FetchSessions
     from ..replication.log_dir_mover import LogDirMover
@@ -72,6 +74,21 @@ class ActiveController(Protocol):
         """Other replicas for partitions, each on its own; None ends what is going on."""
 
 
+class BrokersController(Protocol):
+    """What other brokers may ask of the cluster's controller. Each raises KafkaError NOT_CONTROLLER elsewhere."""
+
+    async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Others lead what a broker leads; what has to stay is returned."""
+
+    async def alter_partitions(
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedIsr]
+    ) -> Mapping[TopicPartition, PartitionState | ErrorCode]:
+        """Other in-sync replicas for partitions that the broker leads."""
+
+    def broker_epoch(self, broker_id: int) -> int | None:
+        """Of a live broker."""
+
+
 @dataclass(frozen=True, slots=True)
 class Services:
     """Built by `server/broker.py`. Loop-thread only."""
@@ -90,6 +107,8 @@ class Services:
     log_manager: LogManager
     metadata: MetadataCache
     mover: LogDirMover
+    orders: ReceivedOrders | None
+    """What the controller of a cluster orders; a broker alone has its own controller and takes no orders."""
     now_ms: Callable[[], int]
     producer_ids: ProducerIds
     quotas: ClientQuotas

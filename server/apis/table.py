@@ -11,6 +11,7 @@ from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.apis import ApiKey
 
 _O, _T = AclOperation, AclResourceType
+CLUSTER_ACTION = _O.CLUSTER_ACTION
 READ, WRITE, CREATE, DELETE = _O.READ, _O.WRITE, _O.CREATE, _O.DELETE
 ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = _O.ALTER, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = _T.TOPIC, _T.GROUP, _T.CLUSTER, _T.TRANSACTIONAL_ID
@@ -109,3 +110,15 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.LIST_CONFIG_RESOURCES: Api("list_config_resources", 0, 1, (Right(DESCRIBE_CONFIGS, CLUSTER),)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Api("describe_topic_partitions", 0, 0, (Right(DESCRIBE, TOPIC, "topics"),)),
 }
+
+BETWEEN_BROKERS: dict[ApiKey, Api] = {
+    ApiKey.LEADER_AND_ISR: Api("leader_and_isr", 0, 7, (Right(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.STOP_REPLICA: Api("stop_replica", 0, 4, (Right(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.UPDATE_METADATA: Api("update_metadata", 0, 8, (Right(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.CONTROLLED_SHUTDOWN: Api("controlled_shutdown", 0, 3, (Right(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.ALTER_PARTITION: Api("alter_partition", 0, 3, (Right(CLUSTER_ACTION, CLUSTER),)),
+    ApiKey.ALLOCATE_PRODUCER_IDS: Api("allocate_producer_ids", 0, 0, (Right(CLUSTER_ACTION, CLUSTER),)),
+}
+"""What the brokers of a cluster ask of each other; a broker alone does not serve it."""
+
+SERVED_IN_CLUSTERS = SERVED | BETWEEN_BROKERS

@@ -13,7 +13,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
@@ -48,6 +48,18 @@ ALL_AT_ONCE = 1_000_000
 LEFT_TO_DELETE = "Not every replica could be deleted; the deletion goes on when its log directory is back."
 
 
+class Elsewhere(Protocol):
+    """The controller of a cluster when it is another broker."""
+
+    async def create_topics(self, wishes: Sequence[TopicCreation]) -> dict[str, KafkaError | None]:
+        """Has topics made; None where that went well. Raises KafkaError."""
+        ...
+
+    async def tell_of_failed_log_dir(self, broker_id: int) -> None:
+        """Leaves word that a log directory of this broker has failed."""
+        ...
+
+
 class Controller:
     """Kafka's KafkaController. Loop-thread only."""
 
@@ -62,12 +74,13 @@ class Controller:
         config: BrokerConfig,
         topic_configs: TopicConfigs,
         chance: random.Random,
-        is_alone: bool = True,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
-        """`is_alone` is a cluster of one, whose store nobody else writes."""
+        """`elsewhere` is who is controller if it is not this broker; a broker alone has none."""
         self.on_doubt: Callable[[], None] | None = None
         """Called when the store may hold something else than is known here: the term is to end."""
         self._broker_id = broker_id
+        self._elsewhere = elsewhere
         self._cluster = cluster_store
         self._store = topic_store
         self._metadata = metadata
@@ -83,7 +96,7 @@ class Controller:
             channel,
             announcer,
             unclean=self._may_elect_uncleanly,
-            states_a_write=ALL_AT_ONCE if is_alone else STATES_A_WRITE,
+            states_a_write=ALL_AT_ONCE if elsewhere is None else STATES_A_WRITE,
         )
         self._topics = TopicMaker(
             context,
@@ -236,6 +249,8 @@ class Controller:
     async def auto_create(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
         """Creates topics because somebody asked for them, with the broker's defaults; None where that went well."""
         wishes = [self._rules.auto_creation(name) for name in names]
+        if self._elsewhere is not None and not self.is_active:
+            return await self._elsewhere.create_topics(wishes)
         results = await self.create_topics(wishes, pay=pay)
         return {name: result if isinstance(result, KafkaError) else None for name, result in results.items()}
 
@@ -364,9 +379,11 @@ class Controller:
     async def replicas_failed(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
         """A live broker's log directory has failed with these partitions in it: others lead them, or nobody.
 
-        Does nothing if this broker is not the controller.
+        If this broker is not the controller it leaves word of it.
         """
         if self._term is None:
+            if self._elsewhere is not None:
+                await self._elsewhere.tell_of_failed_log_dir(broker_id)
             return
         async with self._change() as term:
             present = [partition for partition in partitions if partition in self._context]

@@ -32,19 +32,21 @@ class ProducerIds:
         while self._next >= self._end:
             async with self._claiming:
                 if self._next >= self._end:
-                    self._next, self._end = await self._claim_block()
+                    block = await self.claim_block(self._broker_id)
+                    self._next, self._end = block.start, block.stop
         producer_id = self._next
         self._next += 1
         return producer_id
 
-    async def _claim_block(self) -> tuple[int, int]:
+    async def claim_block(self, broker_id: int) -> range:
+        """A block for a broker; errors as of `next_id`."""
         while True:
             data, stat = await self._store.get(PRODUCER_ID_BLOCK)
             first = decode_producer_id_block(data)[1] + 1 if data else 0
             last = first + BLOCK_SIZE - 1
             if last > LAST_PRODUCER_ID:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
-            block = encode_producer_id_block(self._broker_id, first, last)
+            block = encode_producer_id_block(broker_id, first, last)
             try:
                 await self._store.set(PRODUCER_ID_BLOCK, block, stat.version)
             except BadVersionError:
@@ -52,4 +54,4 @@ class ProducerIds:
             except StoreUnavailableError as error:
                 text = "No block of producer ids could be claimed."
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
-            return first, last + 1
+            return range(first, last + 1)

@@ -6,36 +6,37 @@ What goes from broker to broker is encoded and decoded in the version that is as
 from __future__ import annotations
 
 import asyncio
+import importlib
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from tests.server.control_plane import NOW_MS, now_ms
+from tests.server.handled import handled
 
-from barnabas.protocol.apis import API_MESSAGES, api_key_of
+from barnabas.protocol.apis import API_MESSAGES, ApiKey, api_key_of
 from barnabas.protocol.codec import decode_request, decode_response, encode_request, encode_response
 from barnabas.protocol.errors import ConnectionLostError, ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.apis.error_answers import error_answer
+from barnabas.server.apis.table import SERVED_IN_CLUSTERS
 from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.config_repository import ConfigRepository
 from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.controller.cluster_channel import ClusterReplicaChannel
-from barnabas.server.controller.control_requests import (
-    leader_and_isr_response,
-    orders_of,
-    stop_replica_response,
-    stops_of,
-    update_of,
-)
 from barnabas.server.controller.controller import Controller
 from barnabas.server.controller.office import Office
 from barnabas.server.controller.received_orders import ReceivedOrders
+from barnabas.server.controller.to_controller import ToController
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.notice_store import NoticeStore
+from barnabas.server.metadata.producer_ids import ProducerIds
 from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState
 
@@ -110,6 +111,8 @@ class Member:
             self.config_store.topic_config,
             offline=set(),
         )
+        self.elsewhere = ToController(self.metadata, self.notices, self.ask)
+        self.producer_ids = ProducerIds(self.store, broker_id)
         self.controller = Controller(
             broker_id=broker_id,
             cluster_store=self.cluster_store,
@@ -119,7 +122,7 @@ class Member:
             config=self.config,
             topic_configs=self.dynamic_config,
             chance=chance,
-            is_alone=False,
+            elsewhere=self.elsewhere,
         )
         self.office = Office(broker_id, self.controller, self.store, self.cluster_store, self.metadata)
 
@@ -142,28 +145,36 @@ class Member:
             raise ConnectionLostError("cut")
         key = api_key_of(type(request))
         version = self.plane.version_of(key, API_MESSAGES[key].versions[-1], lowest)
+        return await self.ask_in(broker_id, request, version)
+
+    async def ask_in(self, broker_id: int, request: Any, version: int) -> Any:
+        """The same in one version."""
+        key, member = api_key_of(type(request)), self.plane.members[broker_id]
         wire = encode_request(request, version)
-        response = await member.answer(decode_request(key, version, wire, 0, len(wire)), version)
+        response = await member.answer(key, decode_request(key, version, wire, 0, len(wire)), version)
         wire = b"".join(encode_response(response, version))
         return decode_response(key, version, wire, 0, len(wire))
 
-    async def answer(self, request: Any, version: int) -> Any:
-        """What a broker does with what the controller sends."""
-        epochs = {"controller_epoch": request.controller_epoch, "broker_epoch": request.broker_epoch}
-        response = API_MESSAGES[api_key_of(type(request))].response()
+    async def answer(self, key: ApiKey, request: Any, version: int) -> Any:
+        """What a broker answers to another, by the handlers."""
+        handler = importlib.import_module(f"barnabas.server.apis.handlers.{SERVED_IN_CLUSTERS[key].handler}")
+        context = SimpleNamespace(
+            api_version=version,
+            charge=None,
+            may=lambda operation, resource_type, name: True,
+            broker=SimpleNamespace(
+                orders=self.orders,
+                controller=self.controller,
+                metadata=self.metadata,
+                producer_ids=self.producer_ids,
+                configs=ConfigRepository(self.broker_id, self.dynamic_config, self.config_store, self.metadata),
+            ),
+        )
         try:
-            match type(request).__name__:
-                case "LeaderAndIsrRequest":
-                    orders = orders_of(request)
-                    results = await self.orders.leader_and_isr(orders, **epochs)
-                    return leader_and_isr_response(version, orders, results)
-                case "StopReplicaRequest":
-                    return stop_replica_response(await self.orders.stop_replicas(stops_of(request), **epochs))
-                case _:
-                    self.orders.update_metadata(update_of(request), controller_id=request.controller_id, **epochs)
+            answer = handled(handler, context, request)
+            return await answer if isinstance(answer, Coroutine) else answer
         except KafkaError as error:
-            response.error_code = error.code
-        return response
+            return error_answer(key, version, request, error)
 
     def leads(self, partition: TopicPartition) -> bool:
         role = self.replicas.roles.get(partition)

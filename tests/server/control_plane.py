@@ -127,6 +127,7 @@ class ControlPlane:
             dynamic_config=self.dynamic_config,
             metadata=self.metadata,
             controller=self.controller,
+            orders=None,
             configs=ConfigRepository(BROKER_ID, self.dynamic_config, self.config_store, self.metadata),
             producer_ids=ProducerIds(self.store, BROKER_ID),
             **parts,

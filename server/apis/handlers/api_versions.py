@@ -18,26 +18,30 @@ from ....protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
+from ...controller.received_orders import ReceivedOrders
 from ..features import EPOCH, FEATURES
 from ..request_context import RequestContext
-from ..table import SERVED
+from ..table import SERVED, SERVED_IN_CLUSTERS, Api
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 CLIENT_SOFTWARE_VERSION = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
 
-def handle(ctx: RequestContext, request: ApiVersionsRequest | None) -> ApiVersionsResponse:
-    """Lists all APIs; `request` is None if its version is too new to be read."""
+def handle(
+    ctx: RequestContext, request: ApiVersionsRequest | None, *, orders: ReceivedOrders | None
+) -> ApiVersionsResponse:
+    """Lists all APIs, in a cluster those between brokers too; `request` is None if its version is too new for us."""
     if request is None:
-        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_version(ApiKey.API_VERSIONS)])
+        own = _version(ApiKey.API_VERSIONS, SERVED[ApiKey.API_VERSIONS])
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
     if ctx.api_version >= CLIENT_SOFTWARE_VERSION and not (
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
     takes_zero = ctx.api_version >= FIRST_VERSION_WITH_LEVEL_ZERO
     return ApiVersionsResponse(
-        api_keys=[_version(key) for key in sorted(SERVED)],
+        api_keys=[_version(key, api) for key, api in sorted((SERVED_IN_CLUSTERS if orders else SERVED).items())],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
             for name, feature in FEATURES.items()
@@ -52,6 +56,5 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest | None) -> ApiVersio
     )
 
 
-def _version(key: ApiKey) -> ApiVersion:
-    api = SERVED[key]
+def _version(key: ApiKey, api: Api) -> ApiVersion:
     return ApiVersion(api_key=key, min_version=api.lowest, max_version=api.highest)

@@ -242,7 +242,7 @@ async def test_failed_log_dir_of_another_broker_is_heard_of_through_the_tree() -
         lost = plane.members[2].orders.offline
         assert isinstance(lost, set)
         lost.add(T0)
-        await plane.members[2].notices.tell_of_failed_log_dir(2)
+        await plane.members[2].controller.replicas_failed(2, [T0])
         await everybody_believes(plane, 3)
         store = plane.members[1].store
         await plane.until_true(lambda: _is_empty(store, znodes.LOG_DIR_EVENTS))

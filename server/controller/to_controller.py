@@ -1,0 +1,100 @@
+"""What a broker asks of the controller when that is another broker (Kafka's NodeToControllerChannelManager)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from ...protocol.errors import ErrorCode, KafkaError, code_of
+from ...protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from ...protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from ...protocol.room_logger import room_logger
+from ..config.broker_config import BrokerConfig
+from ..metadata.metadata_cache import MetadataCache
+from ..metadata.metadata_store import StoreError
+from ..metadata.notice_store import NoticeStore
+from .cluster_channel import Ask
+from .controller import Controller
+from .topic_rules import TopicCreation
+
+logger = room_logger("controller")
+
+BROKER_DEFAULTS_VERSION = 4
+"""Of CreateTopics: the first that takes -1 for the controller's own defaults."""
+CREATION_TIMEOUT_MS = 30_000
+
+
+class ToController:
+    """The controller as seen from here. Loop-thread only."""
+
+    def __init__(self, metadata: MetadataCache, notices: NoticeStore, ask: Ask) -> None:
+        self._metadata = metadata
+        self._notices = notices
+        self._ask = ask
+
+    async def ask(self, request: Any, *, lowest: int = 0) -> Any:
+        """The controller's response. Raises KafkaError if there is none, or if it is an error as a whole."""
+        controller_id = self._metadata.controller_id
+        if controller_id < 0:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "It is not known who is controller.")
+        response = await self._ask(controller_id, request, lowest=lowest)
+        error = code_of(getattr(response, "error_code", ErrorCode.NONE))
+        if error is not ErrorCode.NONE:
+            raise KafkaError(error)
+        return response
+
+    async def create_topics(self, wishes: Sequence[TopicCreation]) -> dict[str, KafkaError | None]:
+        """Has topics made that somebody has asked for here; None where that went well. Raises KafkaError."""
+        topics = [
+            CreatableTopic(
+                name=wish.name,
+                num_partitions=wish.num_partitions,
+                replication_factor=wish.replication_factor,
+                configs=[CreatableTopicConfig(name=name, value=value) for name, value in wish.config.items()],
+            )
+            for wish in wishes
+        ]
+        request = CreateTopicsRequest(topics=topics, timeout_ms=CREATION_TIMEOUT_MS)
+        response = await self.ask(request, lowest=BROKER_DEFAULTS_VERSION)
+        return {
+            one.name: KafkaError(code_of(one.error_code), one.error_message or "") if one.error_code else None
+            for one in response.topics
+        }
+
+    async def tell_of_failed_log_dir(self, broker_id: int) -> None:
+        """Leaves word that a log directory of this broker has failed: the controller asks for each replica."""
+        try:
+            await self._notices.tell_of_failed_log_dir(broker_id)
+        except StoreError as error:
+            # Who led the partitions refuses clients now; with the session, if it is lost, others lead them.
+            logger.error("nobody could be told that a log directory has failed: %s", error)
+
+
+async def leave_cluster(
+    broker_id: int, broker_epoch: int, controller: Controller, elsewhere: ToController, config: BrokerConfig
+) -> bool:
+    """Has others lead what this broker leads, before it stops (`controlled.shutdown.*`); whether all of it is."""
+    if not config.get("controlled.shutdown.enable"):
+        return False
+    retries = config.get("controlled.shutdown.max.retries")
+    pause_ms = config.get("controlled.shutdown.retry.backoff.ms")
+    assert isinstance(retries, int), "a number, as the catalogue of keys says"
+    assert isinstance(pause_ms, int), "a number, as the catalogue of keys says"
+    for attempt in range(retries):
+        if attempt:
+            await asyncio.sleep(pause_ms / 1000)
+        try:
+            if controller.is_active:
+                remaining: Sequence[object] = await controller.controlled_shutdown(broker_id, broker_epoch)
+            else:
+                request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+                remaining = (await elsewhere.ask(request)).remaining_partitions
+        except (KafkaError, StoreError) as error:
+            logger.info("the controller does not let this broker go, %s: asking again", error)
+            continue
+        if not remaining:
+            return True
+        logger.info("%d partitions are led by nobody else yet", len(remaining))
+    logger.warning("stopping although partitions are led here that have other replicas")
+    return False

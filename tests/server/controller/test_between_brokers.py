@@ -1,0 +1,281 @@
+"""What brokers ask of each other, by the handlers and in every version."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from tests.server.cluster_plane import ClusterPlane, Member
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, BrokerState, PartitionData
+from barnabas.protocol.messages.alter_partition import TopicData as AlterTopic
+from barnabas.protocol.messages.controlled_shutdown import ControlledShutdownRequest
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.protocol.messages.stop_replica import (
+    StopReplicaPartitionState,
+    StopReplicaPartitionV0,
+    StopReplicaRequest,
+    StopReplicaTopicState,
+    StopReplicaTopicV1,
+)
+from barnabas.protocol.messages.update_metadata import (
+    UpdateMetadataBroker,
+    UpdateMetadataEndpoint,
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller.control_requests import StopOrder
+from barnabas.server.controller.isr_requests import ProposedIsr
+from barnabas.server.controller.replica_channel import LeaderAndIsr
+from barnabas.server.controller.to_controller import leave_cluster
+from barnabas.server.controller.topic_maker import CreatedTopic
+from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.metadata.znodes import PartitionState
+
+T0 = TopicPartition("t", 0)
+
+
+async def create(plane: ClusterPlane, *replicas: tuple[int, ...], name: str = "t", **config: str) -> CreatedTopic:
+    wish = TopicCreation(name, assignments=list(enumerate(replicas)), config=config)
+    result = (await plane.controller.create_topics([wish]))[name]
+    assert isinstance(result, CreatedTopic), result
+    first = TopicPartition(name, 0)
+    await plane.until(lambda: all(one.metadata.partition(first) is not None for one in plane.members.values()))
+    return result
+
+
+def leader_of(member: Member, partition: TopicPartition = T0) -> int:
+    image = member.metadata.partition(partition)
+    return -9 if image is None else image.leader
+
+
+async def everybody_believes(plane: ClusterPlane, leader: int, partition: TopicPartition = T0) -> None:
+    await plane.until(lambda: all(leader_of(one, partition) == leader for one in plane.members.values()))
+
+
+async def propose(plane: ClusterPlane, leader: int, isr: tuple[int, ...]) -> PartitionState | ErrorCode:
+    """The leader of T0 asks for other in-sync replicas."""
+    state = await plane.members[leader].state(T0)
+    epoch = plane.members[leader].orders.broker_epoch
+    proposal = ProposedIsr(T0, state.leader_epoch, state.partition_epoch, isr)
+    return (await plane.controller.alter_partitions(leader, epoch, [proposal]))[T0]
+
+
+async def test_topic_that_somebody_asks_another_broker_about_is_made_by_the_controller() -> None:
+    async with ClusterPlane(properties={"auto.create.topics.enable": "true", "num.partitions": "2"}) as plane:
+        results = await plane.members[3].controller.auto_create(["t", "bad name"])
+        assert results["t"] is None
+        assert results["bad name"] is not None
+        await plane.until(lambda: "t" in plane.members[3].metadata)
+        plane.members[3].metadata.controller_id = -1
+        with pytest.raises(KafkaError) as refused:
+            await plane.members[3].controller.auto_create(["u"])
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_controlled_shutdown_in_every_version(version: int) -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3))
+        await create(plane, (2, 3), name="stays")
+        stays = TopicPartition("stays", 0)
+        state = await plane.members[2].state(stays)
+        alone = ProposedIsr(stays, state.leader_epoch, state.partition_epoch, (2,))
+        await plane.controller.alter_partitions(2, plane.members[2].orders.broker_epoch, [alone])
+        request = ControlledShutdownRequest(broker_id=2, broker_epoch=plane.members[2].orders.broker_epoch)
+        response = await plane.members[1].answer(ApiKey.CONTROLLED_SHUTDOWN, request, version)
+        assert [(one.topic_name, one.partition_index) for one in response.remaining_partitions] == [("stays", 0)]
+        await everybody_believes(plane, 3)
+        response = await plane.members[2].answer(ApiKey.CONTROLLED_SHUTDOWN, request, version)
+        assert response.error_code == ErrorCode.NOT_CONTROLLER
+
+
+async def test_broker_that_stops_is_let_go_by_whoever_is_controller() -> None:
+    async with ClusterPlane(properties={"controlled.shutdown.retry.backoff.ms": "1"}) as plane:
+        await create(plane, (2, 1), (1, 2))
+        for broker_id in (2, 1):
+            member = plane.members[broker_id]
+            epoch = member.orders.broker_epoch
+            left = await leave_cluster(broker_id, epoch, member.controller, member.elsewhere, member.config)
+            assert left is (broker_id == 2), "the second has nobody to leave its partitions to"
+
+
+@pytest.mark.parametrize("version", range(4))
+async def test_alter_partition_in_every_version(version: int) -> None:
+    async with ClusterPlane() as plane:
+        created = await create(plane, (2, 3, 1))
+        leader = plane.members[2]
+        asked = [
+            PartitionData(
+                partition_index=0,
+                leader_epoch=0,
+                new_isr=[2, 3],
+                new_isr_with_epochs=[
+                    BrokerState(broker_id=one, broker_epoch=plane.members[one].orders.broker_epoch) for one in (2, 3)
+                ],
+            ),
+            PartitionData(partition_index=9),
+        ]
+        request = AlterPartitionRequest(
+            broker_id=2,
+            broker_epoch=leader.orders.broker_epoch,
+            topics=[
+                AlterTopic(topic_name="t", topic_id=created.topic_id, partitions=asked),
+                AlterTopic(topic_name="u", topic_id=UUID(int=7), partitions=[PartitionData(partition_index=0)]),
+            ],
+        )
+        response = await plane.members[1].answer(ApiKey.ALTER_PARTITION, request, version)
+        assert response.error_code == ErrorCode.NONE
+        (changed, unknown), (elsewhere,) = (topic.partitions for topic in response.topics)
+        assert (changed.error_code, changed.leader_id, changed.isr, changed.partition_epoch) == (0, 2, [2, 3], 1)
+        assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        by_name, by_id = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
+        assert elsewhere.error_code == (by_name if version < 2 else by_id)
+        await plane.kill(1)
+        await plane.until(lambda: any(one.controller.is_active for one in plane.members.values()))
+        asked[0].new_isr.append(1)
+        asked[0].new_isr_with_epochs.append(BrokerState(broker_id=1))
+        del asked[1:], request.topics[1:]
+        state = await leader.state(T0)
+        asked[0].leader_epoch, asked[0].partition_epoch = state.leader_epoch, state.partition_epoch
+        active = next(one for one in plane.members.values() if one.controller.is_active)
+        response = await active.answer(ApiKey.ALTER_PARTITION, request, version)
+        old, new = ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA
+        assert response.topics[0].partitions[0].error_code == (old if version < 2 else new)
+
+
+async def test_producer_ids_are_given_out_in_blocks_by_the_controller_alone() -> None:
+    async with ClusterPlane() as plane:
+        epoch = plane.members[3].orders.broker_epoch
+        request = AllocateProducerIdsRequest(broker_id=3, broker_epoch=epoch)
+        first = await plane.members[3].ask(1, request)
+        second = await plane.members[3].ask(1, request)
+        assert (first.error_code, first.producer_id_len) == (ErrorCode.NONE, 1000)
+        assert second.producer_id_start == first.producer_id_start + 1000
+        assert await plane.members[3].producer_ids.next_id() >= second.producer_id_start + 1000
+        for to, broker_id, broker_epoch, code in (
+            (2, 3, epoch, ErrorCode.NOT_CONTROLLER),
+            (1, 3, epoch - 1, ErrorCode.STALE_BROKER_EPOCH),
+            (1, 8, epoch, ErrorCode.BROKER_ID_NOT_REGISTERED),
+        ):
+            request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+            assert (await plane.members[3].ask(to, request)).error_code == code
+
+
+@pytest.mark.parametrize("version", range(8))
+async def test_leader_and_isr_in_every_version(version: int) -> None:
+    async with ClusterPlane() as plane:
+        member, t0, topic_id = plane.members[3], TopicPartition("x", 0), UUID(int=5)
+        state = LeaderAndIsrPartitionState(
+            topic_name="x", partition_index=0, leader=3, leader_epoch=4, isr=[3], replicas=[3, 1]
+        )
+        elsewhere = LeaderAndIsrPartitionState(topic_name="x", partition_index=1, leader=1, replicas=[1])
+        request = LeaderAndIsrRequest(
+            controller_id=1,
+            controller_epoch=1,
+            broker_epoch=member.orders.broker_epoch,
+            ungrouped_partition_states=[state, elsewhere] if version < 2 else [],
+            topic_states=[
+                LeaderAndIsrTopicState(topic_name="x", topic_id=topic_id, partition_states=[state, elsewhere])
+            ],
+        )
+        if version < 2:
+            request.topic_states.clear()
+        for expected in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH):
+            response = await plane.members[1].ask_in(3, request, version)
+            errors = response.partition_errors if version < 5 else response.topics[0].partition_errors
+            assert response.error_code == ErrorCode.NONE
+            assert [one.error_code for one in errors] == [expected, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert member.leads(t0)
+        request.controller_epoch = 0
+        assert (await plane.members[1].ask_in(3, request, version)).error_code == ErrorCode.STALE_CONTROLLER_EPOCH
+
+
+@pytest.mark.parametrize("version", range(5))
+async def test_stop_replica_in_every_version(version: int) -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (3, 1), (3, 1))
+        member = plane.members[3]
+        await plane.until(lambda: len(member.replicas.roles) == 2)
+        request = StopReplicaRequest(controller_epoch=1, broker_epoch=member.orders.broker_epoch)
+        if version == 0:
+            request.ungrouped_partitions = [StopReplicaPartitionV0(topic_name="t", partition_index=0)]
+        elif version < 3:
+            request.topics = [StopReplicaTopicV1(name="t", partition_indexes=[0])]
+        else:
+            states = [
+                StopReplicaPartitionState(partition_index=0, leader_epoch=0, delete_partition=True),
+                StopReplicaPartitionState(partition_index=1, leader_epoch=-1),
+            ]
+            request.topic_states = [StopReplicaTopicState(topic_name="t", partition_states=states)]
+        request.delete_partitions = version < 3
+        response = await plane.members[1].ask_in(3, request, version)
+        assert [one.error_code for one in response.partition_errors] == [ErrorCode.NONE] * (1 if version < 3 else 2)
+        assert member.replicas.deleted == [T0]
+        assert len(member.replicas.roles) == (1 if version < 3 else 0)
+
+
+async def test_replica_of_a_newer_epoch_is_not_stopped() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (3, 1))
+        member = plane.members[3]
+        await plane.until(lambda: member.leads(T0))
+        await plane.controller.elect_leaders([T0], allow_unclean=False)
+        order = LeaderAndIsr(T0, member.replicas.roles[T0].topic_id, 3, 6, 0, (3, 1), (3, 1), is_new=False)
+        await member.orders.leader_and_isr([order], controller_epoch=1)
+        stops = [StopOrder(T0, 5, delete=True)]
+        assert await member.orders.stop_replicas(stops, controller_epoch=1) == {T0: ErrorCode.FENCED_LEADER_EPOCH}
+        other = LeaderAndIsr(T0, UUID(int=1), 3, 7, 0, (3, 1), (3, 1), is_new=False)
+        results = await member.orders.leader_and_isr([other], controller_epoch=1)
+        assert results == {T0: ErrorCode.INCONSISTENT_TOPIC_ID}
+        assert member.leads(T0)
+
+
+@pytest.mark.parametrize("version", range(9))
+async def test_update_metadata_in_every_version(version: int) -> None:
+    async with ClusterPlane() as plane:
+        member = plane.members[3]
+        states = [
+            UpdateMetadataPartitionState(topic_name="x", partition_index=index, leader=leader, replicas=[1], isr=[1])
+            for index, leader in enumerate((1, 1))
+        ]
+        broker = UpdateMetadataBroker(
+            id=1,
+            v0_host="h",
+            v0_port=9,
+            endpoints=[UpdateMetadataEndpoint(host="h", port=9, listener="PLAINTEXT" if version >= 3 else "")],
+            rack="r" if version >= 2 else None,
+        )
+        request = UpdateMetadataRequest(controller_id=2, controller_epoch=1, live_brokers=[broker])
+
+        def place(chosen: list[UpdateMetadataPartitionState]) -> None:
+            if version < 5:
+                request.ungrouped_partition_states = chosen
+            else:
+                topic = UpdateMetadataTopicState(topic_name="x", topic_id=UUID(int=5), partition_states=chosen)
+                request.topic_states = [topic]
+
+        place(states)
+        assert (await plane.members[1].ask_in(3, request, version)).error_code == ErrorCode.NONE
+        assert member.metadata.controller_id == 2
+        endpoint = member.metadata.endpoint(1, "PLAINTEXT")
+        assert endpoint is not None
+        assert (endpoint.host, endpoint.port) == ("h", 9)
+        image = member.metadata.topic("x")
+        assert image is not None
+        assert len(image.partitions) == 2
+        for left, index in ((1, 0), (0, 1)):
+            states[index].leader = -2
+            place([states[index]])
+            await plane.members[1].ask_in(3, request, version)
+            image = member.metadata.topic("x")
+            assert (0 if image is None else len(image.partitions)) == left
