@@ -38,8 +38,8 @@ def validate_legacy(records: memoryview, request: AppendRequest) -> ValidationRe
             return result
     checked = _checked_records(records, request)
     if request.target_magic == 2:
-        return _rebuild_as_v2(checked, codec, request)
-    return _rebuild_as_messages(checked, codec, request)
+        return _rebuild_as_v2(checked, codec, len(records), request)
+    return _rebuild_as_messages(checked, codec, len(records), request)
 
 
 def convert_from_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult:
@@ -50,7 +50,9 @@ def convert_from_v2(batch: RecordBatch, request: AppendRequest) -> ValidationRes
     if request.target_codec(batch.codec) == Compression.ZSTD:
         message = f"zstd cannot be used with magic version {request.target_magic}"
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message)
-    return _rebuild_as_messages(batch.records(max_size=request.max_decompressed_size), batch.codec, request)
+    return _rebuild_as_messages(
+        batch.records(max_size=request.max_decompressed_size(batch.size)), batch.codec, batch.size, request
+    )
 
 
 def _check_batches(records: memoryview, request: AppendRequest) -> tuple[int, int]:
@@ -86,7 +88,7 @@ def _checked_records(records: memoryview, request: AppendRequest) -> Iterator[Re
             errors.raise_if_any()
         index = 0
         try:
-            for record in batch.records(max_size=request.max_decompressed_size):
+            for record in batch.records(max_size=request.max_decompressed_size(batch.size)):
                 errors.check(record, index)
                 index += 1
                 if index > request.max_record_count:
@@ -103,9 +105,9 @@ def _append_time(request: AppendRequest) -> int | None:
     return request.now_ms if request.config.message_timestamp_type == "LogAppendTime" else None
 
 
-def _rebuild_as_v2(records: Iterator[Record], codec: int, request: AppendRequest) -> ValidationResult:
+def _rebuild_as_v2(records: Iterator[Record], codec: int, packed_size: int, request: AppendRequest) -> ValidationResult:
     target_codec, append_time = request.target_codec(codec), _append_time(request)
-    limit = request.max_decompressed_size
+    limit = request.max_decompressed_size(packed_size)
     builder = RecordBatchBuilder(
         codec=target_codec,
         level=request.compression_level(target_codec),
@@ -124,9 +126,11 @@ def _rebuild_as_v2(records: Iterator[Record], codec: int, request: AppendRequest
     return _result(memoryview(bytearray(built)), len(builder), builder.max_timestamp, request)
 
 
-def _rebuild_as_messages(records: Iterator[Record], codec: int, request: AppendRequest) -> ValidationResult:
+def _rebuild_as_messages(
+    records: Iterator[Record], codec: int, packed_size: int, request: AppendRequest
+) -> ValidationResult:
     target_codec, append_time = request.target_codec(codec), _append_time(request)
-    limit, size = request.max_decompressed_size, 0
+    limit, size = request.max_decompressed_size(packed_size), 0
     renumbered: list[Record] = []
     max_timestamp = NO_TIMESTAMP
     for record in records:

@@ -164,7 +164,7 @@ def _validate_v2(batch: RecordBatch, request: AppendRequest) -> ValidationResult
 
 def _look_into(batch: RecordBatch, room: Room, request: AppendRequest) -> bytes | memoryview:
     """The plain records. Raises as `RecordBatch.look_into_records`, HeavyRecordsError."""
-    most = request.max_decompressed_size
+    most = request.max_decompressed_size(batch.size)
     if not request.at_once or most <= MOST_PLAIN_BYTES:
         return batch.look_into_records(room, max_size=most)
     try:
@@ -197,7 +197,6 @@ def _validate_records(batch: RecordBatch, plain: bytes | memoryview, request: Ap
     if target_codec != header.codec and not header.is_control:
         request.check_recompression(len(plain), target_codec)
         batch = _recompressed(batch, plain, target_codec, request)
-        _check_size(batch.size, request.config)
     return _assign(batch, scan, request)
 
 
@@ -247,11 +246,14 @@ def _recompressed(batch: RecordBatch, plain: bytes | memoryview, codec: int, req
     payload = plain
     if codec != Compression.NONE:
         payload = compress(codec, plain, level=request.compression_level(codec))
+    _check_size(HEADER_SIZE + len(payload), request.config)
     header = batch.header
     fields = header._replace(
         length=HEADER_SIZE - LOG_OVERHEAD + len(payload), attributes=header.attributes & ~CODEC_MASK | codec
     )
-    view = memoryview(bytearray(HEADER.pack(*fields) + payload))
+    view = memoryview(bytearray(HEADER_SIZE + len(payload)))
+    HEADER.pack_into(view, 0, *fields)
+    view[HEADER_SIZE:] = payload
     write_crc(view)
     return RecordBatch(view)
 

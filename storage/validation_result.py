@@ -27,13 +27,16 @@ MOST_WRONG_RECORDS = 2000
 """Records of a batch in which something is wrong: what it is, is found out one by one in Python."""
 _MAX_DECOMPRESSED = 64 * 1024 * 1024
 _MAX_EXPANSION = 24
+_SMALL_BATCH = 1024 * 1024
+"""A smaller one may expand as far as this: no request of that size costs much more than thirty megabytes."""
 _MIN_RECORD_LIMIT = 100_000
 # A refused batch may hold millions of records; naming the first of them is enough for whoever has to find the fault.
 MAX_RECORD_ERRORS = 1000
 
 
-def _max_decompressed_size(max_message_bytes: int) -> int:
-    return max(max_message_bytes, min(_MAX_DECOMPRESSED, _MAX_EXPANSION * max_message_bytes))
+def _max_decompressed_size(max_message_bytes: int, packed_size: int) -> int:
+    by_limit = max(max_message_bytes, min(_MAX_DECOMPRESSED, _MAX_EXPANSION * max_message_bytes))
+    return min(by_limit, _MAX_EXPANSION * max(_SMALL_BATCH, packed_size))
 
 
 def _max_record_count(max_message_bytes: int) -> int:
@@ -46,7 +49,7 @@ def most_opened_at_once(max_message_bytes: int) -> int:
     too many, nor that they expand too far or keep others waiting.
     """
     too_many = MIN_RECORD_SIZE * _max_record_count(max_message_bytes)
-    return min(MOST_PLAIN_BYTES, _max_decompressed_size(max_message_bytes), too_many)
+    return min(MOST_PLAIN_BYTES, _max_decompressed_size(max_message_bytes, 0), too_many)
 
 
 class AppendRequest(NamedTuple):
@@ -72,14 +75,13 @@ class AppendRequest(NamedTuple):
         earliest = self.now_ms - config.message_timestamp_before_max_ms
         return earliest, self.now_ms + config.message_timestamp_after_max_ms, needs_keys
 
-    @property
-    def max_decompressed_size(self) -> int:
-        """How far compressed records of one batch may expand: a bound on memory, which snappy needs twice.
+    def max_decompressed_size(self, packed_size: int) -> int:
+        """How far the records of a batch of this size may expand: a bound on memory, which snappy needs twice.
 
         Few honest batches expand so far: librdkafka's are below `message.max.bytes` before they are compressed, and
         Java's producer splits a batch that is too large and sends it again.
         """
-        return _max_decompressed_size(self.config.max_message_bytes)
+        return _max_decompressed_size(self.config.max_message_bytes, packed_size)
 
     @property
     def max_record_count(self) -> int:

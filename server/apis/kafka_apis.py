@@ -17,6 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import decode_request_header, response_header_version
 from ...protocol.produce_entries import AllAppended, read_produce
 from ...protocol.room_logger import room_logger
+from .answer_budget import holds_much
 from .error_answers import error_answer
 from .request_context import RequestContext
 from .rights import Rights
@@ -236,14 +237,19 @@ class KafkaApis:
             self._fail(context, request, error)
         else:
             if response is not None:
-                context.respond(response)
+                self._respond(context, response)
 
     def _came_to(self, context: RequestContext, request: Any, response: Any, error: Exception | None) -> None:
         """Work in turns has come to its end."""
         if error is not None:
             self._fail(context, request, error)
         elif response is not None:
-            context.respond(response)
+            self._respond(context, response)
+
+    def _respond(self, context: RequestContext, response: Any) -> None:
+        """Answer what took more than one turn, and may hold much whatever its request was like."""
+        context.is_long = context.is_long or holds_much(response)
+        context.respond(response)
 
     def _responder(self, key: ApiKey, version: int) -> Callable[[RequestContext, Any], None]:
         """What encodes and sends the answers of one version of one API; None means that the request wants no answer."""

@@ -15,8 +15,9 @@ _MIN_IN_SYNC = (
     "In-sync replicas without which acks=all is refused, but never more than the partition has replicas, as in Kafka."
 )
 _LARGEST_BATCH = (
-    "Largest batch of records that is accepted, as compressed by the producer. It may expand to 24 times this, "
-    "but not beyond 64 MiB, and hold one record for each byte of this, or 100 000."
+    "Largest batch of records that is accepted, as compressed by the producer. It may expand to 24 times this "
+    "or 64 MiB, whichever is less, or to this if that is more, but beyond 24 MiB only to 24 times what was sent; and "
+    "hold one record for each byte of this, or 100 000."
 )
 
 BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(

@@ -19,6 +19,7 @@ from tests.hostile.worst_requests import (
     FRAME_BYTES,
     GROUP,
     PACKED,
+    PATIENT,
     TOPIC,
     WIDE,
     WIDE_PARTITIONS,
@@ -150,7 +151,9 @@ async def cluster(folder: Path) -> AsyncIterator[Cluster]:
     apis = KafkaApis(services(server.state), loop)
     try:
         await server.create_topic(TOPIC, 1, {})
-        await server.create_topic(PACKED, 1, {"compression.type": "zstd", "compression.zstd.level": "22"})
+        packed = {"compression.type": "zstd", "compression.zstd.level": "22"}
+        await server.create_topic(PACKED, 1, packed)
+        await server.create_topic(PATIENT, 1, packed | {"max.message.bytes": "500000000"})
         await server.create_topic(WIDE, WIDE_PARTITIONS, {})
         topic_id = server.state.metadata.topic_id(TOPIC)
         assert topic_id is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -82,6 +83,8 @@ TOPIC = "t"
 """A topic of one partition, which has many producers and some megabytes of tiny records."""
 PACKED = "packed"
 """One whose partition keeps what it is sent as zstd of the highest level."""
+PATIENT = "patient"
+"""The same with batches of any size."""
 WIDE = "wide"
 WIDE_PARTITIONS = 100
 GROUP = "g"
@@ -181,6 +184,18 @@ def _produce_partitions(count: int, _: UUID, records: bytes | None = b"", topic:
 def _bombs(count: int, _: UUID) -> ProduceRequest:
     bomb = _batch(compress(Compression.ZSTD, _record_of(bytes(20 << 20))), 1, Compression.ZSTD)
     return _produce_partitions(min(count, FRAME_BYTES // (len(bomb) + 10)), _, bomb, WIDE)
+
+
+@cache
+def _noise_bomb() -> bytes:
+    """It expands nearly as far as a topic of the usual limit allows, and compressing it anew is much work."""
+    return _batch(compress(Compression.GZIP, _record_of(noise_batch(20_000) * 1100)), 1, Compression.GZIP)
+
+
+@cache
+def _zeros_bomb(codec: int) -> bytes:
+    """It expands to more than a small request may."""
+    return _batch(compress(codec, _record_of(bytes(120 << 20))), 1, codec)
 
 
 def _record_of(value: bytes) -> bytes:
@@ -389,19 +404,10 @@ WORST: tuple[Worst, ...] = (
     Worst("tiny records", K.PRODUCE, 9, _produce(tiny_batch)),
     Worst("tiny records, zstd", K.PRODUCE, 9, _produce(lambda n: tiny_batch(min(n * 50, 1_000_000), Compression.ZSTD))),
     Worst("recompressed", K.PRODUCE, 9, _produce(noise_batch, PACKED)),
-    Worst(
-        "recompressed bomb",
-        K.PRODUCE,
-        9,
-        _produce(
-            lambda n: _batch(
-                compress(Compression.ZSTD, _record_of(noise_batch(400_000) * 50)),
-                1,
-                Compression.GZIP * 0 + Compression.ZSTD,
-            ),
-            PACKED,
-        ),
-    ),
+    Worst("recompressed bomb", K.PRODUCE, 9, _produce(lambda _: _noise_bomb(), PACKED)),
+    Worst("recompressed bomb, high limit", K.PRODUCE, 9, _produce(lambda _: _noise_bomb(), PATIENT)),
+    Worst("gzip bomb, high limit", K.PRODUCE, 9, _produce(lambda _: _zeros_bomb(Compression.GZIP), PATIENT)),
+    Worst("zstd bomb, high limit", K.PRODUCE, 9, _produce(lambda _: _zeros_bomb(Compression.ZSTD), PATIENT)),
     Worst("bombs", K.PRODUCE, 9, _bombs),
     Worst("unknown partitions", K.FETCH, 11, _fetch("unknown")),
     Worst("unknown partitions of a session", K.FETCH, 12, _fetch("unknown", session_epoch=0)),

@@ -241,6 +241,20 @@ def test_decompression_bomb() -> None:
     assert refusal(bomb.build(), LogConfig(max_message_bytes=2000)) is ErrorCode.MESSAGE_TOO_LARGE
 
 
+def test_a_small_batch_expands_no_further_where_large_ones_are_taken() -> None:
+    limits = LogConfig(max_message_bytes=500_000_000)
+    for codec in (1, 4):
+        for size, is_taken in ((23 << 20, True), (25 << 20, False)):
+            bomb = RecordBatchBuilder(codec=codec)
+            bomb.append(None, bytes(size), (), NOW)
+            data = bomb.build()
+            assert len(data) < 1 << 20
+            if is_taken:
+                assert validate(data, limits).record_count == 1
+            else:
+                assert refusal(data, limits) is ErrorCode.MESSAGE_TOO_LARGE
+
+
 def test_more_records_than_anybody_would_pack_into_one_batch() -> None:
     builder = RecordBatchBuilder(codec=4)
     for _ in range(100_001):

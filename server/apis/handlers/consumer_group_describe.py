@@ -7,7 +7,6 @@ that asks here first they are not found.
 from __future__ import annotations
 
 from functools import partial
-from itertools import islice
 
 from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
@@ -27,7 +26,7 @@ from ...coordinator.group.consumer.member import ConsumerMember
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...metadata.metadata_cache import MetadataCache
 from ...runtime.turns import Pace
-from ..answer_budget import MOST_ITEMS, Budget
+from ..answer_budget import Budget
 from ..authorized_operations import authorized_operations
 from ..request_context import RequestContext
 
@@ -52,7 +51,7 @@ async def handle(
     is_enabled = PROTOCOL in config.group_coordinator_rebalance_protocols
     budget, pace = Budget(), Pace()
     answers = []
-    for group_id in islice(dict.fromkeys(request.group_ids), MOST_ITEMS):
+    for group_id in dict.fromkeys(request.group_ids):
         if not is_enabled:
             answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
         elif budget.is_spent:

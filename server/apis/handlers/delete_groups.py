@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import islice
 
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...runtime.turns import Pace
-from ..answer_budget import MOST_ITEMS
 from ..request_context import RequestContext
 
 
@@ -17,8 +15,7 @@ async def handle(
     ctx: RequestContext, request: DeleteGroupsRequest, *, groups: GroupCoordinator
 ) -> DeleteGroupsResponse | None:
     """Each group on its own, and once; answered when all that is removed is removed on disk."""
-    names = islice(dict.fromkeys(request.groups_names), MOST_ITEMS)
-    results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in names}
+    results = {group_id: DeletableGroupResult(group_id=group_id) for group_id in request.groups_names}
     response = DeleteGroupsResponse(results=list(results.values()))
     undecided, is_asked = set(results), False
 

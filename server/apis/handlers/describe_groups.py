@@ -7,8 +7,6 @@ the consumer protocol: it is ConsumerGroupDescribe's business.
 
 from __future__ import annotations
 
-from itertools import islice
-
 from ....protocol.acls import AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.describe_groups import (
@@ -21,7 +19,7 @@ from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import Group
 from ...coordinator.group.states import GroupState
 from ...runtime.turns import Pace
-from ..answer_budget import MOST_ITEMS, Budget
+from ..answer_budget import Budget
 from ..authorized_operations import authorized_operations
 from ..request_context import RequestContext
 
@@ -37,7 +35,7 @@ async def handle(
     """
     budget, pace = Budget(), Pace()
     answers = []
-    for group_id in islice(dict.fromkeys(request.groups), MOST_ITEMS):
+    for group_id in dict.fromkeys(request.groups):
         answer = _answer(groups, group_id, ctx.api_version, budget)
         if answer.error_code == ErrorCode.NONE and request.include_authorized_operations:
             answer.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)

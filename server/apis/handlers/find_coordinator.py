@@ -8,14 +8,11 @@ refuses it for good: told to try again, a client would until its time is over. S
 
 from __future__ import annotations
 
-from itertools import islice
-
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...metadata.metadata_cache import MetadataCache
 from ...runtime.turns import Pace
-from ..answer_budget import MOST_ITEMS
 from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -38,7 +35,7 @@ async def handle(
     """One answer for each key; before version 4 there is just one."""
     if ctx.api_version >= 4:
         answers, pace = [], Pace()
-        for key in islice(dict.fromkeys(request.coordinator_keys), MOST_ITEMS):
+        for key in dict.fromkeys(request.coordinator_keys):
             answers.append(
                 await _coordinator(ctx, request.key_type, key, broker_id=broker_id, groups=groups, metadata=metadata)
             )

@@ -11,17 +11,18 @@ from ....protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRespo
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.member import Leaver, LeaveResult
-from ..answer_budget import MOST_ITEMS
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_SEVERAL = 3
+MOST_LEAVERS = 20_000
+"""Members that one request lets go: they go together."""
 
 
 def handle(ctx: RequestContext, request: LeaveGroupRequest, *, groups: GroupCoordinator) -> None:
     """Each member on its own; answered when all that goes is gone for sure."""
     check_group_id(request.group_id)
-    if len(request.members) > MOST_ITEMS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request lets {MOST_ITEMS} members go at most.")
+    if len(request.members) > MOST_LEAVERS:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request lets {MOST_LEAVERS} members go at most.")
     leaving = [Leaver(one.member_id, one.group_instance_id) for one in request.members]
     if ctx.api_version < FIRST_VERSION_WITH_SEVERAL:
         leaving = [Leaver(request.member_id, None)]

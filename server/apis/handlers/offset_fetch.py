@@ -8,7 +8,6 @@ takes several groups (KIP-709), 9 knows members of the consumer protocol (KIP-84
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from itertools import islice
 from typing import TypeVar
 from uuid import UUID
 
@@ -32,7 +31,7 @@ from ...coordinator.group.zookeeper_offsets import read_offset
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.metadata_store import MetadataStore
 from ...runtime.turns import Pace
-from ..answer_budget import MOST_ITEMS, Budget
+from ..answer_budget import Budget
 from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_GROUPS = 8
@@ -61,7 +60,7 @@ async def handle(
         return await _fetch_from_zookeeper(request, metadata, store, pace)
     if ctx.api_version >= FIRST_VERSION_WITH_GROUPS:
         asked = {one.group_id: one for one in reversed(request.groups)}
-        names = islice(dict.fromkeys(one.group_id for one in request.groups), MOST_ITEMS)
+        names = dict.fromkeys(one.group_id for one in request.groups)
         fetch = GroupFetch(ctx, groups, metadata, pace)
         return OffsetFetchResponse(groups=[await fetch.answer(asked[name]) for name in names])
     group, error = None, ErrorCode.NONE

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from uuid import UUID
 
 import pytest
 from tests.server.coordinator.group.members import GROUP, Cluster, commit_request, enter_together, play
+from tests.sim.world import SimWork
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -26,6 +31,8 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from barnabas.server.apis import answer_budget
+from barnabas.server.apis.kafka_apis import LANE
 from barnabas.server.coordinator.group.states import GroupState
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 
@@ -239,6 +246,50 @@ def test_a_topic_takes_its_offsets_with_it() -> None:
         await cluster.restart()
         assert await cluster.committed(topic="u") == -1 and await cluster.committed() == 1
 
+    play(talk)
+
+
+def test_a_request_that_names_many_groups_is_told_something_about_each() -> None:
+    names = [f"g{number}" for number in range(21_000)]
+
+    async def talk(cluster: Cluster) -> None:
+        await cluster.commit(1, group_id=names[-1])
+        described = await cluster.ask(DescribeGroupsRequest(groups=[*names, names[0]]), 5)
+        assert [one.group_id for one in described.groups] == names
+        assert [one.group_state for one in described.groups[-2:]] == ["Dead", "Empty"]
+        described = await cluster.ask(ConsumerGroupDescribeRequest(group_ids=names), 0)
+        assert [one.group_id for one in described.groups] == names
+        found = await cluster.ask(FindCoordinatorRequest(coordinator_keys=names), 4)
+        assert [one.key for one in found.coordinators] == names
+        fetched = await cluster.ask(
+            OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=one) for one in names]), 8
+        )
+        assert [one.group_id for one in fetched.groups] == names
+        deleted = await cluster.ask(DeleteGroupsRequest(groups_names=names), 2)
+        assert [one.group_id for one in deleted.results] == names
+        assert [one.error_code for one in deleted.results[-2:]] == [ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NONE]
+
+    play(talk)
+
+
+def test_a_long_list_is_written_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    lanes = []
+    submit = SimWork.submit
+
+    def noted(self: SimWork, lane: str, *rest: Any) -> None:
+        lanes.append(lane)
+        submit(self, lane, *rest)
+
+    async def talk(cluster: Cluster) -> None:
+        for count in (10, 11):
+            for number in range(count):
+                await cluster.commit(1, group_id=f"g{number}")
+            lanes.clear()
+            assert len((await cluster.ask(ListGroupsRequest(), 4)).groups) == count
+            assert lanes.count(LANE) == (count > 10)
+
+    monkeypatch.setattr(answer_budget, "LONG_ANSWER_ITEMS", 10)
+    monkeypatch.setattr(SimWork, "submit", noted)
     play(talk)
 
 
