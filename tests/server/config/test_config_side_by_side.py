@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.barnabas_server import BarnabasServer
 from tests.kafka import KafkaServer
 from tests.server.config.config_client import ConfigClient
 
@@ -15,7 +16,7 @@ from barnabas.protocol.config_resources import ConfigOperation, ConfigResourceTy
 from barnabas.protocol.messages.describe_configs import DescribeConfigsResourceResult, DescribeConfigsResult
 from barnabas.server.config.deviations import DEVIATIONS
 from barnabas.server.config.keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS
-from barnabas.testing.broker import EMBEDDED_DEFAULTS, Broker
+from barnabas.testing.broker import EMBEDDED_DEFAULTS
 
 pytestmark = [pytest.mark.java, pytest.mark.verify]
 
@@ -39,7 +40,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ConfigClien
     with KafkaServer(folder, properties=properties) as kafka:
         shared = {key: value for key, value in kafka.server_properties().items() if key not in WHERE}
         with (
-            Broker(config=shared) as broker,
+            BarnabasServer(tmp_path_factory.mktemp("barnabas"), properties=shared) as broker,
             closing(ConfigClient(kafka.bootstrap)) as theirs,
             closing(ConfigClient(broker.bootstrap)) as ours,
         ):
