@@ -30,10 +30,10 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 test: $(STAMP) lint
-	$(BIN)/pytest -n 2 --dist loadfile -m 'not verify'
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not verify'
 
 verify: $(STAMP)
-	$(BIN)/pytest -n 2 --dist loadfile -m verify
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m verify
 
 # The long shows. MINUTES bounds them, ROUNDS the kills of `crash`; FIRST is the seed to begin with.
 simulate: $(STAMP)

@@ -1,0 +1,32 @@
+"""In which order the files of tests are begun when several processes share them (`--dist loadfile`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PATIENT_ROOMS = {"cleaning", "compat", "crash", "hostile", "sim", "spark"}
+"""Where a test takes seconds: whole programs are started, or whole histories played."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files whose tests take long come first, those with few tests before all, so that no process is left alone at
+    the end with a file that takes minutes. Then come the others, those with most tests first.
+    """
+    counts = Counter(item.path for item in items)
+    patient = {item.path for item in items if _is_patient(item)}
+
+    def place(item: pytest.Item) -> tuple[bool, int, Path]:
+        count = counts[item.path]
+        return item.path not in patient, count if item.path in patient else -count, item.path
+
+    items.sort(key=place)
+
+
+def _is_patient(item: pytest.Item) -> bool:
+    room = item.path.relative_to(HERE).parts[0] if item.path.is_relative_to(HERE) else ""
+    return room in PATIENT_ROOMS or item.get_closest_marker("java") is not None
