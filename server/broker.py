@@ -26,6 +26,7 @@ from .controller.controller import Controller
 from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
 from .coordinator.group.coordinator import GroupCoordinator
+from .coordinator.transaction.transactions import Transactions
 from .metadata.cluster_store import ClusterStore
 from .metadata.config_store import ConfigStore
 from .metadata.embedded_store import EmbeddedStore
@@ -209,6 +210,10 @@ class BrokerServer:
             topic_store=topic_store,
             dynamic_config=dynamic_config,
         )
+        producer_ids = ProducerIds(store, broker_id)
+        groups, transactions = self._coordinators(
+            replica_manager, metadata, controller, producer_ids=producer_ids, dynamic_config=dynamic_config, turns=turns
+        )
         return BrokerState(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -222,7 +227,7 @@ class BrokerServer:
             metadata=metadata,
             controller=controller,
             orders=None,
-            producer_ids=ProducerIds(store, broker_id),
+            producer_ids=producer_ids,
             log_manager=log_manager,
             replica_manager=replica_manager,
             cleaner=cleaner,
@@ -230,19 +235,45 @@ class BrokerServer:
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
             turns=turns,
             long_work=self._long_work,
-            groups=GroupCoordinator(
-                config=config,
-                replica_manager=replica_manager,
-                metadata=metadata,
-                controller=controller,
-                dynamic_config=dynamic_config,
-                ports=ports,
-                loop=self._loop,
-                turns=turns,
-            ),
+            groups=groups,
+            transactions=transactions,
             quotas=quotas,
             security=security,
         )
+
+    def _coordinators(
+        self,
+        replica_manager: ReplicaManager,
+        metadata: MetadataCache,
+        controller: Controller,
+        *,
+        producer_ids: ProducerIds,
+        dynamic_config: DynamicConfig,
+        turns: Turns,
+    ) -> tuple[GroupCoordinator, Transactions]:
+        """Of groups, and of transactions, in which offsets of groups are committed."""
+        groups = GroupCoordinator(
+            config=self.config,
+            replica_manager=replica_manager,
+            metadata=metadata,
+            controller=controller,
+            dynamic_config=dynamic_config,
+            ports=self._ports,
+            loop=self._loop,
+            turns=turns,
+        )
+        transactions = Transactions(
+            config=self.config,
+            replica_manager=replica_manager,
+            metadata=metadata,
+            controller=controller,
+            producer_ids=producer_ids,
+            offsets=groups,
+            ports=self._ports,
+            loop=self._loop,
+            long_work=self._long_work,
+        )
+        return groups, transactions
 
     def _topic_parts(
         self,
@@ -264,6 +295,7 @@ class BrokerServer:
             long_work=self._long_work,
             loop=self._loop,
             acks_all_on_disk=self.config.acks_all_durability == "disk",
+            is_verification_needed=lambda: self.config.transaction_partition_verification_enable,
             on_partitions_lost=self._partitions_lost,
             on_all_failed=self.failed.set,
         )
@@ -313,8 +345,9 @@ class BrokerServer:
         } | dict.fromkeys(state.log_manager.held.offline, FoundReplica())
         await state.controller.start(found)
         state.groups.start()
+        state.transactions.coordinator.start()
         state.mover.start()
-        self._stops += [state.groups.close, state.mover.close]
+        self._stops += [state.groups.close, state.transactions.coordinator.close, state.mover.close]
         # Before anybody else can take what the start has left of it.
         await self._directories.use_reserves(Reserve.fill)
         await sockets.start()
@@ -428,6 +461,17 @@ class BrokerServer:
             state.replica_manager.expire_producers,
         )
         every("offset expiration", lambda: config.offsets_retention_check_interval_ms, state.groups.expire)
+        transactions = state.transactions.coordinator
+        every(
+            "transaction abort",
+            lambda: config.transaction_abort_timed_out_transaction_cleanup_interval_ms,
+            transactions.abort_timed_out,
+        )
+        every(
+            "transactional id expiration",
+            lambda: config.transaction_remove_expired_transaction_cleanup_interval_ms,
+            transactions.expire,
+        )
 
     async def _retry_replicas(self) -> None:
         """Make the logs for which there was no room; not while a directory is offline, as they may be there."""
@@ -459,11 +503,13 @@ def services(state: BrokerState) -> Services:
         configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
         controller=state.controller,
         dynamic_config=state.dynamic_config,
+        enlistment=state.transactions.enlistment,
         fault=state.ports.fault,
         fetch_sessions=state.fetch_sessions,
         filesystem=state.ports.filesystem,
         groups=state.groups,
         log_manager=state.log_manager,
+        markers=state.transactions.markers,
         metadata=state.metadata,
         mover=state.mover,
         orders=state.orders,
@@ -472,6 +518,7 @@ def services(state: BrokerState) -> Services:
         quotas=state.quotas,
         replica_manager=state.replica_manager,
         store=state.store,
+        transactions=state.transactions.coordinator,
         turns=state.turns,
         long_work=state.long_work,
         work=state.ports.work,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .controller.controller import Controller
     from .controller.received_orders import ReceivedOrders
     from .coordinator.group.coordinator import GroupCoordinator
+    from .coordinator.transaction.transactions import Transactions
     from .metadata.cluster_store import ClusterStore
     from .metadata.config_store import ConfigStore
     from .metadata.metadata_cache import MetadataCache
@@ -52,5 +53,6 @@ class BrokerState:
     turns: Turns
     long_work: LongWork
     groups: GroupCoordinator
+    transactions: Transactions
     quotas: ClientQuotas
     security: BrokerSecurity

@@ -219,7 +219,7 @@ def _check_header(header: BatchHeader, request: AppendRequest) -> None:
     if header.is_control:
         if request.origin == "client":
             raise _invalid("Clients are not allowed to write control records")
-    elif header.has_producer_id and header.base_sequence < 0:
+    elif header.has_producer_id and header.base_sequence < 0 and request.origin == "client":
         raise _invalid(f"Invalid sequence number {header.base_sequence} in batch of producer id {header.producer_id}")
     if header.is_transactional and not header.has_producer_id:
         raise _invalid("Transactional record batch without a producer id")

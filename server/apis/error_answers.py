@@ -38,6 +38,11 @@ ITEMS: dict[ApiKey, tuple[Items, ...]] = {
     ApiKey.DELETE_TOPICS: (_items("topic_names", "responses"), _items("topics", "responses")),
     ApiKey.DELETE_RECORDS: (_items("topics.partitions", "topics.partitions"),),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (_items("topics.partitions", "topics.partitions"),),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (
+        _items("v3_and_below_topics.partitions", "results_by_topic_v3_and_below.results_by_partition"),
+    ),
+    ApiKey.WRITE_TXN_MARKERS: (_items("markers.topics.partition_indexes", "markers.topics.partitions"),),
+    ApiKey.TXN_OFFSET_COMMIT: (_items("topics.partitions", "topics.partitions"),),
     ApiKey.CREATE_ACLS: (_items("creations", "results"),),
     ApiKey.DELETE_ACLS: (_items("filters", "filter_results"),),
     ApiKey.DESCRIBE_CONFIGS: (_items("resources", "results"),),
@@ -69,6 +74,7 @@ NAMES: dict[str, str] = {
     "resource_name": "resource_name",
     "key": "key",
     "transactional_id": "transactional_id",
+    "producer_id": "producer_id",
     "entity": "entity",
 }
 """Fields of an answer that say what it answers, and what the request calls them if not the same."""
@@ -91,12 +97,16 @@ NOTHING = (
 """Numbers that are -1 where there is nothing to tell."""
 
 
+CODES = ("error_code", "partition_error_code")
+
+
 class _Shape(NamedTuple):
     """Of one struct in one version: what says which item it answers, and where an error goes."""
 
     names: tuple[tuple[str, str, bool], ...]
     """Field, what the request may call it instead, whether it may be null."""
-    has_code: bool
+    code: str
+    """The field for the error code; empty if there is none."""
     has_message: bool
     nothing: tuple[str, ...]
 
@@ -107,7 +117,8 @@ def _shape(struct: type, version: int) -> _Shape:
     names = tuple(
         (field.name, NAMES[field.name], version in field.nullable) for field in fields_of(struct) if field.name in NAMES
     )
-    return _Shape(names, "error_code" in fields, "error_message" in fields, tuple(set(NOTHING) & fields.keys()))
+    code = next((name for name in CODES if name in fields), "")
+    return _Shape(names, code, "error_message" in fields, tuple(set(NOTHING) & fields.keys()))
 
 
 def error_answer(key: ApiKey, version: int, request: Any, error: KafkaError) -> Any | None:
@@ -120,7 +131,7 @@ def error_answer(key: ApiKey, version: int, request: Any, error: KafkaError) -> 
     kind: type = API_MESSAGES[key].response
     response: Any = kind()
     shape = _shape(kind, version)
-    if shape.has_code:
+    if shape.code:
         _fail(response, shape, error)
         return response
     rows = ITEMS.get(key, ())
@@ -175,7 +186,7 @@ def _answer(response: Any, request: Any, row: Items, version: int, error: KafkaE
 
 
 def _fail(answer: Any, shape: _Shape, error: KafkaError) -> None:
-    answer.error_code = error.code
+    setattr(answer, shape.code, error.code)
     if shape.has_message:
         answer.error_message = error.message
     for name in shape.nothing:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..coordinator.transaction.metadata import TRANSACTION_VERSION
+
 EPOCH = 0
 """Of the finalized levels, which this cluster does not change."""
 
@@ -19,6 +21,8 @@ class Feature(NamedTuple):
 FEATURES: dict[str, Feature] = {
     "metadata.version": Feature(7, 27, None),
     "group.version": Feature(0, 1, 1),
+    "transaction.version": Feature(0, 2, TRANSACTION_VERSION),
 }
 """`metadata.version` are those of Kafka 4.1; where ZooKeeper has the metadata, as here, no level of it is finalized.
-`group.version` 1 is the consumer protocol for groups (KIP-848)."""
+`group.version` 1 is the consumer protocol for groups (KIP-848), `transaction.version` 2 an epoch for each transaction
+(KIP-890)."""

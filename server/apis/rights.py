@@ -158,6 +158,8 @@ class Rights:
         ask = self._authorizer.authorize
         if ask(session, right.operation, kind, name):
             return True
+        if right.or_operation is not None and ask(session, right.or_operation, kind, name):
+            return True
         return right.or_cluster and ask(session, right.operation, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def _name(self, item: Any) -> str | None:

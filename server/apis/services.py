@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from ..controller.topic_maker import CreatedTopic
     from ..controller.topic_rules import PartitionsCreation, TopicCreation
     from ..coordinator.group.coordinator import GroupCoordinator
+    from ..coordinator.transaction.coordinator import TransactionCoordinator
+    from ..coordinator.transaction.enlistment import Enlistment
+    from ..coordinator.transaction.markers import MarkerWriter
     from ..metadata.config_store import ConfigStore
     from ..metadata.metadata_cache import MetadataCache
     from ..metadata.metadata_store import MetadataStore
@@ -100,11 +103,13 @@ class Services:
     configs: ConfigRepository
     controller: ActiveController
     dynamic_config: DynamicConfig
+    enlistment: Enlistment
     fault: Callable[[str], bool]
     fetch_sessions: FetchSessions
     filesystem: FileSystem
     groups: GroupCoordinator
     log_manager: LogManager
+    markers: MarkerWriter
     metadata: MetadataCache
     mover: LogDirMover
     orders: ReceivedOrders | None
@@ -114,6 +119,7 @@ class Services:
     quotas: ClientQuotas
     replica_manager: ReplicaManager
     store: MetadataStore
+    transactions: TransactionCoordinator
     turns: Turns
     long_work: LongWork
     work: Work

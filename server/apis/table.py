@@ -14,6 +14,7 @@ _O, _T = AclOperation, AclResourceType
 CLUSTER_ACTION = _O.CLUSTER_ACTION
 READ, WRITE, CREATE, DELETE = _O.READ, _O.WRITE, _O.CREATE, _O.DELETE
 ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = _O.ALTER, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS
+CLUSTER_ACTION = _O.CLUSTER_ACTION
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = _T.TOPIC, _T.GROUP, _T.CLUSTER, _T.TRANSACTIONAL_ID
 BY_TYPE = None
 """The request says itself of what type its resources are."""
@@ -28,6 +29,8 @@ class Right(NamedTuple):
     """The request's field that names one resource, or a list whose items do; empty for the cluster."""
     or_cluster: bool = False
     """Who may do it to the cluster may do it to any."""
+    or_operation: AclOperation | None = None
+    """Who may do this to it may do the other, too."""
 
 
 class Api(NamedTuple):
@@ -74,6 +77,30 @@ SERVED: dict[ApiKey, Api] = {
     ),
     ApiKey.DELETE_RECORDS: Api("delete_records", 0, 2, (Right(DELETE, TOPIC, "topics"),)),
     ApiKey.INIT_PRODUCER_ID: Api("init_producer_id", 0, 5, (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"),)),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Api(
+        "add_partitions_to_txn",
+        0,
+        5,
+        (
+            Right(WRITE, TRANSACTIONAL_ID, "v3_and_below_transactional_id"),
+            Right(CLUSTER_ACTION, CLUSTER, "transactions"),
+        ),
+    ),  # its handler asks for the topics: where one is refused, the others are not attempted
+    ApiKey.ADD_OFFSETS_TO_TXN: Api(
+        "add_offsets_to_txn", 0, 4, (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"), Right(READ, GROUP, "group_id"))
+    ),
+    ApiKey.END_TXN: Api("end_txn", 0, 5, (Right(WRITE, TRANSACTIONAL_ID, "transactional_id"),)),
+    ApiKey.WRITE_TXN_MARKERS: Api("write_txn_markers", 0, 1, (Right(ALTER, CLUSTER, or_operation=CLUSTER_ACTION),)),
+    ApiKey.TXN_OFFSET_COMMIT: Api(
+        "txn_offset_commit",
+        0,
+        5,
+        (
+            Right(WRITE, TRANSACTIONAL_ID, "transactional_id"),
+            Right(READ, GROUP, "group_id"),
+            Right(READ, TOPIC, "topics"),
+        ),
+    ),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Api("offset_for_leader_epoch", 0, 4, (Right(DESCRIBE, TOPIC, "topics"),)),
     ApiKey.DESCRIBE_ACLS: Api("describe_acls", 0, 3, (Right(DESCRIBE, CLUSTER),)),
     ApiKey.CREATE_ACLS: Api("create_acls", 0, 3, (Right(ALTER, CLUSTER),)),
@@ -99,7 +126,7 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.DESCRIBE_TRANSACTIONS: Api(
         "describe_transactions", 0, 0, (Right(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),)
     ),
-    ApiKey.LIST_TRANSACTIONS: Api("list_transactions", 0, 2, (Right(DESCRIBE, CLUSTER),)),
+    ApiKey.LIST_TRANSACTIONS: Api("list_transactions", 0, 2),  # its handler asks, for each that it would tell of
     ApiKey.CONSUMER_GROUP_HEARTBEAT: Api(
         "consumer_group_heartbeat",
         0,

@@ -200,6 +200,23 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Send buffer of each connection; -1 leaves it to the system. So much is on its way to a client at a time: "
             "one that is far away and reads a lot wants its bandwidth times the round trip, or -1."
         ),
+        "request.timeout.ms": "How long the markers that end a transaction may take before they are written again.",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
+            "How often transactions are looked for that have been open for longer than their producer said."
+        ),
+        "transaction.max.timeout.ms": "Longest time that a producer may keep a transaction open.",
+        "transaction.partition.verification.enable": (
+            "Whether the coordinator is asked before a producer without an epoch for each transaction begins one on a "
+            "partition."
+        ),
+        "transaction.remove.expired.transaction.cleanup.interval.ms": (
+            "How often transactional ids are looked through for expired ones."
+        ),
+        "transaction.state.log.min.isr": "`min.insync.replicas` of `__transaction_state` when it is created.",
+        "transaction.state.log.num.partitions": "Partitions of `__transaction_state` when it is created.",
+        "transaction.state.log.replication.factor": "Replicas of `__transaction_state` when it is created.",
+        "transaction.state.log.segment.bytes": "Segment size of `__transaction_state` when it is created.",
+        "transactional.id.expiration.ms": "How long a transactional id is remembered after its last transaction.",
     }
 )
 

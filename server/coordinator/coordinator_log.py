@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.producer_identity import ProducerIdentity
 from ...protocol.record_batch import iter_batches
 from ...protocol.record_batch_builder import RecordBatchBuilder
 from ...protocol.room_logger import room_logger
@@ -64,15 +65,21 @@ class CoordinatorLog:
         timeout_ms: int,
         on_overdue: Callable[[], None] | None = None,
         may_linger: bool = False,
+        producer: ProducerIdentity | None = None,
     ) -> bool:
         """Append records as one batch; `done` is told once how it went, perhaps before this returns.
 
-        Returns whether they are in the log, durable or not. `may_linger` as in `GroupCommit.request`.
+        Returns whether they are in the log, durable or not. `may_linger` as in `GroupCommit.request`. With a `producer`
+        they are part of its transaction.
 
         Outcomes come in the order of the appends. After `timeout_ms` the outcome is REQUEST_TIMED_OUT, or, if there is
         an `on_overdue`, that is called and `done` still gets the outcome.
         """
         builder = RecordBatchBuilder()
+        if producer is not None:
+            builder = RecordBatchBuilder(
+                producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True
+            )
         now_ms = self._now_ms()
         for key, value in entries:
             builder.append(key, value, timestamp=now_ms)

@@ -42,6 +42,13 @@ class LatestRecords:
         while self._latest:
             yield self._latest.popitem()
 
+    def pending(self) -> Iterator[tuple[int, bytes, int, bytes]]:
+        """What open transactions have written: producer id, key, the record's own offset, value."""
+        for producer_id, records in self._pending.items():
+            for key, (offset, value) in records.items():
+                if value is not None:
+                    yield producer_id, key, offset, value
+
     def _end_transaction(self, batch: RecordBatch) -> None:
         for record in batch.records():
             pending = self._pending.pop(batch.producer_id, {})

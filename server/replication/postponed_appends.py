@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import MAGIC_POSITION
 from ...protocol.room_logger import room_logger
 from ...storage.record_validator import validate_and_assign
 
@@ -21,8 +20,9 @@ if TYPE_CHECKING:
 AppendEntry: TypeAlias = tuple[str, int, memoryview]
 """Topic, partition, and records of any format; the buffer is patched in place."""
 
-AppendTerms: TypeAlias = "tuple[int, float, AppendCallback, int, bool]"
-"""Acks, milliseconds to wait, the callback, the version of Produce, and whether internal topics are allowed."""
+AppendTerms: TypeAlias = "tuple[int, float, AppendCallback, int, bool, bool]"
+"""Acks, milliseconds to wait, the callback, the version of Produce, and whether internal topics and records of
+transactions are allowed."""
 
 logger = room_logger("replication")
 
@@ -102,7 +102,7 @@ class PostponedAppends:
 
         Returns what the results so far are told to. `append` is ReplicaManager.append_records.
         """
-        acks, timeout_ms, callback, version, internal_topics_allowed = terms
+        acks, timeout_ms, callback, version, internal_topics_allowed, in_transaction = terms
         go_on = partial(
             append,
             (),
@@ -111,6 +111,7 @@ class PostponedAppends:
             callback,
             produce_version=version,
             internal_topics_allowed=internal_topics_allowed,
+            in_transaction=in_transaction,
             begun=begun,
         )
         part, validation = begun.part(callback), begun.validation
@@ -145,9 +146,3 @@ def like(known: object, error: KafkaError) -> KafkaError:
 def invalid_acks(acks: int) -> KafkaError:
     """The refusal of what no producer may wait for."""
     return KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {acks}; -1, 0 and 1 are allowed")
-
-
-def check_transaction(records: memoryview) -> None:
-    """Raises KafkaError for a batch of format v2: there is no coordinator of transactions, so that none is open."""
-    if records[MAGIC_POSITION] == 2:
-        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open")

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from ...protocol.batch_header import ATTRIBUTES_POSITION, TRANSACTIONAL_MASK
+from ...protocol.batch_header import TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
@@ -29,7 +29,8 @@ from .hosted_partitions import HostedPartitions
 from .log_ends import LogEnds
 from .partition import Partition
 from .partition_reader import PartitionReader
-from .postponed_appends import AppendEntry, BegunAppend, PostponedAppends, check_transaction, invalid_acks, like
+from .postponed_appends import AppendEntry, BegunAppend, PostponedAppends, invalid_acks, like
+from .verified_producers import ATTRIBUTES_LOW_BYTE, VerifiedProducers
 
 if TYPE_CHECKING:
     from ...storage.lane_task import LaneTask
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from ..runtime.ports import Ports
 
 logger = room_logger("replication")
-
-ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 
 
 class ReplicaManager:
@@ -57,6 +56,7 @@ class ReplicaManager:
         long_work: LongWork,
         loop: asyncio.AbstractEventLoop,
         acks_all_on_disk: bool,
+        is_verification_needed: Callable[[], bool],
         on_partitions_lost: Callable[[list[TopicPartition]], None],
         on_all_failed: Callable[[], None],
     ) -> None:
@@ -78,6 +78,7 @@ class ReplicaManager:
         self._loop = loop
         self._postponed = PostponedAppends(ports.work, long_work)
         self.reader = PartitionReader(hosted, self.fetch_purgatory, long_work)
+        self.verified = VerifiedProducers(is_verification_needed)
         self.log_ends = LogEnds(hosted, log_manager, self.flushes, self.run_on_lanes)
 
     def loop_time(self) -> float:
@@ -137,6 +138,7 @@ class ReplicaManager:
         if partition is not None:
             partition.resign()
             self.flushes.forget(partition)
+            self.verified.forget_partition(topic_partition)
             self.progressed(partition)
         if delete:
             try:
@@ -163,6 +165,7 @@ class ReplicaManager:
         produce_version: int,
         origin: Origin = "client",
         internal_topics_allowed: bool = False,
+        in_transaction: bool = False,
         may_linger: bool = False,
         begun: BegunAppend | None = None,
     ) -> None:
@@ -172,7 +175,8 @@ class ReplicaManager:
         other replicas are to be waited for, or acks are 1 and `flush.messages` asks for a flush (REQUEST_TIMED_OUT for
         what is undecided after `timeout_ms`), or a client's records are too much for one turn or for the loop's thread.
         Nothing of a client gets into a partition before what came for it earlier. `begun` is what was done in earlier
-        turns, `may_linger` as in `GroupCommit.request`. Kafka's ReplicaManager.appendRecords,
+        turns, `may_linger` as in `GroupCommit.request`. `in_transaction` says that the client has named a transactional
+        id, without which nothing of a transaction is taken. Kafka's ReplicaManager.appendRecords,
         by which a partition that is not here comes before anything that is wrong with the request.
         """
         results: list[AppendResult] = []
@@ -190,10 +194,10 @@ class ReplicaManager:
                 partition = self._partitions.get((topic, index))
                 if partition is None or not partition.is_leader or partition.is_offline:
                     raise self._hosted.not_led(topic, index)
-                if not -1 <= required_acks <= 1:
-                    raise invalid_acks(required_acks)
                 if origin == "client":
-                    _check_client_records(topic, records, internal_topics_allowed)
+                    if not -1 <= required_acks <= 1:
+                        raise invalid_acks(required_acks)
+                    self._check_client_records(entry, partition, internal_topics_allowed, in_transaction)
                 info = partition.append_records_to_leader(
                     records,
                     required_acks,
@@ -216,15 +220,28 @@ class ReplicaManager:
                 results.append(info)
             validate = validate_and_assign
         if begun is not None:
-            terms = required_acks, timeout_ms, callback, produce_version, internal_topics_allowed
+            terms = required_acks, timeout_ms, callback, produce_version, internal_topics_allowed, in_transaction
             callback = self._postponed.go_on(begun, self.append_records, terms)
-        if awaited:
-            self._wait(DelayedProduce(awaited, results, callback), awaited, timeout_ms)
-        else:
-            callback(results)
+        self._answer(results, awaited, callback, timeout_ms)
 
-    def _wait(self, waiting: DelayedProduce, awaited: list[AwaitedAppend], timeout_ms: float) -> None:
+    def _check_client_records(
+        self, entry: AppendEntry, partition: Partition, internal_topics_allowed: bool, in_transaction: bool
+    ) -> None:
+        """Raises KafkaError for what a client may not append, wherever it is."""
+        topic, _, records = entry
+        if topic in INTERNAL_TOPICS and not internal_topics_allowed:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
+        if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK:
+            self.verified.check(partition, records, in_transaction=in_transaction)
+
+    def _answer(
+        self, results: list[AppendResult], awaited: list[AwaitedAppend], callback: AppendCallback, timeout_ms: float
+    ) -> None:
         """Only where there were other entries can anything have changed since it was seen that this one must wait."""
+        if not awaited:
+            callback(results)
+            return
+        waiting = DelayedProduce(awaited, results, callback)
         keys = [append.partition.topic_partition for append in awaited]
         if len(waiting.results) == 1 or not waiting.try_complete():
             self.produce_purgatory.watch(waiting, keys, timeout_ms)
@@ -298,11 +315,3 @@ class ReplicaManager:
         """Answer everything that waits; for shutdown."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()
-
-
-def _check_client_records(topic: str, records: memoryview, internal_topics_allowed: bool) -> None:
-    """Raises KafkaError for what a client may not append, wherever it is."""
-    if topic in INTERNAL_TOPICS and not internal_topics_allowed:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is internal")
-    if len(records) > ATTRIBUTES_LOW_BYTE and records[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_MASK:
-        check_transaction(records)

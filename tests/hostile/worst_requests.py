@@ -28,6 +28,12 @@ from barnabas.protocol.messages import describe_user_scram_credentials as scram
 from barnabas.protocol.messages import incremental_alter_configs as edited
 from barnabas.protocol.messages import list_partition_reassignments as reassignments
 from barnabas.protocol.messages import offset_for_leader_epoch as epochs
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -49,6 +55,7 @@ from barnabas.protocol.messages.describe_log_dirs import DescribableLogDirTopic,
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.elect_leaders import TopicPartitions as ElectedPartitions
+from barnabas.protocol.messages.end_txn import EndTxnRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -75,6 +82,16 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from barnabas.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
 from barnabas.protocol.produce_entries import MOST_PLACES
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 
@@ -357,6 +374,42 @@ def _quotas(same_entity: bool) -> Callable[[int, UUID], Any]:
 
 def _names(count: int) -> list[str]:
     return [f"{number:x}" for number in range(count)]
+
+
+def _added_partitions(topic: str | None) -> Callable[[int, UUID], AddPartitionsToTxnRequest]:
+    def make(count: int, _: UUID) -> AddPartitionsToTxnRequest:
+        topics = [AddPartitionsToTxnTopic(name=topic or "", partitions=list(range(count)))]
+        if topic is None:
+            topics = [AddPartitionsToTxnTopic(name=name, partitions=[0]) for name in _names(count)]
+        return AddPartitionsToTxnRequest(v3_and_below_transactional_id="x", v3_and_below_topics=topics)
+
+    return make
+
+
+def _added_transactions(count: int, _: UUID) -> AddPartitionsToTxnRequest:
+    topics = [AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])]
+    return AddPartitionsToTxnRequest(
+        transactions=[AddPartitionsToTxnTransaction(transactional_id=name, topics=topics) for name in _names(count)]
+    )
+
+
+def _markers(partitions: int) -> Callable[[int, UUID], WriteTxnMarkersRequest]:
+    """Many markers of so many partitions each, or one marker for a great many."""
+
+    def make(count: int, _: UUID) -> WriteTxnMarkersRequest:
+        topics = [WritableTxnMarkerTopic(name=TOPIC, partition_indexes=list(range(partitions or count)))]
+        return WriteTxnMarkersRequest(
+            markers=[WritableTxnMarker(producer_id=n, topics=topics) for n in range(count if partitions else 1)]
+        )
+
+    return make
+
+
+def _offsets_in_transaction(count: int, _: UUID) -> TxnOffsetCommitRequest:
+    parts = [TxnOffsetCommitRequestPartition(partition_index=0, committed_metadata="") for _ in range(count)]
+    return TxnOffsetCommitRequest(
+        transactional_id="x", group_id="g", topics=[TxnOffsetCommitRequestTopic(name=TOPIC, partitions=parts)]
+    )
 
 
 def _consumer_beat(count: int, _: UUID) -> beat.ConsumerGroupHeartbeatRequest:
@@ -733,6 +786,14 @@ WORST: tuple[Worst, ...] = (
         ),
     ),
     Worst("ids", K.DESCRIBE_TRANSACTIONS, 0, lambda n, _: DescribeTransactionsRequest(transactional_ids=_names(n))),
+    Worst("partitions", K.ADD_PARTITIONS_TO_TXN, 3, _added_partitions(TOPIC)),
+    Worst("unknown topics", K.ADD_PARTITIONS_TO_TXN, 3, _added_partitions(None)),
+    Worst("transactions", K.ADD_PARTITIONS_TO_TXN, 5, _added_transactions),
+    Worst("a long name", K.ADD_OFFSETS_TO_TXN, 4, lambda n, _: AddOffsetsToTxnRequest(transactional_id="x" * n)),
+    Worst("a long name", K.END_TXN, 5, lambda n, _: EndTxnRequest(transactional_id="x" * n)),
+    Worst("markers", K.WRITE_TXN_MARKERS, 1, _markers(1)),
+    Worst("partitions", K.WRITE_TXN_MARKERS, 1, _markers(0)),
+    Worst("partitions", K.TXN_OFFSET_COMMIT, 5, _offsets_in_transaction),
     Worst(
         "filters",
         K.LIST_TRANSACTIONS,

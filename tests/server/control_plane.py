@@ -130,6 +130,7 @@ class ControlPlane:
             orders=None,
             configs=ConfigRepository(BROKER_ID, self.dynamic_config, self.config_store, self.metadata),
             producer_ids=ProducerIds(self.store, BROKER_ID),
+            transactions=None,
             **parts,
         )
         return SimpleNamespace(

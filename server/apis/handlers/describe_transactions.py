@@ -1,25 +1,62 @@
-"""DescribeTransactions (key 65, KIP-664): what this broker knows of transactional ids that it coordinates: none yet."""
+"""DescribeTransactions (key 65, KIP-664): what this broker knows of transactional ids that it coordinates."""
 
 from __future__ import annotations
 
-from ....protocol.errors import ErrorCode
+from ....protocol.acls import AclOperation, AclResourceType
+from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
+    TopicData,
     TransactionState,
 )
+from ...coordinator.transaction.coordinator import TransactionCoordinator
+from ...runtime.turns import Steps
+from ..answer_budget import Budget
 from ..request_context import RequestContext
 
+PARTITION_BYTES = 8
 
-def handle(ctx: RequestContext, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    """Each transactional id on its own. As InitProducerId accepts none, there is none to be found."""
-    return DescribeTransactionsResponse(
-        transaction_states=[
-            TransactionState(error_code=_refusal(transactional_id), transactional_id=transactional_id)
-            for transactional_id in request.transactional_ids
-        ]
+
+def handle(
+    ctx: RequestContext, request: DescribeTransactionsRequest, *, transactions: TransactionCoordinator
+) -> Steps[DescribeTransactionsResponse]:
+    """Each transactional id once, on its own. Those without room in the answer are put off: clients ask again."""
+    response, budget = DescribeTransactionsResponse(), Budget()
+    for transactional_id in dict.fromkeys(request.transactional_ids):
+        try:
+            if budget.is_spent:
+                raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the answer is full")
+            answer = _described(ctx, transactional_id, transactions)
+        except KafkaError as error:
+            answer = TransactionState(error_code=error.code, transactional_id=transactional_id)
+        budget.spend(
+            len(transactional_id) + sum(len(t.topic) + PARTITION_BYTES * len(t.partitions) for t in answer.topics)
+        )
+        response.transaction_states.append(answer)
+        yield
+    return response
+
+
+def _described(ctx: RequestContext, transactional_id: str, transactions: TransactionCoordinator) -> TransactionState:
+    """Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND and as `TransactionCoordinator.find`."""
+    transaction = transactions.find(transactional_id)
+    if transaction is None:
+        raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "There is no such transactional id.")
+    known = transaction.metadata
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(known.partitions):
+        topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=known.state.label,
+        transaction_timeout_ms=known.timeout_ms,
+        transaction_start_time_ms=known.start_ms,
+        producer_id=known.producer_id,
+        producer_epoch=known.producer_epoch,
+        topics=[
+            TopicData(topic=topic, partitions=indexes)
+            for topic, indexes in topics.items()
+            if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
+        ],
     )
-
-
-def _refusal(transactional_id: str) -> ErrorCode:
-    return ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST

@@ -1,16 +1,19 @@
 """FindCoordinator (key 10): where the coordinator of a group, a transactional id or a share group is.
 
 Version 1 adds the kind of key, 4 asks for several keys at once (KIP-699), 6 knows share groups (KIP-932). The first
-question about a group creates `__consumer_offsets`; Kafka answers that one with COORDINATOR_NOT_AVAILABLE, here the
-client waits for the topic instead. Whoever asks for a transactional id is sent to this broker, where InitProducerId
-refuses it for good: told to try again, a client would until its time is over. Share groups have no coordinators yet.
+question about a group creates `__consumer_offsets`, about a transactional id `__transaction_state`; Kafka answers that
+one with COORDINATOR_NOT_AVAILABLE, here the client waits for the topic instead. Share groups have no coordinators yet.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+from ...coordinator.coordinator_topic import CoordinatorTopic
 from ...coordinator.group.coordinator import GroupCoordinator
+from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...metadata.metadata_cache import MetadataCache
 from ...runtime.turns import Pace
 from ..request_context import RequestContext
@@ -28,22 +31,19 @@ async def handle(
     ctx: RequestContext,
     request: FindCoordinatorRequest,
     *,
-    broker_id: int,
     groups: GroupCoordinator,
     metadata: MetadataCache,
+    transactions: TransactionCoordinator,
 ) -> FindCoordinatorResponse:
     """One answer for each key; before version 4 there is just one."""
+    topics = {GROUP: groups.topic, TRANSACTION: transactions.topic}
     if ctx.api_version >= 4:
         answers, pace = [], Pace()
         for key in dict.fromkeys(request.coordinator_keys):
-            answers.append(
-                await _coordinator(ctx, request.key_type, key, broker_id=broker_id, groups=groups, metadata=metadata)
-            )
+            answers.append(await _coordinator(ctx, request.key_type, key, topics, metadata))
             await pace.step(1 + len(key) // BYTES_A_STEP)
         return FindCoordinatorResponse(coordinators=answers)
-    answer = await _coordinator(
-        ctx, request.key_type, request.key, broker_id=broker_id, groups=groups, metadata=metadata
-    )
+    answer = await _coordinator(ctx, request.key_type, request.key, topics, metadata)
     return FindCoordinatorResponse(
         error_code=answer.error_code,
         error_message=answer.error_message or NO_ERROR,
@@ -54,7 +54,7 @@ async def handle(
 
 
 async def _coordinator(
-    ctx: RequestContext, key_type: int, key: str, *, broker_id: int, groups: GroupCoordinator, metadata: MetadataCache
+    ctx: RequestContext, key_type: int, key: str, topics: Mapping[int, CoordinatorTopic], metadata: MetadataCache
 ) -> Coordinator:
     """The coordinator of one key, or why there is none."""
     version = ctx.api_version
@@ -64,7 +64,7 @@ async def _coordinator(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known")
         if key_type == SHARE:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker has no such coordinators")
-        node_id = broker_id if key_type == TRANSACTION else await groups.find_coordinator(key)
+        node_id = await topics[key_type].find_coordinator(key)
         endpoint = metadata.endpoint(node_id, ctx.listener.name)
         if endpoint is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached this way")

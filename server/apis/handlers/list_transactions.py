@@ -1,39 +1,73 @@
 """ListTransactions (key 66, KIP-664): the transactional ids that this broker coordinates.
 
-Version 1 filters by how long a transaction has been open (KIP-994), 2 by a regular expression (KIP-1152). This broker
-coordinates none: InitProducerId refuses transactional ids.
+Version 1 filters by how long a transaction has been open (KIP-994), 2 by a regular expression (KIP-1152).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from ....protocol.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 from ...coordinator.group.consumer.regex_syntax import RegexSyntaxError, parse
+from ...coordinator.group.consumer.topic_pattern import TopicPattern
+from ...coordinator.transaction.coordinator import TransactionCoordinator
+from ...coordinator.transaction.states import LABELS
+from ...coordinator.transaction.transaction import HeldTransaction
+from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
-STATES = frozenset(
-    {
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
 
-
-def handle(ctx: RequestContext, request: ListTransactionsRequest) -> ListTransactionsResponse:
+async def handle(
+    ctx: RequestContext,
+    request: ListTransactionsRequest,
+    *,
+    now_ms: Callable[[], int],
+    transactions: TransactionCoordinator,
+) -> ListTransactionsResponse:
     """Names the states in the filter that there are not. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
-    pattern = request.transactional_id_pattern
-    if pattern:
-        try:
-            parse(pattern)
-        except RegexSyntaxError as error:
-            text = f"TransactionalIdPattern `{pattern}` is not a valid regular expression: {error}."
-            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None
-    return ListTransactionsResponse(
-        unknown_state_filters=[name for name in request.state_filters if name not in STATES]
-    )
+    pattern = _pattern(request.transactional_id_pattern)
+    unknown = [name for name in request.state_filters if name not in LABELS.values()]
+    if transactions.is_loading:
+        return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    states, producers = set(request.state_filters), set(request.producer_id_filters)
+    since_ms, listed, pace = now_ms() - request.duration_filter, [], Pace()
+
+    def is_wanted(transaction: HeldTransaction) -> bool:
+        known = transaction.metadata
+        return (
+            (not producers or known.producer_id in producers)
+            and (not states or known.state.label in states)
+            and (request.duration_filter < 0 or known.start_ms < since_ms)
+            and (pattern is None or pattern.matches(transaction.transactional_id))
+            and ctx.may(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
+        )
+
+    for transaction in transactions.transactions:
+        if is_wanted(transaction):
+            listed.append(
+                TransactionState(
+                    transactional_id=transaction.transactional_id,
+                    producer_id=transaction.metadata.producer_id,
+                    transaction_state=transaction.metadata.state.label,
+                )
+            )
+        await pace.step()
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
+
+
+def _pattern(text: str | None) -> TopicPattern | None:
+    """Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    if not text:
+        return None
+    try:
+        parse(text)
+    except RegexSyntaxError as error:
+        reason = f"TransactionalIdPattern `{text}` is not a valid regular expression: {error}."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, reason) from None
+    return TopicPattern(text)

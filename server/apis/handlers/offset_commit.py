@@ -20,7 +20,7 @@ from ....protocol.messages.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from ...config.broker_config import BrokerConfig
-from ...coordinator.group.allowance import Maker
+from ...coordinator.allowance import Maker
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.offset_commits import Committer
 from ...coordinator.group.offsets import CommittedOffset, Place

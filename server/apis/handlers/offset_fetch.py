@@ -61,7 +61,7 @@ async def handle(
     if ctx.api_version >= FIRST_VERSION_WITH_GROUPS:
         asked = {one.group_id: one for one in reversed(request.groups)}
         names = dict.fromkeys(one.group_id for one in request.groups)
-        fetch = GroupFetch(ctx, groups, metadata, pace)
+        fetch = GroupFetch(ctx, request, groups, metadata, pace)
         return OffsetFetchResponse(groups=[await fetch.answer(asked[name]) for name in names])
     group, error = None, ErrorCode.NONE
     try:
@@ -78,14 +78,15 @@ async def handle(
     for name, partitions in wanted.items():
         answers = []
         for index in partitions:
-            found = _find(group, name, index)
+            is_unstable = _is_unstable(request, group, name, index)
+            found = NOTHING if is_unstable else _find(group, name, index)
             answers.append(
                 OffsetFetchResponsePartition(
                     partition_index=index,
                     committed_offset=found.offset,
                     committed_leader_epoch=found.leader_epoch,
                     metadata=found.metadata,
-                    error_code=error,
+                    error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else error,
                 )
             )
             await pace.step()
@@ -109,6 +110,11 @@ def _find(group: GroupPort | None, topic: str, partition: int) -> CommittedOffse
     return (group.offsets.get(topic, partition) if group is not None else None) or NOTHING
 
 
+def _is_unstable(request: OffsetFetchRequest, group: GroupPort | None, topic: str, partition: int) -> bool:
+    """Whether the client wants to know of no offset that a transaction is about to change (KIP-447)."""
+    return request.require_stable and group is not None and group.offsets.has_pending(topic, partition)
+
+
 def _all_places(group: GroupPort | None) -> dict[str, dict[int, None]]:
     """Every partition that has an offset, by topic."""
     committed = sorted(group.offsets.committed) if group is not None else ()
@@ -118,8 +124,16 @@ def _all_places(group: GroupPort | None) -> dict[str, dict[int, None]]:
 class GroupFetch:
     """Answers for groups, from version 8 on. Those without room in the answer are put off: clients ask again."""
 
-    def __init__(self, ctx: RequestContext, groups: GroupCoordinator, metadata: MetadataCache, pace: Pace) -> None:
+    def __init__(
+        self,
+        ctx: RequestContext,
+        request: OffsetFetchRequest,
+        groups: GroupCoordinator,
+        metadata: MetadataCache,
+        pace: Pace,
+    ) -> None:
         self._ctx = ctx
+        self._request = request
         self._by_id = ctx.api_version >= TOPIC_ID_VERSION
         self._groups = groups
         self._metadata = metadata
@@ -166,14 +180,16 @@ class GroupFetch:
             error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         answers = []
         for index in partitions:
-            found = NOTHING if name is None or error else _find(group, name, index)
+            is_told = name is not None and not error
+            is_unstable = is_told and _is_unstable(self._request, group, name or "", index)
+            found = _find(group, name or "", index) if is_told and not is_unstable else NOTHING
             answers.append(
                 OffsetFetchResponsePartitions(
                     partition_index=index,
                     committed_offset=found.offset,
                     committed_leader_epoch=found.leader_epoch,
                     metadata=found.metadata,
-                    error_code=error,
+                    error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else error,
                 )
             )
             self._budget.spend(PARTITION_BYTES + len(found.metadata))

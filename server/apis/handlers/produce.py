@@ -2,8 +2,9 @@
 
 Where `flush.messages` is reached acks=1 waits for the flush. Versions 0-2 may carry messages of format 0 and 1 and
 several of them; 3 (KIP-98) wants exactly one record batch a partition; 10 tells who leads if this broker does not
-(KIP-951); 13 names topics by id (KIP-516). acks=0 gets no answer; if any of its partitions fails the connection is
-closed, which is the only way to tell the client.
+(KIP-951); 11 knows TRANSACTION_ABORTABLE, 12 adds the partitions to the producer's transaction (KIP-890); 13 names
+topics by id (KIP-516). acks=0 gets no answer; if any of its partitions fails the connection is closed, which is the
+only way to tell the client.
 """
 
 from __future__ import annotations
@@ -22,19 +23,22 @@ from ....protocol.messages.produce import (
 )
 from ....protocol.produce_entries import AllAppended, Place, ProduceEntries, response_of
 from ....storage.record_validator import RecordValidationError
-from ...replication.delayed_produce import AppendResult
+from ...coordinator.transaction.enlistment import Manner
+from ...replication.delayed_produce import AppendCallback, AppendResult
 from ...replication.postponed_appends import AppendEntry
 from ...runtime.turns import LongWork, Steps
 from ..leader_hints import LeaderHints
 from ..request_context import RequestContext
 
 if TYPE_CHECKING:
+    from ...coordinator.transaction.enlistment import Enlistment
     from ...metadata.metadata_cache import MetadataCache
     from ...replication.replica_manager import ReplicaManager
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics."""
 SINCE_LEADER_HINTS = 10
+FIRST_ABORTABLE_VERSION = 11
 
 
 def handle(
@@ -45,9 +49,13 @@ def handle(
     long_work: LongWork,
     metadata: MetadataCache,
     replica_manager: ReplicaManager,
+    enlistment: Enlistment,
 ) -> None:
     """Append everything, each partition succeeding or failing on its own."""
     produce = _Produce(ctx, request, metadata, fault, long_work)
+    if request.transactional_id is not None:
+        _in_transaction(ctx, request, produce, enlistment, replica_manager)
+        return
     replica_manager.append_records(
         produce.entries(request.records),
         request.acks,
@@ -56,6 +64,31 @@ def handle(
         produce_version=ctx.api_version,
         internal_topics_allowed=ctx.client_id == ADMIN_CLIENT_ID,
     )
+
+
+def _in_transaction(
+    ctx: RequestContext,
+    request: ProduceEntries,
+    produce: _Produce,
+    enlistment: Enlistment,
+    replica_manager: ReplicaManager,
+) -> None:
+    """Append once the partitions are part of the producer's transaction."""
+
+    def append(entries: list[AppendEntry], callback: AppendCallback) -> None:
+        replica_manager.append_records(
+            entries,
+            request.acks,
+            request.timeout_ms,
+            callback,
+            produce_version=ctx.api_version,
+            internal_topics_allowed=ctx.client_id == ADMIN_CLIENT_ID,
+            in_transaction=True,
+        )
+
+    manner = Manner.of(ctx.api_version, FIRST_ABORTABLE_VERSION)
+    entries = produce.entries(request.records)
+    enlistment.produce(request.transactional_id or "", manner, entries, append, produce.respond)
 
 
 class _Produce:

@@ -7,18 +7,19 @@ forget is a record there, so whoever leads the partition next knows what this br
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.room_logger import room_logger
-from ....protocol.topic_partition import TopicPartition
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.turns import GROUPS, Pace
+from ..allowance import Allowance, Maker
 from ..coordinator_log import CoordinatorLog, Entry, ignore
+from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..latest_records import LatestRecords
 from ..shards import Shard, Shards
-from .allowance import Allowance, Maker
 from .answers import Later
 from .any_group import AnyGroup
 from .consumer.classic_members import ClassicMembers
@@ -27,7 +28,6 @@ from .consumer.groups import ConsumerGroups
 from .consumer.membership import ConsumerMembership
 from .consumer.records import removal
 from .group import Group
-from .group_id import partition_for
 from .group_log import groups_of
 from .group_port import GroupPort
 from .group_records import group_tombstones
@@ -35,6 +35,7 @@ from .member import Leaver, LeaveReply
 from .membership import ClassicMembership
 from .offset_commits import Commits, Committer, OffsetCommits, Reply
 from .requests import Joining, Syncing
+from .transactional_offsets import TransactionalOffsets
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -56,13 +57,6 @@ GroupShard = Shard[dict[str, AnyGroup]]
 """The groups of one partition of `__consumer_offsets`, by name."""
 
 
-class TopicCreator(Protocol):
-    """Whoever makes topics (`Controller`)."""
-
-    async def auto_create(self, names: Iterable[str]) -> Mapping[str, KafkaError | None]:
-        """Make topics that somebody needs; None where that went well. Raises KafkaError if there is no telling."""
-
-
 class GroupCoordinator:
     """Kafka's GroupCoordinator, for groups of either protocol and plain offsets. Loop-thread only."""
 
@@ -79,13 +73,14 @@ class GroupCoordinator:
         turns: Turns,
     ) -> None:
         self._metadata = metadata
-        self._controller = controller
         self._now_ms = ports.now_ms
         self._loop = loop
         self._allowance = Allowance()
         self.oldest_allowance = Allowance()
         """Of groups whose offsets are in the metadata store, where OffsetCommit 0 puts them."""
-        self._creation: asyncio.Task[None] | None = None
+        self.topic = CoordinatorTopic(
+            GROUP_METADATA_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self.start
+        )
         log = CoordinatorLog(GROUP_METADATA_TOPIC, replica_manager, ports.now_ms, loop)
         self._shards: Shards[dict[str, AnyGroup]] = Shards(
             log, loop, empty=dict, build=self._build, resume=self._resume_all, unload=self._unload
@@ -94,6 +89,7 @@ class GroupCoordinator:
             config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget
         )
         self.offsets = OffsetCommits(config, log, self._index_of, on_sign_of_life=self._heard_of)
+        self.transactional = TransactionalOffsets(config, log, self._index_of, self.find)
         consumers = ConsumerMembership(
             config, dynamic_config, log, ports, loop, metadata=metadata, partition_of=self._index_of
         )
@@ -122,9 +118,7 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         """Give all groups up: members that wait are told to look for another coordinator."""
-        if self._creation is not None:
-            self._creation.cancel()
-            await asyncio.gather(self._creation, return_exceptions=True)
+        await self.topic.close()
         await self._shards.close()
         self.members.heartbeats.sessions.close()
         self.consumers.members.close()
@@ -135,43 +129,14 @@ class GroupCoordinator:
     @property
     def partition_count(self) -> int | None:
         """Partitions of `__consumer_offsets`; None while there is no such topic."""
-        topic = self._metadata.topic(GROUP_METADATA_TOPIC)
-        return None if topic is None else len(topic.partitions)
-
-    async def find_coordinator(self, group_id: str) -> int:
-        """The id of the broker that coordinates a group, creating the topic of groups if need be.
-
-        Raises KafkaError COORDINATOR_NOT_AVAILABLE.
-        """
-        if self.partition_count is None:
-            if self._creation is None or self._creation.done():
-                self._creation = self._loop.create_task(self._create_topic())
-            await asyncio.shield(self._creation)
-        count = self.partition_count
-        image = None
-        if count is not None:
-            image = self._metadata.partition(TopicPartition(GROUP_METADATA_TOPIC, partition_for(group_id, count)))
-        if image is None or image.leader not in self._metadata.brokers:
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator is not available.")
-        return image.leader
-
-    async def _create_topic(self) -> None:
-        try:
-            error = (await self._controller.auto_create([GROUP_METADATA_TOPIC]))[GROUP_METADATA_TOPIC]
-        except KafkaError as caught:
-            error = caught
-        if error is not None and error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
-            logger.warning("%s could not be created: %s", GROUP_METADATA_TOPIC, error.message)
-            return
-        self.start()
+        return self.topic.partition_count
 
     def _index_of(self, group_id: str) -> int:
-        return partition_for(group_id, self.partition_count or 1)
+        return self.topic.partition_of(group_id) or 0
 
     def shard_of(self, group_id: str) -> GroupShard:
         """The loaded shard that a group belongs to. Raises KafkaError as `Shards.loaded`."""
-        count = self.partition_count
-        return self._shards.loaded(None if count is None else partition_for(group_id, count))
+        return self._shards.loaded(self.topic.partition_of(group_id))
 
     def find(self, group_id: str) -> AnyGroup | None:
         """A group of this broker, None if it does not exist. Raises KafkaError as `shard_of`."""
@@ -235,6 +200,7 @@ class GroupCoordinator:
 
     def _resume(self, group: AnyGroup) -> None:
         """A group was loaded: its members have their full session timeouts from now on."""
+        self.transactional.resume(group)
         if isinstance(group, ConsumerGroup):
             self.consumers.members.resume(group)
         else:
@@ -242,6 +208,7 @@ class GroupCoordinator:
 
     def _unload_group(self, group: AnyGroup, error: ErrorCode) -> None:
         """This broker does not coordinate the group any more, or it is deleted."""
+        self.transactional.unload(group)
         if isinstance(group, ConsumerGroup):
             self.consumers.members.unload(group)
             self.classic_members.unload(group)
@@ -303,6 +270,33 @@ class GroupCoordinator:
         if group.is_idle and not group.is_logged:
             self._drop(group)
 
+    def commit_in_transaction(
+        self, group_id: str, committer: Committer, producer: ProducerIdentity, offsets: Commits, reply: Reply
+    ) -> None:
+        """TxnOffsetCommit; as `commit`, but they count when the producer's transaction is committed."""
+        group = self.find(group_id)
+        if group is None and committer.generation >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION, "there is no such group")
+        if group is None:
+            self.check_room(committer.maker)
+            group = Group(group_id, self._now_ms())
+            self.add(group, committer.maker)
+        error = group.check_commit_in_transaction(
+            committer.member_id, committer.group_instance_id, committer.generation
+        )
+        if error is ErrorCode.NONE:
+            self.transactional.commit(group, producer, offsets, reply)
+        else:
+            reply(error)
+
+    def check_loaded(self, index: int) -> None:
+        """Raises KafkaError as `Shards.loaded` unless groups of that partition are served here."""
+        self._shards.loaded(index)
+
+    def end_transaction(self, index: int, producer_id: int, *, is_commit: bool) -> None:
+        """The marker of a transaction is durable in that partition."""
+        self.transactional.end(index, producer_id, is_commit=is_commit)
+
     def _heard_of(self, group: GroupPort, member_id: str) -> None:
         """Who commits lives; members of the newer protocol have to send heartbeats nevertheless."""
         if isinstance(group, Group):
@@ -353,7 +347,8 @@ class GroupCoordinator:
             if group.is_dead:
                 continue
             places = self.offsets.expired(group, now_ms)
-            is_last = len(places) == len(group.offsets.committed) and not group.offsets.in_flight
+            offsets = group.offsets
+            is_last = len(places) == len(offsets.committed) and not offsets.in_flight and not offsets.pending
             if is_last and group.can_be_forgotten:
                 self.delete(group.group_id, ignore)
             elif places:

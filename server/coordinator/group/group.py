@@ -370,6 +370,14 @@ class Group:
             return error or COMMIT_ANSWERS[self.state]
         return ErrorCode.UNKNOWN_MEMBER_ID
 
+    def check_commit_in_transaction(self, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether a commit may be stored that is part of a transaction, at whatever time it comes (KIP-447)."""
+        if self.state is GroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0 and (self.state is GroupState.EMPTY or (not member_id and group_instance_id is None)):
+            return ErrorCode.NONE
+        return self.check_member(member_id, group_instance_id) or self.check_generation(generation)
+
     def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
         """Anybody may be told the offsets of a classic group, whatever he says of himself."""
         return ErrorCode.NONE

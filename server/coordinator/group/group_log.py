@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from ....protocol.errors import ProtocolError
 from ....protocol.room_logger import room_logger
 from ...runtime.turns import OFFSETS, Pace
@@ -43,6 +45,17 @@ class LoadedGroups:
         except ProtocolError as error:
             logger.warning("a group's record is skipped: %s", error)
 
+    def take_pending(self, producer_id: int, key: bytes, value: bytes) -> None:
+        """An offset that counts once a transaction is committed. To be called in the order of the log."""
+        try:
+            subject = read_key(key)
+            if isinstance(subject, OffsetId):
+                if subject.group_id not in self._offsets:
+                    self._offsets[subject.group_id] = GroupOffsets()
+                self._offsets[subject.group_id].add_pending(producer_id, {subject.place: read_offset(value)})
+        except ProtocolError as error:
+            logger.warning("an offset of a transaction is skipped: %s", error)
+
     def groups(self) -> dict[str, AnyGroup]:
         """All groups, once every record is taken."""
         groups = self._groups | self._consumers.groups
@@ -59,5 +72,8 @@ async def groups_of(records: LatestRecords, now_ms: int) -> dict[str, AnyGroup]:
     pace = Pace(OFFSETS)
     for key, value in records.drain():
         loaded.take(key, value)
+        await pace.step()
+    for producer_id, key, _, value in sorted(records.pending(), key=itemgetter(2)):
+        loaded.take_pending(producer_id, key, value)
         await pace.step()
     return loaded.groups()

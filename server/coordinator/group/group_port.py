@@ -68,5 +68,8 @@ class GroupPort(Protocol):
         REBALANCE_IN_PROGRESS is for a member in order that comes at the wrong time.
         """
 
+    def check_commit_in_transaction(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Whether a commit may be stored that is part of a transaction: older producers say nothing of the member."""
+
     def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
         """Whether somebody may be told the offsets, who says that he is this member of this generation."""

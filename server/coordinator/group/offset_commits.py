@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
+from ..allowance import NOBODY, Maker
 from ..coordinator_log import CoordinatorLog, Entry
-from .allowance import NOBODY, Maker
 from .group_port import GroupPort
 from .group_records import offset_entry, offset_key
 from .offsets import CommittedOffset, Place
@@ -71,12 +71,12 @@ class OffsetCommits:
             nonlocal answered
             if not answered:
                 answered = True
-                reply(_COMMIT_ERRORS.get(outcome, outcome))
+                reply(COMMIT_ERRORS.get(outcome, outcome))
 
         def done(outcome: ErrorCode) -> None:
             group.offsets.finish(offsets)
             if outcome is ErrorCode.NONE:
-                group.offsets.committed.update(offsets)
+                group.offsets.commit(offsets)
             answer(outcome)
 
         self._log.append(
@@ -100,9 +100,8 @@ class OffsetCommits:
 
         def done(outcome: ErrorCode) -> None:
             if outcome is ErrorCode.NONE:
-                for place in gone:
-                    group.offsets.committed.pop(place, None)
-            reply(_COMMIT_ERRORS.get(outcome, outcome))
+                group.offsets.remove(gone)
+            reply(COMMIT_ERRORS.get(outcome, outcome))
 
         self._log.append(
             self._partition_of(group.group_id),
@@ -120,7 +119,7 @@ class OffsetCommits:
         return self._log.append(
             self._partition_of(group.group_id),
             [*((offset_key(group.group_id, place), None) for place in group.offsets.places), *tombstones],
-            lambda outcome: reply(_COMMIT_ERRORS.get(outcome, outcome)),
+            lambda outcome: reply(COMMIT_ERRORS.get(outcome, outcome)),
             timeout_ms=self._config.offsets_commit_timeout_ms,
         )
 
@@ -134,7 +133,7 @@ class OffsetCommits:
 
 _OF_MEMBERS_IN_ORDER = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
-_COMMIT_ERRORS = {
+COMMIT_ERRORS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
@@ -37,16 +37,86 @@ class OffsetExpiry(NamedTuple):
     """Topics whose offsets stay."""
 
 
+class PendingOffset(NamedTuple):
+    """An offset committed in a transaction that is open."""
+
+    order: int
+    """Larger for what was written down later."""
+    offset: CommittedOffset
+
+
 @dataclass(slots=True)
 class GroupOffsets:
-    """Committed offsets by place. What is being written counts as there for `__bool__`: the group must not go."""
+    """Committed offsets by place. What is being written counts as there for `__bool__`: the group must not go.
+
+    Offsets of a transaction count from its commit on, unless others for the same place were written later.
+    """
 
     committed: dict[Place, CommittedOffset] = field(default_factory=dict)
     in_flight: Counter[Place] = field(default_factory=Counter)
     """Places whose offset is being written, and how many times."""
+    pending: dict[int, dict[Place, PendingOffset]] = field(default_factory=dict)
+    """Of open transactions, by producer id."""
+    _unsettled: Counter[Place] = field(default_factory=Counter)
+    """Places whose offset is being written in a transaction."""
+    _order: int = 0
 
     def __bool__(self) -> bool:
-        return bool(self.committed) or bool(self.in_flight)
+        return bool(self.committed) or bool(self.in_flight) or bool(self.pending)
+
+    def commit(self, offsets: Mapping[Place, CommittedOffset]) -> None:
+        """These count from now on, and what was written before them never will."""
+        self.committed.update(offsets)
+        self._settle(offsets)
+
+    def remove(self, places: Iterable[Place]) -> None:
+        """Nothing is committed for these places any more."""
+        gone = list(places)
+        for place in gone:
+            self.committed.pop(place, None)
+        self._settle(gone)
+
+    def _settle(self, places: Iterable[Place]) -> None:
+        if self.pending:
+            for place in places:
+                self._drop_pending(place, self._order)
+
+    def _drop_pending(self, place: Place, up_to: int) -> None:
+        for producer_id, pending in list(self.pending.items()):
+            if place in pending and pending[place].order <= up_to:
+                del pending[place]
+                if not pending:
+                    del self.pending[producer_id]
+
+    def begin_pending(self, places: Iterable[Place]) -> None:
+        """Offsets of these places are being written in a transaction."""
+        gathered = list(places)
+        self.begin(gathered)
+        self._unsettled.update(gathered)
+
+    def finish_pending(self, places: Iterable[Place]) -> None:
+        """They are written, or will not be."""
+        gathered = list(places)
+        self.finish(gathered)
+        self._unsettled -= Counter(gathered)
+
+    def add_pending(self, producer_id: int, offsets: Mapping[Place, CommittedOffset]) -> None:
+        """These are written, and count once the producer's transaction is committed."""
+        self._order += 1
+        pending = self.pending.setdefault(producer_id, {})
+        pending.update((place, PendingOffset(self._order, offset)) for place, offset in offsets.items())
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The producer's transaction is over."""
+        for place, (order, offset) in self.pending.pop(producer_id, {}).items():
+            if is_commit:
+                self.committed[place] = offset
+                self._drop_pending(place, order)
+
+    def has_pending(self, topic: str, partition: int) -> bool:
+        """Whether a transaction is open that may change the offset of a partition (KIP-447)."""
+        place = topic, partition
+        return place in self._unsettled or any(place in pending for pending in self.pending.values())
 
     def begin(self, places: Iterable[Place]) -> None:
         """Offsets of these places are being written."""
@@ -62,7 +132,7 @@ class GroupOffsets:
     @property
     def places(self) -> set[Place]:
         """Every place that a record says something about."""
-        return self.committed.keys() | self.in_flight.keys()
+        return self.committed.keys() | self.in_flight.keys() | {place for one in self.pending.values() for place in one}
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
         """The committed offset of a partition."""
@@ -72,7 +142,7 @@ class GroupOffsets:
         """Places whose offset has outlived its time; an expiry of the commit's own counts instead of the group's."""
         since_ms, keep = expiry
         for place, offset in self.committed.items():
-            if place[0] in keep or place in self.in_flight:
+            if place[0] in keep or place in self.in_flight or (self.pending and self.has_pending(*place)):
                 continue
             if offset.expire_timestamp_ms >= 0:
                 is_over = now_ms >= offset.expire_timestamp_ms

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
 from ...metadata.metadata_store import NodeExistsError, NoNodeError, StoreError
-from .allowance import Allowance, Maker
+from ..allowance import Allowance, Maker
 from .offsets import Place
 
 if TYPE_CHECKING:

@@ -199,9 +199,10 @@ def test_transactional_batches_need_a_transaction() -> None:
         connection = await plane.connect()
         records = batch(b"v", producer_id=1, producer_epoch=0, base_sequence=0, is_transactional=True)
         for version in (3, 9, 12):
-            for name in (None, "transactions"):
-                found = await error_of(connection, records, version, transactional_id=name)
-                assert found is ErrorCode.INVALID_TXN_STATE
+            found = await error_of(connection, records, version, transactional_id=None)
+            assert found is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+            found = await error_of(connection, records, version, transactional_id="unknown")
+            assert found is ErrorCode.NOT_ENOUGH_REPLICAS  # there is no coordinator yet
         assert plane.partition().log.log_end_offset == 0
 
     play(talk)

@@ -10,22 +10,18 @@ from tests.server.handled import handled
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
-from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
 from barnabas.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from barnabas.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
 from barnabas.server.apis.handlers import (
     create_acls,
     delete_acls,
     describe_acls,
     describe_client_quotas,
-    describe_transactions,
     describe_user_scram_credentials,
-    list_transactions,
 )
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.node_tree import NodeTree
@@ -180,29 +176,3 @@ async def test_without_an_authorizer_security_is_disabled(version: int) -> None:
     deleted = await handled(delete_acls, ctx, DeleteAclsRequest(filters=[DeleteAclsFilter()]))
     answer = passed(ApiKey.DELETE_ACLS, version, deleted)
     assert [result.error_code for result in answer.filter_results] == [ErrorCode.SECURITY_DISABLED]
-
-
-@pytest.mark.parametrize("version", [0, 1, 2])
-def test_there_are_no_transactions(version: int) -> None:
-    request = ListTransactionsRequest(state_filters=["Ongoing", "Sleeping"])
-    answer = passed(ApiKey.LIST_TRANSACTIONS, version, handled(list_transactions, context(version), request))
-    assert (answer.error_code, answer.transaction_states) == (ErrorCode.NONE, [])
-    assert answer.unknown_state_filters == ["Sleeping"]
-
-
-def test_a_pattern_of_transactional_ids_is_checked() -> None:
-    for pattern in ("app-.*", "(a transaction){900}", "[ä-ü]/+"):
-        request = ListTransactionsRequest(transactional_id_pattern=pattern)
-        assert handled(list_transactions, context(2), request).transaction_states == []
-    with pytest.raises(KafkaError, match="TransactionalIdPattern `app-") as caught:
-        handled(list_transactions, context(2), ListTransactionsRequest(transactional_id_pattern="app-["))
-    assert caught.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
-
-
-def test_no_transactional_id_is_known() -> None:
-    request = DescribeTransactionsRequest(transactional_ids=["app", ""])
-    answer = passed(ApiKey.DESCRIBE_TRANSACTIONS, 0, handled(describe_transactions, context(0), request))
-    assert [(state.transactional_id, state.error_code) for state in answer.transaction_states] == [
-        ("app", ErrorCode.TRANSACTIONAL_ID_NOT_FOUND),
-        ("", ErrorCode.INVALID_REQUEST),
-    ]

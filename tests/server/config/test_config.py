@@ -44,7 +44,9 @@ READ_BY_NAME = {
     "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
     "group.consumer.max.heartbeat.interval.ms", "group.consumer.max.session.timeout.ms",
     "group.consumer.min.heartbeat.interval.ms", "group.consumer.min.session.timeout.ms", "offsets.topic.num.partitions",
-    "offsets.topic.replication.factor", "offsets.topic.segment.bytes",
+    "offsets.topic.replication.factor", "offsets.topic.segment.bytes", "transaction.state.log.min.isr",
+    "transaction.state.log.num.partitions", "transaction.state.log.replication.factor",
+    "transaction.state.log.segment.bytes",
 }  # fmt: skip
 """Settings that are read by their key, or whose attribute's name is put together when it is read."""
 

@@ -287,6 +287,18 @@ class ConsumerGroup:
             return ErrorCode.UNSUPPORTED_VERSION
         return _check_epoch(member, epoch)
 
+    def check_commit_in_transaction(self, member_id: str, instance_id: str | None, epoch: int) -> ErrorCode:
+        """Whether a commit may be stored that is part of a transaction."""
+        if self.is_dead:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if epoch < 0 and (not self.members or (not member_id and instance_id is None)):
+            return ErrorCode.NONE
+        try:
+            member = self.known_member(member_id, instance_id)
+        except KafkaError as error:
+            return error.code
+        return ErrorCode.NONE if epoch == member.epoch else ErrorCode.ILLEGAL_GENERATION
+
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
         """Whether somebody may be told the offsets: anybody who does not say that he is a member, or a present one."""
         if member_id is None and epoch < 0:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.room_logger import room_logger
+from ...allowance import Maker
 from ...coordinator_log import Entry, ignore
-from ..allowance import Maker
 from ..any_group import AnyGroup
 from ..group import CONSUMER_PROTOCOL_TYPE, Group
 from ..group_records import group_entry, group_tombstones

@@ -17,10 +17,10 @@ from barnabas.protocol.coordinator_records import (
 )
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.record_batch import ControlType, RecordBatch, RecordBatchBuilder, control_batch
+from barnabas.server.coordinator.coordinator_topic import partition_for
 from barnabas.server.coordinator.group.answers import Answers, Later
 from barnabas.server.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.server.coordinator.group.group import Group
-from barnabas.server.coordinator.group.group_id import partition_for
 from barnabas.server.coordinator.group.group_log import groups_of
 from barnabas.server.coordinator.group.group_records import (
     GroupEncoder,

@@ -30,8 +30,8 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.record_batch import iter_batches
-from barnabas.server.coordinator.group import allowance
-from barnabas.server.coordinator.group.group_id import partition_for
+from barnabas.server.coordinator import allowance
+from barnabas.server.coordinator.coordinator_topic import partition_for
 from barnabas.server.coordinator.group.group_records import group_key
 from barnabas.server.coordinator.group.states import GroupState
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
@@ -175,10 +175,11 @@ def test_the_consumer_protocol_can_be_switched_off() -> None:
 def test_features_are_told_as_kafka_tells_them() -> None:
     async def talk(cluster: Cluster) -> None:
         request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
-        for version, names in ((3, ["metadata.version"]), (4, ["metadata.version", "group.version"])):
+        levels = [("group.version", 1), ("transaction.version", 2)]
+        for version, names in ((3, ["metadata.version"]), (4, ["metadata.version", *dict(levels)])):
             answer = await cluster.ask(request, version)
             assert [one.name for one in answer.supported_features] == names
-            assert [(one.name, one.max_version_level) for one in answer.finalized_features] == [("group.version", 1)]
+            assert [(one.name, one.max_version_level) for one in answer.finalized_features] == levels
 
     play(talk)
 
@@ -239,7 +240,7 @@ def test_what_is_refused_leaves_no_group_or_not_for_long() -> None:
 
 
 def test_a_client_that_has_made_all_groups_it_may_locks_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "GROUPS_OF_A_CLIENT", 30)
+    monkeypatch.setattr(allowance, "MOST_OF_A_CLIENT", 30)
 
     async def talk(cluster: Cluster) -> None:
         greedy, other = await cluster.connect("greedy"), await cluster.connect("other")
@@ -265,7 +266,7 @@ def test_a_client_that_has_made_all_groups_it_may_locks_nobody_out(monkeypatch: 
 
 
 def test_groups_that_hold_nothing_go_when_their_maker_needs_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(allowance, "GROUPS_OF_A_CLIENT", 5)
+    monkeypatch.setattr(allowance, "MOST_OF_A_CLIENT", 5)
 
     async def talk(cluster: Cluster) -> None:
         for number in range(40):

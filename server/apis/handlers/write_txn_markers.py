@@ -1,0 +1,68 @@
+"""WriteTxnMarkers (key 27): end transactions on partitions that this broker leads (KIP-98).
+
+Coordinators send it to leaders, operators to end a transaction that hangs (KIP-664). Answered when all is durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+from ....protocol.errors import ErrorCode
+from ....protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from ...coordinator.transaction.markers import MarkerWriter, TransactionMarker
+from ...coordinator.transaction.metadata import Place
+from ...runtime.turns import Pace
+from ..request_context import RequestContext
+
+
+async def handle(
+    ctx: RequestContext, request: WriteTxnMarkersRequest, *, markers: MarkerWriter
+) -> WriteTxnMarkersResponse:
+    """Each partition on its own; producers are told each once."""
+    outcomes: dict[int, dict[Place, ErrorCode]] = {}
+    pace, loop = Pace(), asyncio.get_running_loop()
+    writing: list[asyncio.Future[None]] = []
+    for asked in request.markers:
+        of_producer = outcomes.setdefault(asked.producer_id, {})
+        is_written: asyncio.Future[None] = loop.create_future()
+
+        def written(
+            results: dict[Place, ErrorCode],
+            of_producer: dict[Place, ErrorCode] = of_producer,
+            is_written: asyncio.Future[None] = is_written,
+        ) -> None:
+            of_producer.update(results)
+            if not is_written.done():
+                is_written.set_result(None)
+
+        marker = TransactionMarker(
+            asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch
+        )
+        writing.append(is_written)
+        markers.write(marker, _places(asked), written)
+        await pace.step()
+    for each in writing:
+        await each
+    return WriteTxnMarkersResponse(markers=[_result(producer_id, results) for producer_id, results in outcomes.items()])
+
+
+def _places(asked: WritableTxnMarker) -> Iterator[Place]:
+    for topic in asked.topics:
+        for index in topic.partition_indexes:
+            yield topic.name, index
+
+
+def _result(producer_id: int, outcomes: dict[Place, ErrorCode]) -> WritableTxnMarkerResult:
+    topics: dict[str, WritableTxnMarkerTopicResult] = {}
+    for (name, index), error in outcomes.items():
+        topic = topics.setdefault(name, WritableTxnMarkerTopicResult(name=name))
+        topic.partitions.append(WritableTxnMarkerPartitionResult(partition_index=index, error_code=error))
+    return WritableTxnMarkerResult(producer_id=producer_id, topics=list(topics.values()))

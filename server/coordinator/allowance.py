@@ -1,0 +1,67 @@
+"""How many groups, or transactional ids, each client may have made.
+
+Nobody fills the broker's memory, and nobody locks others out of it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import NamedTuple
+
+MOST_OF_A_CLIENT, MOST_OF_A_HOST = 20_000, 200_000
+"""There at the same time. A group with one offset takes about two kilobytes, a transactional id one."""
+
+
+class Maker(NamedTuple):
+    """Who made something."""
+
+    host: str
+    client_id: str
+
+
+NOBODY = Maker("", "")
+
+
+class Allowance:
+    """Counts the names that are there by who made them since this broker began to coordinate them.
+
+    There is no limit for all clients together: one of them would reach it for everybody. What was loaded from
+    the log counts for nobody.
+    """
+
+    def __init__(self) -> None:
+        self._makers: dict[str, Maker] = {}
+        self._names: dict[Maker, dict[str, None]] = {}
+        self._of_host: dict[str, int] = {}
+
+    def has_room(self, maker: Maker) -> bool:
+        """Whether this client may make one more."""
+        made = self._names.get(maker, ())
+        return len(made) < MOST_OF_A_CLIENT and self._of_host.get(maker.host, 0) < MOST_OF_A_HOST
+
+    def next_of(self, maker: Maker, count: int) -> list[str]:
+        """So many names of this client; others each time, until all have been named."""
+        made = self._names.get(maker, {})
+        named = list(islice(made, count))
+        for name in named:
+            made[name] = made.pop(name)
+        return named
+
+    def made(self, name: str, maker: Maker) -> None:
+        """The client has made it."""
+        self.gone(name)
+        self._makers[name] = maker
+        self._names.setdefault(maker, {})[name] = None
+        self._of_host[maker.host] = self._of_host.get(maker.host, 0) + 1
+
+    def gone(self, name: str) -> None:
+        """It is not there any more."""
+        maker = self._makers.pop(name, None)
+        if maker is None:
+            return
+        del self._names[maker][name]
+        if not self._names[maker]:
+            del self._names[maker]
+        self._of_host[maker.host] -= 1
+        if not self._of_host[maker.host]:
+            del self._of_host[maker.host]

@@ -1,0 +1,82 @@
+"""What a transactional id looks like as records of `__transaction_state`, byte for byte Kafka's (TransactionLog)."""
+
+from __future__ import annotations
+
+from ....protocol.codec import decode_versioned, encode_versioned, peek_version
+from ....protocol.coordinator_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
+from ....protocol.errors import ProtocolError
+from ....protocol.record import NO_PRODUCER_ID
+from ..coordinator_log import Entry
+from .metadata import TransactionMetadata
+from .states import TransactionState
+
+KEY_VERSION = 0
+FIRST_LEVEL_WITH_TAGS = 1
+"""Of the feature `transaction.version`: values are written in version 1 from here on, with what only 2 needs."""
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    """The key of a transactional id."""
+    return encode_versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+
+
+def transaction_entry(transactional_id: str, metadata: TransactionMetadata, level: int) -> Entry:
+    """The record of a transactional id at that level of `transaction.version`.
+
+    Kafka 4.1 never writes the producer ids before and after; here they are where they say something, which is when
+    epochs are used up: a coordinator that loads them goes on where the one before was.
+    """
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(metadata.partitions):
+        topics.setdefault(topic, []).append(index)
+    is_other = metadata.previous_id not in (metadata.producer_id, NO_PRODUCER_ID)
+    value = TransactionLogValue(
+        producer_id=metadata.producer_id,
+        previous_producer_id=metadata.previous_id if is_other else NO_PRODUCER_ID,
+        next_producer_id=metadata.next_id,
+        producer_epoch=metadata.producer_epoch,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_status=metadata.state,
+        transaction_partitions=None
+        if metadata.state is TransactionState.EMPTY
+        else [PartitionsSchema(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()],
+        transaction_last_update_timestamp_ms=metadata.update_ms,
+        transaction_start_timestamp_ms=metadata.start_ms,
+        client_transaction_version=metadata.client_version,
+    )
+    if level < FIRST_LEVEL_WITH_TAGS:
+        value.previous_producer_id = value.next_producer_id = NO_PRODUCER_ID
+        value.client_transaction_version = 0
+        return transaction_key(transactional_id), encode_versioned(value, 0)
+    return transaction_key(transactional_id), encode_versioned(value, 1)
+
+
+def read_transaction_key(key: bytes) -> str | None:
+    """Whose record it is; None for a kind of record that later versions may write. Raises ProtocolError."""
+    if peek_version(key) != KEY_VERSION:
+        return None
+    return decode_versioned(TransactionLogKey, key).transactional_id
+
+
+def read_transaction(value: bytes) -> TransactionMetadata:
+    """The transactional id in a record. Raises ProtocolError."""
+    read = decode_versioned(TransactionLogValue, value)
+    try:
+        state = TransactionState(read.transaction_status)
+    except ValueError:
+        raise ProtocolError(f"no transaction can be in state {read.transaction_status}") from None
+    if state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+        raise ProtocolError(f"no transaction in state {state.label} is written down")
+    partitions = read.transaction_partitions if state is not TransactionState.EMPTY else None
+    return TransactionMetadata(
+        producer_id=read.producer_id,
+        producer_epoch=read.producer_epoch,
+        timeout_ms=read.transaction_timeout_ms,
+        state=state,
+        update_ms=read.transaction_last_update_timestamp_ms,
+        start_ms=read.transaction_start_timestamp_ms,
+        partitions=frozenset((one.topic, index) for one in partitions or () for index in one.partition_ids),
+        previous_id=read.previous_producer_id,
+        next_id=read.next_producer_id,
+        client_version=read.client_transaction_version,
+    )

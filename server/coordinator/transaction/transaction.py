@@ -1,0 +1,45 @@
+"""A transactional id as its coordinator holds it, and who waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .metadata import TransactionMetadata
+from .states import ENDING
+
+
+class HeldTransaction:
+    """`metadata` is what is durable. Loop-thread only."""
+
+    __slots__ = ("_waiting", "is_changing", "is_unloaded", "metadata", "transactional_id")
+
+    def __init__(self, transactional_id: str, metadata: TransactionMetadata) -> None:
+        self.transactional_id = transactional_id
+        self.metadata = metadata
+        self.is_unloaded = False
+        """This broker does not coordinate it any more."""
+        self.is_changing = False
+        """A record about it is on its way into the log."""
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether nothing can be decided now: something has been that is not durable, or not done everywhere."""
+        return self.is_changing or self.metadata.state in ENDING
+
+    def when_free(self, work: Callable[[], None]) -> None:
+        """Do this once something can be decided again."""
+        self._waiting[work] = None
+
+    def no_longer(self, work: Callable[[], None]) -> bool:
+        """Whoever wanted this done does not wait any more; whether it did."""
+        was_waiting = work in self._waiting
+        self._waiting.pop(work, None)
+        return was_waiting
+
+    def told(self) -> None:
+        """It may be free now: let those who wait try."""
+        if self._waiting and (self.is_unloaded or not self.is_busy):
+            waiting, self._waiting = self._waiting, {}
+            for work in waiting:
+                work()

@@ -1,0 +1,132 @@
+"""What a transactional id may do: the table of states, what EndTxn comes to, epochs and their end, and the records."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.protocol.codec import peek_version
+from barnabas.protocol.errors import ErrorCode, ProtocolError
+from barnabas.server.coordinator.transaction.ends import Outcome, end_v1, end_v2
+from barnabas.server.coordinator.transaction.metadata import LAST_EPOCH, V1, V2, TransactionMetadata
+from barnabas.server.coordinator.transaction.records import (
+    read_transaction,
+    read_transaction_key,
+    transaction_entry,
+)
+from barnabas.server.coordinator.transaction.states import AT_REST, COMPLETED, TRANSITIONS, TransactionState
+
+_S, _E = TransactionState, ErrorCode
+ID, EPOCH, NOW = 7, 5, 1000
+
+
+def known(state: TransactionState, **changes: object) -> TransactionMetadata:
+    fields = TransactionMetadata(
+        producer_id=ID, producer_epoch=EPOCH, timeout_ms=60_000, state=state, update_ms=1, start_ms=1
+    )
+    return fields._replace(**changes)  # type: ignore[arg-type]
+
+
+def test_every_state_leads_where_the_table_says() -> None:
+    assert TRANSITIONS.keys() == set(TransactionState)
+    for state, others in TRANSITIONS.items():
+        if state in COMPLETED:
+            assert others == {COMPLETED[state]}
+        if state in AT_REST:
+            assert _S.PREPARE_COMMIT not in others
+
+
+@pytest.mark.parametrize(
+    ("state", "abort", "commit"),
+    [
+        (_S.EMPTY, _E.INVALID_TXN_STATE, _E.INVALID_TXN_STATE),
+        (_S.ONGOING, _S.PREPARE_ABORT, _S.PREPARE_COMMIT),
+        (_S.PREPARE_COMMIT, _E.INVALID_TXN_STATE, _E.CONCURRENT_TRANSACTIONS),
+        (_S.PREPARE_ABORT, _E.CONCURRENT_TRANSACTIONS, _E.INVALID_TXN_STATE),
+        (_S.COMPLETE_COMMIT, _E.INVALID_TXN_STATE, _E.NONE),
+        (_S.COMPLETE_ABORT, _E.NONE, _E.INVALID_TXN_STATE),
+    ],
+)
+def test_an_end_by_the_first_protocol(state: TransactionState, abort: Outcome, commit: Outcome) -> None:
+    assert end_v1(known(state), ID, EPOCH, _S.PREPARE_ABORT) == abort
+    assert end_v1(known(state), ID, EPOCH, _S.PREPARE_COMMIT) == commit
+    for epoch in (EPOCH - 1, EPOCH + 1):
+        assert end_v1(known(state), ID, epoch, _S.PREPARE_ABORT) is _E.PRODUCER_FENCED
+    assert end_v1(known(state), ID + 1, EPOCH, _S.PREPARE_ABORT) is _E.INVALID_PRODUCER_ID_MAPPING
+
+
+@pytest.mark.parametrize(
+    ("state", "abort_again", "abort", "commit_again", "commit"),
+    [
+        (_S.EMPTY, _E.PRODUCER_FENCED, _S.PREPARE_ABORT, _E.PRODUCER_FENCED, _E.INVALID_TXN_STATE),
+        (_S.COMPLETE_ABORT, _E.NONE, _S.PREPARE_ABORT, _E.INVALID_TXN_STATE, _E.INVALID_TXN_STATE),
+        (_S.COMPLETE_COMMIT, _E.INVALID_TXN_STATE, _S.PREPARE_ABORT, _E.NONE, _E.INVALID_TXN_STATE),
+        (_S.ONGOING, _E.PRODUCER_FENCED, _S.PREPARE_ABORT, _E.PRODUCER_FENCED, _S.PREPARE_COMMIT),
+        (_S.PREPARE_ABORT, _E.CONCURRENT_TRANSACTIONS, _E.PRODUCER_FENCED, _E.INVALID_TXN_STATE, _E.PRODUCER_FENCED),
+        (_S.PREPARE_COMMIT, _E.INVALID_TXN_STATE, _E.PRODUCER_FENCED, _E.CONCURRENT_TRANSACTIONS, _E.PRODUCER_FENCED),
+    ],
+)
+def test_an_end_by_the_second_protocol(
+    state: TransactionState, abort_again: Outcome, abort: Outcome, commit_again: Outcome, commit: Outcome
+) -> None:
+    one = known(state)
+    assert end_v2(one, ID, EPOCH - 1, _S.PREPARE_ABORT) == abort_again
+    assert end_v2(one, ID, EPOCH, _S.PREPARE_ABORT) == abort
+    assert end_v2(one, ID, EPOCH - 1, _S.PREPARE_COMMIT) == commit_again
+    assert end_v2(one, ID, EPOCH, _S.PREPARE_COMMIT) == commit
+    assert end_v2(one, ID + 1, EPOCH, _S.PREPARE_COMMIT) is _E.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_the_last_epoch_leads_to_another_producer_id() -> None:
+    last = known(_S.ONGOING, producer_epoch=LAST_EPOCH - 1)
+    assert last.is_exhausted
+    ending = last.ending(_S.PREPARE_COMMIT, V2, 99, NOW)
+    assert (ending.producer_id, ending.producer_epoch, ending.next_id) == (ID, LAST_EPOCH, 99)
+    done = ending.completed(NOW)
+    assert (done.producer_id, done.producer_epoch, done.previous_id, done.next_id) == (99, 0, ID, -1)
+    # Its producer has had no answer, and asks again as who it was.
+    assert end_v2(done, ID, LAST_EPOCH - 1, _S.PREPARE_COMMIT) is _E.NONE
+    assert end_v2(done, ID, LAST_EPOCH - 1, _S.PREPARE_ABORT) is _E.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("version", [V1, V2])
+def test_a_fenced_producer_has_an_epoch_that_is_worth_nothing(version: int) -> None:
+    fenced = known(_S.ONGOING, last_epoch=EPOCH - 1).fenced(version, NOW)
+    assert (fenced.state, fenced.producer_epoch) == (_S.PREPARE_ABORT, EPOCH + 1)
+    assert fenced.last_epoch == (EPOCH if version == V2 else -1)
+
+
+def test_who_comes_back_with_its_epoch_gets_the_next_one_once() -> None:
+    first = known(_S.COMPLETE_COMMIT).with_next_epoch(1, EPOCH, NOW)
+    assert isinstance(first, TransactionMetadata)
+    assert (first.producer_epoch, first.last_epoch, first.state) == (EPOCH + 1, EPOCH, _S.EMPTY)
+    again = first.with_next_epoch(1, EPOCH, NOW)
+    assert isinstance(again, TransactionMetadata)
+    assert (again.producer_epoch, again.last_epoch) == (EPOCH + 1, EPOCH)
+    assert first.with_next_epoch(1, EPOCH - 1, NOW) is _E.PRODUCER_FENCED
+    heir = first.with_next_epoch(1, None, NOW)
+    assert isinstance(heir, TransactionMetadata)
+    assert (heir.producer_epoch, heir.last_epoch) == (EPOCH + 2, -1)
+    assert heir.with_next_epoch(1, EPOCH + 1, NOW) is _E.PRODUCER_FENCED
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_a_record_says_what_it_was_made_of(level: int) -> None:
+    places = frozenset({("a", 0), ("a", 3), ("b", 1)})
+    for one in (
+        known(_S.ONGOING, partitions=places, client_version=V2 if level else V1),
+        known(_S.EMPTY, start_ms=-1),
+        known(_S.COMPLETE_ABORT, client_version=V2 if level else V1),
+    ):
+        key, value = transaction_entry("x", one, level)
+        assert (peek_version(key), read_transaction_key(key)) == (0, "x")
+        assert value is not None and peek_version(value) == min(level, 1)
+        assert read_transaction(value) == one._replace(last_epoch=-1)
+
+
+def test_records_of_later_kinds_are_passed_over_and_broken_ones_refused() -> None:
+    assert read_transaction_key(b"\0\x09what") is None
+    _, value = transaction_entry("x", known(_S.ONGOING), 0)
+    assert value is not None
+    for state in (6, 7, 99):
+        with pytest.raises(ProtocolError):
+            read_transaction(value[:16] + bytes([state]) + value[17:])
