@@ -348,12 +348,15 @@ class Controller:
                 logger.info("%d partitions are given back to their preferred leaders", len(wanted))
                 await self._partitions.elect(wanted, term, allow_unclean=False)
 
-    async def offline_partitions_may_be_led(self, topic: str) -> None:
-        """A topic's settings have changed: replicas that are not in sync may be allowed to lead."""
+    def topic_settings_changed(self, topic: str) -> None:
+        """Replicas that are not in sync may be allowed to lead from now on, where nobody does."""
         if self.is_active and self._may_elect_uncleanly(topic):
-            async with self._change() as term:
-                if self._context.topic(topic) is not None:
-                    await self._partitions.replace_leaders(self._context.partitions_of(topic), term)
+            self._later(self._lead_somehow(topic))
+
+    async def _lead_somehow(self, topic: str) -> None:
+        async with self._change() as term:
+            if self._context.topic(topic) is not None:
+                await self._partitions.replace_leaders(self._context.partitions_of(topic), term)
 
     # Brokers
 

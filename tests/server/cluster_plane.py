@@ -25,11 +25,9 @@ from barnabas.server.apis.table import SERVED_IN_CLUSTERS
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.config_repository import ConfigRepository
 from barnabas.server.config.dynamic_config import DynamicConfig
-from barnabas.server.controller.cluster_channel import ClusterReplicaChannel
+from barnabas.server.controller.cluster_control import ClusterControl, ClusterStores, HostedReplicas
 from barnabas.server.controller.controller import Controller
-from barnabas.server.controller.office import Office
-from barnabas.server.controller.received_orders import ReceivedOrders
-from barnabas.server.controller.to_controller import ToController
+from barnabas.server.controller.replica_channel import nothing_else
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
@@ -103,28 +101,21 @@ class Member:
         self.notices = NoticeStore(self.store)
         self.metadata = MetadataCache("cluster-id-of-the-test")
         self.replicas = RoleBook()
-        self.orders = ReceivedOrders(
+        self.offline: set[TopicPartition] = set()
+        self.control = ClusterControl(
             broker_id,
-            self.replicas,
-            self.metadata,
-            self.dynamic_config,
-            self.config_store.topic_config,
-            offline=set(),
-        )
-        self.elsewhere = ToController(self.metadata, self.notices, self.ask)
-        self.producer_ids = ProducerIds(self.store, broker_id)
-        self.controller = Controller(
-            broker_id=broker_id,
-            cluster_store=self.cluster_store,
-            topic_store=self.topic_store,
+            ClusterStores(self.store, self.cluster_store, self.topic_store, self.config_store),
+            HostedReplicas(self.replicas, self.offline, nothing_else),
             metadata=self.metadata,
-            channel=ClusterReplicaChannel(broker_id, self.orders, self.ask, LISTENER),
             config=self.config,
-            topic_configs=self.dynamic_config,
+            dynamic_config=self.dynamic_config,
+            order=self.ask,
+            ask=self.ask,
+            inter_broker_listener=LISTENER,
             chance=chance,
-            elsewhere=self.elsewhere,
         )
-        self.office = Office(broker_id, self.controller, self.store, self.cluster_store, self.metadata)
+        self.controller, self.orders = self.control.controller, self.control.orders
+        self.producer_ids = ProducerIds(self.store, broker_id)
 
     async def start(self) -> Member:
         await self.cluster_store.prepare()
@@ -132,8 +123,8 @@ class Member:
         endpoint = BrokerEndpoint(LISTENER, "127.0.0.1", 9000 + self.broker_id)
         registration = BrokerRegistration(self.broker_id, (endpoint,), rack=self.plane.racks.get(self.broker_id))
         registered = await self.cluster_store.register_broker(registration)
-        self.orders.registered(registered.broker_epoch)
-        await self.office.start()
+        self.control.registered(registered)
+        await self.control.start()
         return self
 
     async def ask(self, broker_id: int, request: Any, *, lowest: int = 0) -> Any:
@@ -222,7 +213,7 @@ class ClusterPlane:
     async def kill(self, broker_id: int) -> Member:
         """Ends a broker's session, and with it the broker."""
         member = self.members.pop(broker_id)
-        await member.office.close()
+        await member.control.close()
         await member.store.close()
         return member
 

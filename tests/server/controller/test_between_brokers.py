@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
 
 import pytest
@@ -33,13 +34,14 @@ from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller.cluster_control import controllers_change_isrs
 from barnabas.server.controller.control_requests import StopOrder
 from barnabas.server.controller.isr_requests import ProposedIsr
 from barnabas.server.controller.replica_channel import LeaderAndIsr
-from barnabas.server.controller.to_controller import leave_cluster
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.metadata.znodes import PartitionState
+from barnabas.server.replication.isr_changes import IsrChange
 
 T0 = TopicPartition("t", 0)
 
@@ -100,13 +102,81 @@ async def test_controlled_shutdown_in_every_version(version: int) -> None:
 
 
 async def test_broker_that_stops_is_let_go_by_whoever_is_controller() -> None:
-    async with ClusterPlane(properties={"controlled.shutdown.retry.backoff.ms": "1"}) as plane:
+    settings = {"controlled.shutdown.retry.backoff.ms": "1", "controlled.shutdown.max.retries": "2"}
+    async with ClusterPlane(properties=settings) as plane:
         await create(plane, (2, 1), (1, 2))
-        for broker_id in (2, 1):
-            member = plane.members[broker_id]
-            epoch = member.orders.broker_epoch
-            left = await leave_cluster(broker_id, epoch, member.controller, member.elsewhere, member.config)
-            assert left is (broker_id == 2), "the second has nobody to leave its partitions to"
+        await plane.members[2].control.leave()
+        await everybody_believes(plane, 1)
+        await plane.members[1].control.leave()
+        assert (await plane.members[1].state(T0)).leader == 1, "there is nobody to leave it to"
+        plane.members[3].metadata.controller_id = -1
+        await plane.members[3].control.leave()
+
+
+async def test_leaders_have_their_isr_changed_wherever_the_controller_is() -> None:
+    async with ClusterPlane() as plane:
+        created = await create(plane, (2, 3, 1), (1, 2, 3))
+        for leader, partition in ((2, T0), (1, TopicPartition("t", 1))):
+            member = plane.members[leader]
+            state = await member.state(partition)
+
+            def change(isr: tuple[int, ...], version: int, partition: TopicPartition = partition) -> IsrChange:
+                return IsrChange(partition, created.topic_id, 0, version, isr)
+
+            narrow = tuple(one for one in (1, 2, 3) if one != 3)
+            now = await member.control.isr_changes.propose(change(narrow, state.partition_epoch))
+            assert (now.leader, now.isr, now.partition_epoch) == (leader, narrow, state.partition_epoch + 1)
+            with pytest.raises(KafkaError) as refused:
+                await member.control.isr_changes.propose(change((1, 2, 3), state.partition_epoch))
+            assert refused.value.code is ErrorCode.INVALID_UPDATE_VERSION
+
+
+async def test_isr_changes_that_come_together_go_in_one_request() -> None:
+    async with ClusterPlane() as plane:
+        created = await create(plane, (2, 3), (2, 3), (2, 3), (2, 3))
+        changes = [IsrChange(TopicPartition("t", index), created.topic_id, 0, 0, (2,)) for index in range(4)]
+        plane.sent.clear()
+        propose = plane.members[2].control.isr_changes.propose
+        results = await asyncio.gather(*map(propose, changes))
+        assert [one.isr for one in results] == [(2,)] * 4
+        asked = [name for _, _, name in plane.sent if name == "AlterPartitionRequest"]
+        assert len(asked) == 1
+        plane.cut.add(1)
+        with pytest.raises(KafkaError):
+            await propose(changes[0])
+
+
+async def test_leaders_of_older_clusters_write_their_isr_themselves() -> None:
+    async with ClusterPlane(properties={"inter.broker.protocol.version": "2.6"}) as plane:
+        created = await create(plane, (2, 3))
+        isr_changes = plane.members[2].control.isr_changes
+        change = IsrChange(T0, created.topic_id, 0, 0, (2,))
+        for _ in range(2):
+            now = await isr_changes.propose(change)
+            assert (now.isr, now.partition_epoch) == ((2,), 1)
+        for refused_change, code in (
+            (IsrChange(T0, created.topic_id, 0, 0, (2, 3)), ErrorCode.INVALID_UPDATE_VERSION),
+            (IsrChange(T0, created.topic_id, 7, 1, (2, 3)), ErrorCode.FENCED_LEADER_EPOCH),
+            (IsrChange(TopicPartition("u", 0), created.topic_id, 0, 0, (2,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ):
+            with pytest.raises(KafkaError) as refused:
+                await isr_changes.propose(refused_change)
+            assert refused.value.code is code
+        await plane.until(lambda: _believed_isr(plane.members[3]) == (2,))
+        assert not any(name == "AlterPartitionRequest" for _, _, name in plane.sent)
+
+
+def _believed_isr(member: Member) -> tuple[int, ...]:
+    image = member.metadata.partition(T0)
+    return () if image is None else image.isr
+
+
+@pytest.mark.parametrize(
+    ("version", "asks"),
+    [("3.9-IV0", True), ("2.7", True), ("2.7-IV2", True), ("2.7-IV1", False), ("0.10.0-IV1", False)],
+)
+def test_since_when_the_controller_is_asked(version: str, asks: bool) -> None:
+    assert controllers_change_isrs(version) is asks
 
 
 @pytest.mark.parametrize("version", range(4))

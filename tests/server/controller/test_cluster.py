@@ -239,9 +239,7 @@ async def test_failed_log_dir_of_another_broker_is_heard_of_through_the_tree() -
     async with ClusterPlane() as plane:
         await create(plane, (2, 3))
         await plane.until(lambda: plane.members[2].leads(T0))
-        lost = plane.members[2].orders.offline
-        assert isinstance(lost, set)
-        lost.add(T0)
+        plane.members[2].offline.add(T0)
         await plane.members[2].controller.replicas_failed(2, [T0])
         await everybody_believes(plane, 3)
         store = plane.members[1].store

@@ -1,0 +1,128 @@
+"""A broker's part in the control of its cluster, put together: controller and office, orders and questions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Container
+from dataclasses import dataclass
+
+from ...protocol.topic_partition import TopicPartition
+from ..config.broker_config import BrokerConfig
+from ..config.dynamic_config import DynamicConfig
+from ..metadata.cluster_store import ClusterStore
+from ..metadata.config_store import ConfigStore
+from ..metadata.metadata_cache import MetadataCache
+from ..metadata.metadata_store import MetadataStore
+from ..metadata.notice_store import NoticeStore
+from ..metadata.topic_store import TopicStore
+from ..metadata.znodes import BrokerRegistration
+from ..replication.isr_changes import IsrChanges
+from .cluster_channel import Ask, ClusterReplicaChannel
+from .controller import Controller
+from .isr_proposals import ControllerIsrChanges, StoredIsrChanges
+from .office import Office
+from .received_orders import ClusterReplicas, ReceivedOrders
+from .replica_channel import WhileDeleting
+from .to_controller import ToController, leave_cluster
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStores:
+    """What a cluster shares."""
+
+    store: MetadataStore
+    cluster: ClusterStore
+    topics: TopicStore
+    configs: ConfigStore
+
+
+@dataclass(frozen=True, slots=True)
+class HostedReplicas:
+    """What orders are carried out on."""
+
+    manager: ClusterReplicas
+    offline: Container[TopicPartition]
+    """The partitions, at any time, whose log directory has failed."""
+    deleting: WhileDeleting
+    """Keeps others away from a log while it is deleted."""
+
+
+class ClusterControl:
+    """Loop-thread only. `registered`, then `start`; before a stop `leave`, then `close`."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        stores: ClusterStores,
+        replicas: HostedReplicas,
+        *,
+        metadata: MetadataCache,
+        config: BrokerConfig,
+        dynamic_config: DynamicConfig,
+        order: Ask,
+        ask: Ask,
+        inter_broker_listener: str,
+        chance: random.Random,
+    ) -> None:
+        """`order` is the way of orders to other brokers, `ask` that of questions: none waits behind the other."""
+        self._broker_id = broker_id
+        self._config = config
+        notices = NoticeStore(stores.store)
+        self.orders = ReceivedOrders(
+            broker_id,
+            replicas.manager,
+            metadata,
+            dynamic_config,
+            stores.configs.topic_config,
+            offline=replicas.offline,
+            deleting=replicas.deleting,
+        )
+        self._elsewhere = ToController(metadata, notices, ask)
+        self.controller = Controller(
+            broker_id=broker_id,
+            cluster_store=stores.cluster,
+            topic_store=stores.topics,
+            metadata=metadata,
+            channel=ClusterReplicaChannel(broker_id, self.orders, order, inter_broker_listener),
+            config=config,
+            topic_configs=dynamic_config,
+            chance=chance,
+            elsewhere=self._elsewhere,
+        )
+        self._office = Office(broker_id, self.controller, stores.store, stores.cluster, metadata)
+        self._asked = ControllerIsrChanges(
+            broker_id, lambda: self.orders.broker_epoch, self.controller, self._elsewhere
+        )
+        writes_itself = not controllers_change_isrs(config.inter_broker_protocol_version)
+        self.isr_changes: IsrChanges = (
+            StoredIsrChanges(broker_id, stores.topics, notices) if writes_itself else self._asked
+        )
+        dynamic_config.on_topic_change(self._topic_changed)
+
+    def registered(self, registration: BrokerRegistration) -> None:
+        """This broker is among the live ones, maybe once more."""
+        self.orders.registered(registration.broker_epoch)
+
+    async def start(self) -> None:
+        """Stands for election; when this returns it is known who is controller."""
+        await self._office.start()
+
+    async def leave(self) -> None:
+        """Has others lead what is led here, while clients are still served."""
+        await leave_cluster(self._broker_id, self.orders.broker_epoch, self.controller, self._elsewhere, self._config)
+
+    async def close(self) -> None:
+        """Leaves office; the seat goes with the session."""
+        await self._asked.close()
+        await self._office.close()
+
+    def _topic_changed(self, topic: str | None) -> None:
+        if topic is not None:
+            self.controller.topic_settings_changed(topic)
+
+
+def controllers_change_isrs(inter_broker_protocol: str) -> bool:
+    """Whether all brokers of a cluster know AlterPartition: since 2.7-IV2."""
+    release, _, step = inter_broker_protocol.partition("-IV")
+    major, minor, *_ = (*map(int, release.split(".")), 0)
+    return (major, minor, int(step or 99)) >= (2, 7, 2)

@@ -1,0 +1,186 @@
+"""How the leaders of this broker have their in-sync replicas changed: two forms of replication's port.
+
+Since Kafka 2.7 the controller is asked (KIP-497). While `inter.broker.protocol.version` is older, a leader writes the
+state itself and leaves word of it for the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from ...protocol.errors import ErrorCode, KafkaError, code_of
+from ...protocol.messages.alter_partition import (
+    AlterPartitionRequest,
+    BrokerState,
+    PartitionData,
+    ResponsePartitionData,
+    TopicData,
+)
+from ...protocol.topic_partition import TopicPartition
+from ..metadata.metadata_store import BadVersionError, StoreError
+from ..metadata.notice_store import NoticeStore
+from ..metadata.topic_store import TopicStore
+from ..metadata.znodes import PartitionState
+from ..replication.isr_changes import IsrChange, PartitionStateNow
+from .controller import Controller
+from .isr_requests import ANY_EPOCH, ProposedIsr
+from .to_controller import ToController
+
+BROKER_EPOCHS_VERSION = 3
+"""Of AlterPartition: what is sent names the epochs of the brokers in sync, which controllers know since Kafka 3.5."""
+
+
+class WaitingProposal(NamedTuple):
+    """A change that has not been sent yet, and who waits for it."""
+
+    change: IsrChange
+    done: asyncio.Future[PartitionStateNow]
+
+
+class ControllerIsrChanges:
+    """Asks the controller, with one request in flight for all that have come meanwhile. Loop-thread only."""
+
+    def __init__(
+        self, broker_id: int, broker_epoch: Callable[[], int], controller: Controller, elsewhere: ToController
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._controller = controller
+        self._elsewhere = elsewhere
+        self._waiting: list[WaitingProposal] = []
+        self._sending: asyncio.Task[None] | None = None
+
+    async def propose(self, change: IsrChange) -> PartitionStateNow:
+        """The state as it is after the change. Raises KafkaError."""
+        loop = asyncio.get_running_loop()
+        waiting = WaitingProposal(change, loop.create_future())
+        self._waiting.append(waiting)
+        if self._sending is None:
+            self._sending = loop.create_task(self._send_all())
+        return await waiting.done
+
+    async def close(self) -> None:
+        """Asks no more; who waits is cancelled."""
+        if self._sending is not None:
+            self._sending.cancel()
+            await asyncio.gather(self._sending, return_exceptions=True)
+        for waiting in self._waiting:
+            waiting.done.cancel()
+
+    async def _send_all(self) -> None:
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                results = await self._results([waiting.change for waiting in batch])
+            except (KafkaError, StoreError) as error:
+                refusal = error if isinstance(error, KafkaError) else KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+                results = dict.fromkeys((waiting.change.topic_partition for waiting in batch), refusal)
+            for waiting in batch:
+                _settle(waiting, results.get(waiting.change.topic_partition))
+        self._sending = None
+
+    async def _results(self, changes: Sequence[IsrChange]) -> Mapping[TopicPartition, PartitionStateNow | KafkaError]:
+        if not self._controller.is_active:
+            response = await self._elsewhere.ask(self._request(changes), lowest=BROKER_EPOCHS_VERSION)
+            names = {change.topic_id: change.topic_partition.topic for change in changes}
+            return {
+                TopicPartition(names[topic.topic_id], one.partition_index): _answer(one)
+                for topic in response.topics
+                if topic.topic_id in names
+                for one in topic.partitions
+            }
+        proposals = [
+            ProposedIsr(
+                change.topic_partition,
+                change.leader_epoch,
+                change.partition_epoch,
+                change.isr,
+                change.broker_epochs,
+                change.leader_recovery_state,
+            )
+            for change in changes
+        ]
+        results = await self._controller.alter_partitions(self._broker_id, self._broker_epoch(), proposals)
+        return {
+            partition: state_now(result) if isinstance(result, PartitionState) else KafkaError(result)
+            for partition, result in results.items()
+        }
+
+    def _request(self, changes: Sequence[IsrChange]) -> AlterPartitionRequest:
+        topics: dict[UUID, TopicData] = {}
+        for change in changes:
+            epochs = change.broker_epochs or (ANY_EPOCH,) * len(change.isr)
+            topic = topics.setdefault(change.topic_id, TopicData(topic_id=change.topic_id))
+            topic.partitions.append(
+                PartitionData(
+                    partition_index=change.topic_partition.partition,
+                    leader_epoch=change.leader_epoch,
+                    new_isr_with_epochs=[
+                        BrokerState(broker_id=broker, broker_epoch=epoch)
+                        for broker, epoch in zip(change.isr, epochs, strict=True)
+                    ],
+                    leader_recovery_state=change.leader_recovery_state,
+                    partition_epoch=change.partition_epoch,
+                )
+            )
+        return AlterPartitionRequest(
+            broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+        )
+
+
+def _answer(answer: ResponsePartitionData) -> PartitionStateNow | KafkaError:
+    if answer.error_code:
+        return KafkaError(code_of(answer.error_code))
+    return PartitionStateNow(
+        answer.leader_id, answer.leader_epoch, answer.partition_epoch, tuple(answer.isr), answer.leader_recovery_state
+    )
+
+
+def _settle(waiting: WaitingProposal, result: PartitionStateNow | KafkaError | None) -> None:
+    if waiting.done.done():
+        return
+    if isinstance(result, PartitionStateNow):
+        waiting.done.set_result(result)
+    else:
+        waiting.done.set_exception(result or KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+
+
+def state_now(state: PartitionState) -> PartitionStateNow:
+    """A stored state as replication knows it."""
+    return PartitionStateNow(
+        state.leader, state.leader_epoch, state.partition_epoch, state.isr, state.leader_recovery_state
+    )
+
+
+class StoredIsrChanges:
+    """Writes the state where the controller will find it."""
+
+    def __init__(self, broker_id: int, topic_store: TopicStore, notices: NoticeStore) -> None:
+        self._broker_id = broker_id
+        self._topics = topic_store
+        self._notices = notices
+
+    async def propose(self, change: IsrChange) -> PartitionStateNow:
+        """The state as it is after the change. Raises KafkaError."""
+        partition = change.topic_partition
+        try:
+            state = (await self._topics.states_of([partition])).get(partition)
+            if state is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if (state.leader, state.leader_epoch) != (self._broker_id, change.leader_epoch):
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+            if (state.isr, state.leader_recovery_state) == (change.isr, change.leader_recovery_state):
+                # An earlier attempt was written after all.
+                return state_now(state)
+            if state.partition_epoch != change.partition_epoch:
+                raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
+            wanted = replace(state, isr=change.isr, leader_recovery_state=change.leader_recovery_state)
+            return state_now(await self._notices.write_isr(partition, wanted))
+        except BadVersionError as error:
+            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION) from error
+        except StoreError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
