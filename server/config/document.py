@@ -70,6 +70,32 @@ request is not looked at before. A change of topics over its quota is refused wi
 request's version knows that. A connection over its quota is closed after a while.
 """
 
+LIMITS = """\
+## Limits that Apache Kafka does not have
+
+They keep one client, whoever it is, from keeping all others waiting or from filling the memory. Honest clients come
+nowhere near them.
+
+| what | limit | beyond it |
+|--|--|--|
+| structs, strings and numbers in the lists of one request | 50000 | the connection is closed |
+| partitions of one Produce request | 20000 | the connection is closed |
+| bytes of one request without records | 8 MiB | the connection is closed |
+| members that one LeaveGroup lets go | 20000 | INVALID_REQUEST |
+| protocols of one JoinGroup, and bytes of their metadata | 1000, 1 MiB | INVALID_REQUEST |
+| topics of one ConsumerGroupHeartbeat | 20000 | INVALID_REQUEST |
+| settings in one DescribeConfigs answer | 200000 | POLICY_VIOLATION for each that is left |
+| answers that describe groups, offsets or transactions | 32 MiB | COORDINATOR_LOAD_IN_PROGRESS for each that is left |
+| groups made by one client id, and from one address | 20000, 200000 | GROUP_MAX_SIZE_REACHED |
+| bytes converted for one Fetch of an old version | 4 MiB | the rest comes with the next Fetch |
+| half-received requests of more than 64 KB, together | `queued.max.request.bytes`, or 256 MiB | the next one waits |
+| seconds without a byte of such a request, while others wait | 3 | the connection is closed |
+| answers that a client does not take | 30 seconds | the connection is closed |
+| a compressed batch, opened | see `max.message.bytes` | MESSAGE_TOO_LARGE |
+
+Work that takes long even so is done in short turns, or on a thread beside the one that serves everybody.
+"""
+
 _TIMES: tuple[tuple[int, str], ...] = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
 _SIZES: tuple[tuple[int, str], ...] = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
@@ -91,6 +117,7 @@ def _lines() -> Iterator[str]:
     yield "\n## Topic keys that have an effect\n"
     yield from _topic_table()
     yield f"\n{QUOTAS}"
+    yield LIMITS
     yield "## Where a key is not what Apache Kafka has\n"
     yield from _deviations()
     yield "\n## Keys that are accepted without effect\n"
