@@ -192,17 +192,17 @@ class Log:
         fields = first_offset, last_offset, max_timestamp, append_time, start, result.record_count, size, False
         return _new_tuple(LogAppendInfo, fields)
 
-    def append_as_follower(self, records: memoryview) -> LogAppendInfo:
+    def append_as_follower(self, records: memoryview, *, leader_epoch: int = -1) -> LogAppendInfo:
         """Append what the leader has, offsets and epochs as they are; a batch cut off at the end is left out.
 
-        Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets out of order, and as `append_as_leader`.
+        So is what leaders later than that of `leader_epoch` wrote, unless that is -1. Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets out of order, and as `append_as_leader`.
         """
         result = validate_and_assign(
             records,
             base_offset=self.log_end_offset,
             now_ms=self._now_ms(),
             config=self._config,
-            leader_epoch=-1,
+            leader_epoch=leader_epoch,
             origin="replication",
         )
         first_offset, last_offset, data = result.first_offset, result.last_offset, result.records

@@ -290,6 +290,8 @@ def _validate_replicated(records: memoryview, request: AppendRequest) -> Validat
     for batch in iter_batches(records):
         if not batch.is_valid:
             raise _crc_error()
+        if isinstance(batch, RecordBatch) and batch.partition_leader_epoch > request.leader_epoch >= 0:
+            break
         base_offset = batch.base_offset
         if base_offset < expected or batch.last_offset < base_offset:
             message = f"Offsets {base_offset} to {batch.last_offset} do not follow {expected - 1} in order"

@@ -91,13 +91,14 @@ class MetadataCache:
 
     def set_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         """Replaces the set of live brokers."""
-        if any(self._rack(broker_id) != broker.rack for broker_id, broker in brokers.items()):
+        if any(self.rack(broker_id) != broker.rack for broker_id, broker in brokers.items()):
             self.version += 1
         self._brokers = dict(sorted(brokers.items()))
         self._broker_answers.clear()
         self._topic_answers.clear()
 
-    def _rack(self, broker_id: int) -> str | None:
+    def rack(self, broker_id: int) -> str | None:
+        """Where a live broker is, if it says so."""
         broker = self._brokers.get(broker_id)
         return None if broker is None else broker.rack
 

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from .partition import Partition
 
 
+CONSUMER = -1
+"""The replica id of who is none."""
+
+
 @dataclass(slots=True)
 class FetchParams:
     """What a reader wants to have, in the order in which it is served, and how long it waits for that."""
@@ -35,6 +39,16 @@ class FetchParams:
     partition that has anything gives a whole one at least."""
     lend: bool = False
     """Large pieces are lent as parts of files instead of being read."""
+    follower: int = CONSUMER
+    """The broker that follows, and reads to the log's end."""
+    follower_epoch: int = -1
+    """Of that broker (KIP-903)."""
+    any_replica: bool = False
+    """A consumer may be served by a replica that follows, up to its own high watermark (KIP-392)."""
+    rack: str = ""
+    """Where the consumer is."""
+    listener: str = ""
+    """By which listener it came."""
 
 
 @dataclass(slots=True)
@@ -49,6 +63,10 @@ class FetchedPartition:
     """For read-committed readers: those that overlap `records`. None for others."""
     diverging_epoch: EpochEnd | None = None
     """The reader's log parted from ours before the offset it asks for (KIP-595)."""
+    preferred_read_replica: int = -1
+    """A broker that is nearer to the consumer and has the same (KIP-392)."""
+    is_news: bool = False
+    """A follower is to hear of it at once, records or not."""
 
 
 FetchResult = FetchedPartition | KafkaError
@@ -57,7 +75,13 @@ FetchCallback = Callable[[list[FetchResult]], None]
 
 def calls_for_answer(results: list[FetchResult]) -> bool:
     """Whether there is something that the reader is to hear of at once, beside records."""
-    return any(isinstance(result, KafkaError) or result.diverging_epoch is not None for result in results)
+    return any(
+        isinstance(result, KafkaError)
+        or result.diverging_epoch is not None
+        or result.preferred_read_replica >= 0
+        or result.is_news
+        for result in results
+    )
 
 
 class AwaitedRead(NamedTuple):
@@ -68,6 +92,8 @@ class AwaitedRead(NamedTuple):
     max_bytes: int
     leader_epoch: int
     """The epoch the partition had when the request came; another one ends the wait."""
+    is_led: bool
+    """Whether this broker led it in that epoch."""
 
 
 class DelayedFetch(DelayedOperation):
@@ -88,7 +114,11 @@ class DelayedFetch(DelayedOperation):
         available = 0
         for read in self._reads:
             partition = read.partition
-            if not partition.is_leader or partition.is_offline or partition.leader_epoch != read.leader_epoch:
+            if (
+                partition.is_leader is not read.is_led
+                or partition.is_offline
+                or partition.leader_epoch != read.leader_epoch
+            ):
                 return self.force_complete()
             log = partition.log
             bound = partition.read_bound(self._isolation)

@@ -13,6 +13,8 @@ from ...storage.held_logs import AllLogDirsFailedError
 from ...storage.log_dir import LOG_START_OFFSET_CHECKPOINT
 from ..metadata.topic_names import is_internal
 from ..runtime.turns import RETAINED_LOGS, Pace
+from .delayed_delete_records import DelayedDeleteRecords
+from .delayed_operation import Purgatory
 
 if TYPE_CHECKING:
     from ...storage.lane_task import LaneTask
@@ -34,16 +36,22 @@ class LogEnds:
         log_manager: LogManager,
         flushes: GroupCommit,
         run_on_lanes: Callable[[Sequence[LaneTask]], Awaitable[None]],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self._hosted = hosted
         self._log_manager = log_manager
         self._flushes = flushes
         self._run_on_lanes = run_on_lanes
+        self._loop = loop
+        self.deletions = Purgatory("DeleteRecords", loop)
 
-    async def delete_records(self, offsets: Sequence[tuple[str, int, int]]) -> list[int | KafkaError]:
+    async def delete_records(
+        self, offsets: Sequence[tuple[str, int, int]], timeout_ms: float
+    ) -> list[int | KafkaError]:
         """Raise the log starts of partitions that this broker leads to offsets, -1 for the high watermark.
 
-        Gives for each, in their order, the new low watermark, which is on disk. Kafka's ReplicaManager.deleteRecords.
+        Gives for each, in their order, the new low watermark, which is on disk here and which the other live replicas
+        have followed; REQUEST_TIMED_OUT where they have not after `timeout_ms`. Kafka's ReplicaManager.deleteRecords.
         """
         results: list[int | KafkaError] = []
         pace = Pace()
@@ -60,11 +68,20 @@ class LogEnds:
                 results.append(error.as_result())
         moved = [number for number, result in enumerate(results) if not isinstance(result, KafkaError)]
         await self.keep_log_starts({TopicPartition(*offsets[number][:2]) for number in moved})
+        waiting: dict[int, DelayedDeleteRecords] = {}
         for number in moved:
             try:
-                self._hosted.led(*offsets[number][:2])  # unless its directory has failed
+                partition = self._hosted.led(*offsets[number][:2])  # unless its directory has failed
             except KafkaError as error:
                 results[number] = error.as_result()
+                continue
+            target = results[number]
+            if partition.followers is not None and not isinstance(target, KafkaError):
+                waiting[number] = operation = DelayedDeleteRecords(partition, target, self._loop)
+                if not operation.try_complete():
+                    self.deletions.watch(operation, [partition.topic_partition], timeout_ms)
+        for number, operation in waiting.items():
+            results[number] = await operation.outcome
         return results
 
     async def close_active_segment(self, topic_partition: TopicPartition) -> None:

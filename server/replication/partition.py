@@ -1,10 +1,10 @@
 """One replica of one partition as its broker sees it: leader state, in-sync replicas, high watermark, durability.
 
-The high watermark is how far the leader's own log counts, as no other replica is heard of: its log end, or where the
-first *barrier* stands. A barrier is raised by records that are promised to be on the disk and held until a group
-fdatasync has covered them: those of acks=-1 (a setting gives Kafka's page-cache behaviour), and those with which
-`flush.messages` is reached, whatever their acks. In Kafka the high watermark is the smallest log end of the in-sync
-replicas, and a log flushes before it goes on; either way nobody sees a record before its barrier is gone.
+The high watermark is the smallest log end of the in-sync replicas, and no more than how far the leader's own log
+counts: its log end, or where the first *barrier* stands. A barrier is raised by records that are promised to be on the
+disk and held until a group fdatasync has covered them: those of acks=-1 (a setting gives Kafka's page-cache behaviour),
+and those with which `flush.messages` is reached, whatever their acks. In Kafka a log flushes before it goes on; either
+way nobody sees a record before its barrier is gone. What the others have is in `followers.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from collections import deque
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.record import LOG_OVERHEAD
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ...storage.log_config import NEVER
 from ...storage.record_validator import validate_and_assign
 from ...storage.validation import Validate, Validation
+from .followers import Followers, Peers
+from .isr_changes import IsrChange, PartitionStateNow
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -26,8 +29,12 @@ if TYPE_CHECKING:
     from ...storage.log import Log
     from ...storage.log_values import FetchData, LogAppendInfo
     from ...storage.record_validator import Origin
+    from .replica import FollowerFetch, Replica
 
 NO_LEADER_EPOCH = -1
+NO_LEADER = -1
+UNCHANGED_FOR_CERTAIN = (ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED)
+"""Answers to a change of the in-sync replicas by which it was not made, so that another one may be asked for."""
 
 
 FetchIsolation = Literal["log end", "high watermark", "transactions committed"]
@@ -54,6 +61,18 @@ class PartitionListener(Protocol):
     def progressed(self, partition: Partition) -> None:
         """The high watermark has risen, or what is on disk: more can be read, and producers may be answered."""
 
+    def appended(self, partition: Partition) -> None:
+        """A leader with followers has more records: they may fetch them."""
+
+    def synced(self, partition: Partition) -> None:
+        """More of what a follower has appended is on its disk."""
+
+    def isr_change_wanted(self, partition: Partition, change: IsrChange) -> None:
+        """Have the change made; `Partition.isr_changed` or `Partition.isr_change_failed` is to follow."""
+
+    def low_watermark_raised(self, partition: Partition) -> None:
+        """A follower has given up records at the start of its log."""
+
 
 class Partition:
     """Kafka's Partition. Loop-thread only.
@@ -64,18 +83,32 @@ class Partition:
     __slots__ = (
         "_barriers",
         "_listener",
+        "_peers",
+        "adding_replicas",
+        "followers",
         "in_sync_replicas",
         "is_leader",
         "is_offline",
+        "leader",
         "leader_epoch",
+        "leader_high_watermark",
         "log",
         "partition_epoch",
+        "removing_replicas",
         "replicas",
         "topic_id",
         "topic_partition",
     )
 
-    def __init__(self, topic_partition: TopicPartition, topic_id: UUID, log: Log, listener: PartitionListener) -> None:
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: UUID,
+        log: Log,
+        listener: PartitionListener,
+        peers: Peers | None = None,
+    ) -> None:
+        """Without `peers` there is no other broker to hear of."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -83,10 +116,20 @@ class Partition:
         self.partition_epoch = 0
         self.replicas: tuple[int, ...] = ()
         self.in_sync_replicas: tuple[int, ...] = ()
+        """As they are written down."""
+        self.adding_replicas: tuple[int, ...] = ()
+        self.removing_replicas: tuple[int, ...] = ()
         self.is_leader = False
+        self.leader = NO_LEADER
+        """The broker that leads, this one or another."""
+        self.leader_high_watermark = -1
+        """As a follower last heard of it."""
+        self.followers: Followers | None = None
+        """What a leader of several replicas knows of the others."""
         self.is_offline = False
         """Its log directory has failed."""
         self._listener = listener
+        self._peers = peers
         self._barriers: deque[tuple[int, int]] = deque()
         """(first offset, next offset) of the appends that wait for an fdatasync, in log order."""
 
@@ -98,17 +141,50 @@ class Partition:
         """Lead from `leader_epoch` on; an equal or older epoch than the present one changes nothing."""
         if leader_epoch <= self.leader_epoch:
             return
+        self._begin_term(leader_epoch, partition_epoch, replicas, in_sync_replicas)
+        peers, end = self._peers, self.log.log_end_offset
+        if peers is not None:
+            self.leader = peers.broker_id
+            former = self.followers
+            self.followers = None
+            if any(broker_id != peers.broker_id for broker_id in replicas):
+                self.followers = Followers(peers, replicas, in_sync_replicas, end, former)
+        self.is_leader = True
+        self.log.leader_epochs.assign(leader_epoch, end)
+        self._raise_high_watermark()
+
+    def become_follower(
+        self,
+        leader: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        in_sync_replicas: tuple[int, ...],
+    ) -> bool:
+        """Follow a leader, -1 while there is none, from an epoch on; whether that is news, as in `become_leader`."""
+        if leader_epoch <= self.leader_epoch:
+            return False
+        self.resign()
+        self.leader_high_watermark = -1
+        self._begin_term(leader_epoch, partition_epoch, replicas, in_sync_replicas)
+        self.leader = leader
+        return True
+
+    def _begin_term(
+        self, leader_epoch: int, partition_epoch: int, replicas: tuple[int, ...], in_sync_replicas: tuple[int, ...]
+    ) -> None:
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.replicas = replicas
         self.in_sync_replicas = in_sync_replicas
-        self.is_leader = True
-        self.log.leader_epochs.assign(leader_epoch, self.log.log_end_offset)
-        self._raise_high_watermark()
 
     def resign(self) -> None:
         """Lead no longer."""
         self.is_leader = False
+        self.leader = NO_LEADER
+        self.leader_epoch = NO_LEADER_EPOCH
+        self.followers = None
+        self._barriers.clear()
 
     def go_offline(self) -> None:
         """Its log directory has failed."""
@@ -151,13 +227,16 @@ class Partition:
             if self._barriers:
                 self._listener.flush_wanted(self, may_linger=may_linger)
                 if info.last_offset >= 0 and not info.duplicate:
+                    if self.followers is not None:
+                        self._listener.appended(self)
                     return info  # nothing below it is free to count that did not count before
         elif log.needs_flush:
             begun = max(log.recovery_point, self._barriers[-1][1]) if self._barriers else log.recovery_point
             if log.log_end_offset - begun >= log.config.flush_messages:
                 self._hold(info)
             self._listener.flush_wanted(self)
-        self._raise_high_watermark()
+        if not self._raise_high_watermark() and self.followers is not None:
+            self._listener.appended(self)
         return info
 
     def validation(self, records: memoryview, *, api_version: int, now_ms: int) -> Validation:
@@ -189,7 +268,9 @@ class Partition:
         barriers = self._barriers
         while barriers and barriers[0][1] <= up_to_offset:
             barriers.popleft()
-        if not self._raise_high_watermark() and self.log.config.flush_messages != NEVER:
+        if not self.is_leader:
+            self._listener.synced(self)
+        elif not self._raise_high_watermark() and self.log.config.flush_messages != NEVER:
             self._listener.progressed(self)
 
     def _raise_high_watermark(self) -> bool:
@@ -197,6 +278,8 @@ class Partition:
         if not self.is_leader or self._lacks_replicas():
             return False
         end = self.durable_end_offset
+        if self.followers is not None:
+            end = self.followers.least_end(self.log.log_end_offset, end)
         if end <= self.log.high_watermark:
             return False
         self.log.update_high_watermark(end)
@@ -224,6 +307,140 @@ class Partition:
         is_due = self.durable_end_offset < required_offset and self.log.config.flush_messages != NEVER
         return None if is_due else ErrorCode.NONE
 
+    # -- following -------------------------------------------------------------------------------------------------
+
+    def append_records_as_follower(self, records: memoryview) -> int:
+        """Append what the leader has sent, the very bytes, from this log's end on; how many bytes were new.
+
+        What a later leader than the one that is followed has written is left out, and so is a batch that is cut off
+        at the end. Errors as `Log.append_as_follower`.
+        """
+        return self.log.append_as_follower(records, leader_epoch=self.leader_epoch).bytes
+
+    def batch_it_begins_in(self, records: memoryview) -> int | None:
+        """Where the first batch begins if this log is empty and begins inside of it, as the leader's may.
+
+        It needs the whole batch, and so has to begin there.
+        """
+        log = self.log
+        if len(records) <= LOG_OVERHEAD or log.log_start_offset < log.log_end_offset:
+            return None
+        first = int.from_bytes(records[:8])
+        return first if first < log.log_end_offset else None
+
+    def follow_watermarks(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over how far the leader says that all have the log, as far as this one reaches, and where it begins."""
+        log = self.log
+        self.leader_high_watermark = high_watermark
+        high_watermark = min(high_watermark, log.log_end_offset)
+        has_risen = high_watermark > log.high_watermark
+        if has_risen:
+            log.update_high_watermark(high_watermark)
+        log.maybe_increment_log_start_offset(min(log_start_offset, log.high_watermark))
+        if has_risen:
+            self._listener.progressed(self)
+
+    def truncation_offset(self, leader_end: EpochEnd) -> tuple[int, bool]:
+        """Down to where this log may be the leader's, and whether that is certain, else the leader is asked again.
+
+        `leader_end` is the largest epoch at the leader that is not above the one this broker asked for, and where it
+        ends there (KIP-101, KIP-279). A leader that knows no epochs keeps records of a format without them: what is
+        committed is all that is certain then.
+        """
+        log = self.log
+        if leader_end.epoch < 0 or leader_end.end_offset < 0:
+            end = log.high_watermark if leader_end.end_offset < 0 else leader_end.end_offset
+            return min(end, log.log_end_offset), True
+        own = log.leader_epochs.end_offset_for(leader_end.epoch, log.log_end_offset)
+        if own.epoch < 0:
+            # The leader's epoch is above all of this log, which it therefore has up to its own end.
+            return min(leader_end.end_offset, log.log_end_offset), True
+        if own.epoch != leader_end.epoch:
+            return min(own.end_offset, log.log_end_offset), False
+        return min(own.end_offset, leader_end.end_offset, log.log_end_offset), True
+
+    # -- leading followers -----------------------------------------------------------------------------------------
+
+    def follower(self, fetch: FollowerFetch) -> Replica:
+        """Who sends a fetch. Raises KafkaError for a broker without a replica, or one that has lived again since."""
+        if self.followers is None:
+            code = ErrorCode.UNKNOWN_LEADER_EPOCH if fetch.knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            raise KafkaError(code, f"{self.topic_partition} has no replica elsewhere")
+        replica = self.followers.replica(fetch.replica_id, knows_epoch=fetch.knows_epoch)
+        replica.check_epoch(fetch.broker_epoch)
+        return replica
+
+    def follower_fetched(self, fetch: FollowerFetch) -> Replica:
+        """A follower, which is returned, has everything below the offset that it asks for, one of this log's.
+
+        It may become in sync by that, and the high watermark may rise. Raises KafkaError as `follower`.
+        """
+        replica, followers, peers = self.follower(fetch), self.followers, self._peers
+        assert followers is not None
+        assert peers is not None
+        log = self.log
+        before, started = replica.log_end_offset, replica.log_start_offset
+        replica.fetched(fetch, log.log_end_offset, peers.now())
+        grown = followers.grown_isr(replica, log.high_watermark)
+        if grown is not None:
+            self._propose(followers, grown)
+        if fetch.offset != before:
+            self._raise_high_watermark()
+        if fetch.log_start_offset != started:
+            self._listener.low_watermark_raised(self)
+        return replica
+
+    def shrink_isr(self) -> None:
+        """Ask for those to leave who have not caught up for `replica.lag.time.max.ms`."""
+        followers = self.followers
+        if followers is not None and not self.is_offline:
+            shrunk = followers.shrunk_isr(self.log.log_end_offset)
+            if shrunk is not None:
+                self._propose(followers, shrunk)
+
+    def _propose(self, followers: Followers, isr: tuple[int, ...]) -> None:
+        change = IsrChange(
+            self.topic_partition,
+            self.topic_id,
+            self.leader_epoch,
+            self.partition_epoch,
+            isr,
+            followers.broker_epochs(isr),
+        )
+        followers.pending = change
+        self._listener.isr_change_wanted(self, change)
+
+    def awaits(self, change: IsrChange) -> bool:
+        """Whether nothing has happened since the change was asked for."""
+        return self.followers is not None and self.followers.pending is change
+
+    def isr_changed(self, change: IsrChange, now: PartitionStateNow) -> None:
+        """What is written down after a change was asked for; an answer that other orders have overtaken is nothing."""
+        followers = self.followers
+        if (
+            followers is None
+            or followers.pending is not change
+            or now.leader_epoch != self.leader_epoch
+            or now.partition_epoch < self.partition_epoch
+        ):
+            return
+        followers.pending = None
+        followers.isr = self.in_sync_replicas = now.isr
+        self.partition_epoch = now.partition_epoch
+        if not self._raise_high_watermark():
+            self._listener.progressed(self)
+
+    def isr_change_failed(self, change: IsrChange, error: ErrorCode) -> None:
+        """A change was refused; unless it was not made for certain, both sets count until other orders come."""
+        if error in UNCHANGED_FOR_CERTAIN and self.followers is not None and self.followers.pending is change:
+            self.followers.pending = None
+
+    @property
+    def low_watermark(self) -> int:
+        """The lowest offset that any live replica still has."""
+        start = self.log.log_start_offset
+        return start if self.followers is None else self.followers.low_watermark(start)
+
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def check_leader_epoch(self, current_leader_epoch: int) -> None:
@@ -231,12 +448,16 @@ class Partition:
 
         Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH or NOT_LEADER_OR_FOLLOWER.
         """
+        self.fence(current_leader_epoch)
+        if not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
+
+    def fence(self, current_leader_epoch: int) -> None:
+        """As `check_leader_epoch`, whoever leads."""
         if current_leader_epoch >= 0 and current_leader_epoch != self.leader_epoch:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"the leader epoch is {self.leader_epoch}")
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker does not lead {self.topic_partition}")
 
     def read_bound(self, isolation: FetchIsolation) -> int:
         """The exclusive bound of what may be read."""

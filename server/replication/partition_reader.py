@@ -14,6 +14,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...storage.errors import CorruptIndexError, LogDirFailedError
 from ..runtime.turns import FETCHED_PARTITIONS, LongWork, Steps, raise_error
 from .delayed_fetch import (
+    CONSUMER,
     AwaitedRead,
     DelayedFetch,
     FetchCallback,
@@ -22,16 +23,20 @@ from .delayed_fetch import (
     FetchResult,
     calls_for_answer,
 )
-from .partition import FetchIsolation, FoundOffset, Partition
+from .partition import NO_LEADER, FetchIsolation, FoundOffset, Partition
 from .postponed_appends import like
+from .replica import FollowerFetch
 
 if TYPE_CHECKING:
     from ...protocol.messages.fetch import FetchPartition
+    from ...storage.filesystem import Sendable
     from ...storage.leader_epochs import EpochEnd
     from ...storage.log_config import LogConfig
     from ...storage.producer_state import ProducerStateEntry
     from .delayed_operation import Purgatory
     from .hosted_partitions import HostedPartitions
+    from .replica_selector import RackAwareReplicaSelector
+    from .replication_throttle import LeaderThrottle
 
 LONGEST_WAIT_MS = 300_000
 """No fetch waits longer than this, whatever the client asks for."""
@@ -45,6 +50,10 @@ class PartitionReader:
         self._partitions = hosted.by_name
         self._purgatory = purgatory
         self._long_work = long_work
+        self.selector: RackAwareReplicaSelector | None = None
+        """Sends consumers to replicas that are nearer, if that is wished for."""
+        self.throttle: LeaderThrottle | None = None
+        """Of followers that are not in sync."""
 
     def fetch_records(
         self, params: FetchParams, callback: FetchCallback, *, on_resume: Callable[[], None] | None = None
@@ -78,8 +87,16 @@ class PartitionReader:
             if partition is None:  # gone since it was read, in an earlier turn
                 callback(results)
                 return None
+            if self._holds_back(partition, params):
+                continue  # what there is of it is no reason to answer
             reads.append(
-                AwaitedRead(partition, wanted.fetch_offset, wanted.partition_max_bytes, partition.leader_epoch)
+                AwaitedRead(
+                    partition,
+                    wanted.fetch_offset,
+                    wanted.partition_max_bytes,
+                    partition.leader_epoch,
+                    partition.is_leader,
+                )
             )
 
         def respond() -> None:
@@ -133,14 +150,20 @@ class PartitionReader:
                 whole_batch = False
         return results, total
 
+    def _holds_back(self, partition: Partition, params: FetchParams) -> bool:
+        throttle = self.throttle
+        return throttle is not None and params.follower != CONSUMER and throttle.holds_back(partition, params.follower)
+
     def _read_partition(
         self, topic: str, wanted: FetchPartition, params: FetchParams, max_bytes: int, whole_batch: bool
     ) -> FetchedPartition:
         """Raises KafkaError for whatever is wrong with this partition."""
         partition = self._partitions.get((topic, wanted.partition))
         if partition is None or not partition.is_leader or partition.is_offline:
-            raise self._hosted.not_led(topic, wanted.partition)
-        if wanted.current_leader_epoch >= 0:
+            if partition is None or partition.is_offline or not params.any_replica or partition.leader == NO_LEADER:
+                raise self._hosted.not_led(topic, wanted.partition)
+            partition.fence(wanted.current_leader_epoch)
+        elif wanted.current_leader_epoch >= 0:
             partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
         if wanted.last_fetched_epoch >= 0:
@@ -149,6 +172,13 @@ class PartitionReader:
                 return FetchedPartition(
                     b"", log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
                 )
+        if self._holds_back(partition, params):
+            max_bytes, whole_batch = 0, False
+        if params.rack and self.selector is not None and partition.followers is not None:
+            nearer = self.selector.preferred(partition, wanted.fetch_offset, params.rack, params.listener)
+            if nearer is not None:
+                ends = log.high_watermark, log.last_stable_offset, log.log_start_offset
+                return FetchedPartition(b"", *ends, preferred_read_replica=nearer)
         try:
             found = partition.read(
                 wanted.fetch_offset,
@@ -162,10 +192,27 @@ class PartitionReader:
             raise self._hosted.storage_error(error) from error
         except CorruptIndexError as error:  # of transactions; the next start makes it anew
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        if params.follower != CONSUMER:
+            return self._sent_to_follower(partition, wanted, params, found.records)
         aborted = found.aborted_transactions
         return FetchedPartition(
             found.records, log.high_watermark, log.last_stable_offset, log.log_start_offset, aborted
         )
+
+    def _sent_to_follower(
+        self, partition: Partition, wanted: FetchPartition, params: FetchParams, records: Sendable
+    ) -> FetchedPartition:
+        """Note what a follower has by what it asks for; it hears of what that changes. Raises KafkaError."""
+        log, throttle, follower = partition.log, self.throttle, params.follower
+        replica = partition.follower_fetched(follower_fetch(wanted, params))
+        if throttle is not None:
+            throttle.sent(partition, follower, len(records))
+        high_watermark = log.high_watermark
+        result = FetchedPartition(records, high_watermark, log.last_stable_offset, log.log_start_offset)
+        # Consumers that read from it see a record only when it has heard that it is committed.
+        result.is_news = self.selector is not None and replica.last_sent_high_watermark < high_watermark
+        replica.last_sent_high_watermark = high_watermark
+        return result
 
     def read_log(self, partition: Partition, offset: int, max_bytes: int) -> bytes | memoryview:
         """Batches from the one of `offset` on, committed or not; nothing at the log's end. For coordinators.
@@ -213,3 +260,14 @@ class PartitionReader:
         partition = self._hosted.led(topic, index)
         partition.check_leader_epoch(current_leader_epoch)
         return partition
+
+
+def follower_fetch(wanted: FetchPartition, params: FetchParams) -> FollowerFetch:
+    """What a follower says by asking for this."""
+    return FollowerFetch(
+        params.follower,
+        params.follower_epoch,
+        wanted.fetch_offset,
+        wanted.log_start_offset,
+        wanted.current_leader_epoch >= 0,
+    )

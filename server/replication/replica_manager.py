@@ -24,6 +24,7 @@ from ..metadata.topic_names import INTERNAL_TOPICS
 from ..runtime.turns import LONG_WORK_SECONDS, LongWork
 from .delayed_operation import Purgatory
 from .delayed_produce import AppendCallback, AppendResult, AwaitedAppend, DelayedProduce
+from .follower_logs import FollowerLogs
 from .group_commit import GroupCommit
 from .hosted_partitions import HostedPartitions
 from .log_ends import LogEnds
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
     from ...storage.record_validator import Origin
     from ..metadata.metadata_cache import MetadataCache
     from ..runtime.ports import Ports
+    from .followers import Peers
+    from .isr_changes import IsrChange
+    from .isr_updates import IsrUpdates
+    from .replica_fetcher_manager import ReplicaFetcherManager
 
 logger = room_logger("replication")
 
@@ -79,7 +84,20 @@ class ReplicaManager:
         self._postponed = PostponedAppends(ports.work, long_work)
         self.reader = PartitionReader(hosted, self.fetch_purgatory, long_work)
         self.verified = VerifiedProducers(is_verification_needed)
-        self.log_ends = LogEnds(hosted, log_manager, self.flushes, self.run_on_lanes)
+        self.log_ends = LogEnds(hosted, log_manager, self.flushes, self.run_on_lanes, loop)
+        self.follower_logs = FollowerLogs(hosted, log_manager, self.flushes, loop, on_disk=acks_all_on_disk)
+        self.synced = self.follower_logs.flushed
+        self.on_role_change: list[Callable[[TopicPartition], None]] = []
+        """Who wants to know that a partition is led otherwise."""
+        self._peers: Peers | None = None
+        self._isr_updates: IsrUpdates | None = None
+        self._fetchers: ReplicaFetcherManager | None = None
+
+    def join_cluster(self, peers: Peers, isr_updates: IsrUpdates, fetchers: ReplicaFetcherManager) -> None:
+        """There are other brokers: before the first order."""
+        self._peers = peers
+        self._isr_updates = isr_updates
+        self._fetchers = fetchers
 
     def loop_time(self) -> float:
         """Monotonic seconds."""
@@ -113,11 +131,51 @@ class ReplicaManager:
         replicas: tuple[int, ...],
         isr: tuple[int, ...],
         is_new: bool,
+        adding_replicas: tuple[int, ...] = (),
+        removing_replicas: tuple[int, ...] = (),
     ) -> None:
         """Lead a partition, creating its log where there is none (LeaderAndIsr for a leader).
 
-        Raises KafkaError KAFKA_STORAGE_ERROR if no log directory can hold it.
+        Raises KafkaError KAFKA_STORAGE_ERROR if no log directory can hold it, STALE_CONTROLLER_EPOCH for an order that
+        a later one has overtaken.
         """
+        partition = self._ordered(topic_partition, topic_id, leader_epoch, is_new=is_new)
+        if self._fetchers is not None and leader_epoch > partition.leader_epoch:
+            self._fetchers.forget(topic_partition)
+        partition.become_leader(leader_epoch, partition_epoch, replicas, isr)
+        partition.adding_replicas, partition.removing_replicas = adding_replicas, removing_replicas
+        self._role_changed(partition)
+
+    def become_follower(
+        self,
+        topic_partition: TopicPartition,
+        *,
+        topic_id: UUID,
+        leader: int,
+        leader_epoch: int,
+        partition_epoch: int,
+        replicas: tuple[int, ...],
+        isr: tuple[int, ...],
+        is_new: bool,
+        adding_replicas: tuple[int, ...] = (),
+        removing_replicas: tuple[int, ...] = (),
+    ) -> None:
+        """Follow a partition's leader, -1 while there is none (LeaderAndIsr for a follower).
+
+        Raises as `become_leader`.
+        """
+        partition = self._ordered(topic_partition, topic_id, leader_epoch, is_new=is_new)
+        if partition.become_follower(leader, leader_epoch, partition_epoch, replicas, isr):
+            partition.adding_replicas, partition.removing_replicas = adding_replicas, removing_replicas
+            self.verified.forget_partition(topic_partition)
+            self._role_changed(partition)
+            if self._fetchers is not None:
+                self._fetchers.follow(partition)
+
+    def _ordered(
+        self, topic_partition: TopicPartition, topic_id: UUID, leader_epoch: int, *, is_new: bool
+    ) -> Partition:
+        """The partition of an order, made if it is not here. Raises KafkaError."""
         partition = self._partitions.get(topic_partition)
         if partition is None:
             config = self._topic_log_config(topic_partition.topic)
@@ -127,19 +185,33 @@ class ReplicaManager:
                 )
             except (OSError, LogDirFailedError, AllLogDirsFailedError) as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {topic_partition}: {error}") from error
-            partition = self._partitions[topic_partition] = Partition(topic_partition, topic_id, log, self)
-        partition.become_leader(leader_epoch, partition_epoch, replicas, isr)
-        # Who waits with an older epoch is to hear of the new one.
+            partition = Partition(topic_partition, topic_id, log, self, self._peers)
+            self._partitions[topic_partition] = partition
+        elif partition.topic_id != topic_id:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is of topic {partition.topic_id}")
+        if leader_epoch < partition.leader_epoch:
+            reason = f"{topic_partition} is in leader epoch {partition.leader_epoch}, and the order in {leader_epoch}"
+            raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, reason)
+        return partition
+
+    def _role_changed(self, partition: Partition) -> None:
+        """It is led otherwise: who waits with an older epoch is to hear of the new one, and coordinators of theirs."""
+        self.follower_logs.role_changed(partition)
         self.progressed(partition)
+        self.low_watermark_raised(partition)
+        for tell in self.on_role_change:
+            tell(partition.topic_partition)
 
     async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         """Stop serving a replica; with `delete` its directory is renamed away before this returns (StopReplica)."""
         partition = self._partitions.pop(topic_partition, None)
         if partition is not None:
+            if self._fetchers is not None:
+                self._fetchers.forget(topic_partition)
             partition.resign()
             self.flushes.forget(partition)
             self.verified.forget_partition(topic_partition)
-            self.progressed(partition)
+            self._role_changed(partition)
         if delete:
             try:
                 task = self.log_manager.delete_log(topic_partition)
@@ -275,6 +347,27 @@ class ReplicaManager:
             if purgatory.watchers and key in purgatory.watchers:
                 purgatory.check(key)
 
+    def appended(self, partition: Partition) -> None:
+        """A leader with followers has more records: they may fetch them."""
+        watchers, key = self.fetch_purgatory.watchers, partition.topic_partition
+        if watchers and key in watchers:
+            self.fetch_purgatory.check(key)
+
+    def isr_change_wanted(self, partition: Partition, change: IsrChange) -> None:
+        """Have other replicas in sync."""
+        if self._isr_updates is not None:
+            self._isr_updates.want(partition, change)
+
+    def low_watermark_raised(self, partition: Partition) -> None:
+        """A follower has given up records at the start of its log."""
+        self.log_ends.deletions.check(partition.topic_partition)
+
+    def shrink_isrs(self) -> None:
+        """Let go of followers that have not caught up for too long; each half of `replica.lag.time.max.ms`."""
+        for partition in self._partitions.values():
+            if partition.followers is not None:
+                partition.shrink_isr()
+
     def _dir_failed(self, failure: LogDirFailedError, lost: list[TopicPartition]) -> None:
         """A log directory is offline, whoever found out: its partitions are too, and nobody waits for them."""
         logger.error("%s; its partitions are offline until a restart", failure)
@@ -282,6 +375,7 @@ class ReplicaManager:
             partition = self._partitions.get(topic_partition)
             if partition is not None and not partition.is_offline:
                 partition.go_offline()
+                self.follower_logs.role_changed(partition)
                 self.progressed(partition)
         if lost:
             self._on_partitions_lost(lost)
@@ -315,3 +409,4 @@ class ReplicaManager:
         """Answer everything that waits; for shutdown."""
         self.produce_purgatory.complete_all()
         self.fetch_purgatory.complete_all()
+        self.log_ends.deletions.complete_all()

@@ -1,7 +1,7 @@
 """DeleteRecords (key 21): raises the log start offset (KIP-107).
 
-The data go when whole segments lie below it. Offset -1 stands for the high watermark. Kafka answers when every live
-replica has moved; the leader's own move is on disk before the answer leaves, and it is the only replica.
+The data go when whole segments lie below it. Offset -1 stands for the high watermark. It is answered when every live
+replica has moved, and the leader's own move is on disk.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def handle(
         for topic in request.topics
         for partition in topic.partitions
     ]
-    results = iter(await replica_manager.log_ends.delete_records(offsets))
+    results = iter(await replica_manager.log_ends.delete_records(offsets, request.timeout_ms))
     response, pace = DeleteRecordsResponse(), Pace()
     for topic in request.topics:
         answer = DeleteRecordsTopicResult(name=topic.name)

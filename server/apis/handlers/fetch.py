@@ -2,8 +2,9 @@
 
 Version 3 (KIP-74) bounds the whole answer: from 3 on its first non-empty partition holds at least one whole batch, and
 a later one whose first batch does not fit is empty, where older readers get a part of it. 4 adds isolation levels; 7
-incremental sessions (KIP-227); 9 leader epoch fencing (KIP-320); 12 detects divergence (KIP-595); 13 names topics
-by id (KIP-516); 16 tells who leads if this broker does not (KIP-951). Readers of versions 0-3 get records converted to
+incremental sessions (KIP-227); 9 leader epoch fencing (KIP-320); 11 lets consumers read from followers that are nearer
+(KIP-392); 12 detects divergence (KIP-595); 13 names topics by id (KIP-516); 15 tells which life of a follower asks
+(KIP-903); 16 tells who leads if this broker does not (KIP-951). Readers of versions 0-3 get records converted to
 the format they know.
 """
 
@@ -14,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 from uuid import UUID
 
-from ....protocol.acls import AclOperation, AclResourceType
+from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.fetch import (
     AbortedTransaction,
@@ -29,7 +30,7 @@ from ....protocol.messages.fetch import (
 )
 from ....protocol.schema import ZERO_UUID, Buffer
 from ....storage.record_conversion import down_convert
-from ...replication.delayed_fetch import FetchParams, FetchResult
+from ...replication.delayed_fetch import CONSUMER, FetchParams, FetchResult
 from ...replication.fetch_session import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -57,7 +58,9 @@ SINCE_WHOLE_BATCHES = 3
 SINCE_CURRENT_FORMAT = 4
 SINCE_SESSIONS = 7
 SINCE_ZSTD = 10
+SINCE_ANY_REPLICA = 11
 SINCE_TOPIC_IDS = 13
+SINCE_REPLICA_STATE = 15
 SINCE_LEADER_HINTS = 16
 HINTED_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -165,12 +168,16 @@ class _Fetch:
         """What is to be read, and when to answer."""
         ctx, request = self._ctx, self._request
         topic_name, guarded = self._metadata.topic_name, ctx.is_guarded
+        follower = self._follower
+        if guarded and follower != CONSUMER:
+            # Only brokers may read what is not committed, and they may read everything.
+            guarded = not ctx.may(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
         wanted: list[tuple[str, FetchPartition]] = []
         for item in items.values():
             name = topic_name(item.topic) if isinstance(item.topic, UUID) else item.topic
             if name is None:
                 self._asked.append((item, ErrorCode.UNKNOWN_TOPIC_ID))
-            elif guarded and not ctx.may(AclOperation.READ, AclResourceType.TOPIC, name):
+            elif guarded and (follower != CONSUMER or not ctx.may(AclOperation.READ, AclResourceType.TOPIC, name)):
                 self._asked.append((item, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
             else:
                 self._asked.append((item, name))
@@ -180,10 +187,10 @@ class _Fetch:
         max_bytes = min(request.max_bytes, most_bytes)
         if self._version < SINCE_CURRENT_FORMAT:
             max_bytes = min(max_bytes, MOST_CONVERTED_BYTES)
-        if ctx.charge is not None:
+        if ctx.charge is not None and follower == CONSUMER:
             max_bytes = min(max_bytes, ctx.charge.most_fetch_bytes())
         has_errors = len(wanted) < len(self._asked)
-        return FetchParams(
+        params = FetchParams(
             wanted,
             0 if has_errors else request.max_wait_ms,
             min(request.min_bytes, max_bytes),
@@ -192,6 +199,19 @@ class _Fetch:
             self._version < SINCE_WHOLE_BATCHES,
             self._version >= SINCE_CURRENT_FORMAT,
         )
+        if follower != CONSUMER:
+            params.follower, params.isolation = follower, "log end"
+            params.follower_epoch = request.replica_state.replica_epoch
+        elif self._version >= SINCE_ANY_REPLICA:
+            params.any_replica, params.rack, params.listener = True, request.rack_id, ctx.listener.name
+        return params
+
+    @property
+    def _follower(self) -> int:
+        """The broker that follows; CONSUMER for everybody else."""
+        request = self._request
+        asking = request.replica_state.replica_id if self._version >= SINCE_REPLICA_STATE else request.replica_id
+        return max(asking, CONSUMER)
 
     def convert(self, work: Work, long_work: LongWork, results: list[FetchResult]) -> None:
         """Answer with what was found in the format that the reader knows, into which it is brought beside the loop."""
@@ -234,7 +254,7 @@ class _Fetch:
     def _is_put_off(self, results: list[FetchResult]) -> bool:
         """Whether the client has had its share, and has been told so."""
         charge = self._ctx.charge
-        if charge is None:
+        if charge is None or self._follower != CONSUMER:
             return False
         size = sum(len(result.records) for result in results if not isinstance(result, KafkaError))
         if not charge.fetched(size):
@@ -297,6 +317,7 @@ class _Fetch:
             last_stable_offset=result.last_stable_offset,
             log_start_offset=result.log_start_offset,
             aborted_transactions=None,
+            preferred_read_replica=result.preferred_read_replica,
             records=cast(Buffer, records),
         )
         if self._request.isolation_level == 1:

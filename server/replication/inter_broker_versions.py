@@ -1,0 +1,50 @@
+"""Which versions of requests brokers send each other, by `inter.broker.protocol.version` (Kafka's MetadataVersion).
+
+All brokers of a cluster may not be of one release while it is upgraded: until the setting is raised, each speaks as the
+oldest of them does, whatever the other one offers.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from functools import cache
+
+from ...protocol.apis import ApiKey
+
+Release = tuple[int, ...]
+LATEST_STEP = 99
+"""Of a release that is named without its -IV step."""
+_PARTS = re.compile(r"(?P<release>\d+(?:\.\d+)*)(?:-IV(?P<step>\d+))?")
+
+STEPS: dict[ApiKey, tuple[tuple[Release, int], ...]] = {
+    ApiKey.FETCH: (
+        ((0, 8), 0), ((0, 9), 1), ((0, 10, 0, 0), 2), ((0, 10, 1, 1), 3), ((0, 11, 0), 4), ((0, 11, 1), 5),
+        ((1, 1, 0), 7), ((2, 0, 1), 8), ((2, 1, 2), 10), ((2, 3, 1), 11), ((2, 7, 1), 12), ((3, 1, 0), 13),
+        ((3, 5, 0), 14), ((3, 5, 1), 15), ((3, 7, 4), 16), ((3, 9, 0), 17),
+    ),
+    ApiKey.LIST_OFFSETS: (
+        ((0, 8), 0), ((0, 10, 1, 2), 1), ((0, 11, 0), 2), ((2, 0, 1), 3), ((2, 1, 1), 4), ((2, 2, 1), 5),
+        ((2, 8, 1), 6), ((3, 0, 1), 7), ((3, 5, 0), 8),
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (
+        ((0, 8), 0), ((2, 0, 0), 1), ((2, 1, 1), 2), ((2, 3, 1), 3), ((2, 8, 0), 4),
+    ),
+}  # fmt: skip
+"""From which release and step on a version is sent; older releases have four parts, as in 0.10.0-IV0."""
+
+
+def _parsed(version: str) -> Release:
+    match = _PARTS.match(version)
+    if match is None:
+        raise ValueError(f"{version} is no version of the protocol between brokers")
+    parts = tuple(int(part) for part in match["release"].split("."))
+    significant = parts[:3] if parts[:2] == (0, 10) else parts[:2]
+    return (*significant, LATEST_STEP if match["step"] is None else int(match["step"]))
+
+
+@cache
+def highest_version(api_key: ApiKey, inter_broker_protocol: str) -> int:
+    """The newest version of a request that may be sent to another broker."""
+    steps = STEPS[api_key]
+    return steps[bisect_right(steps, _parsed(inter_broker_protocol), key=lambda step: step[0]) - 1][1]

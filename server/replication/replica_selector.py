@@ -1,0 +1,43 @@
+"""Which replica a consumer had better read from (KIP-392): Kafka's RackAwareReplicaSelector."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..metadata.metadata_cache import MetadataCache
+    from .partition import Partition
+
+RACK_AWARE = "RackAwareReplicaSelector"
+"""What `replica.selector.class` names, with or without Kafka's package in front of it."""
+
+
+def is_rack_aware(selector_class: str | None) -> bool:
+    """Whether consumers are sent to replicas in their racks."""
+    return selector_class is not None and selector_class.rpartition(".")[2] == RACK_AWARE
+
+
+class RackAwareReplicaSelector:
+    """Loop-thread only."""
+
+    def __init__(self, metadata: MetadataCache) -> None:
+        self._metadata = metadata
+
+    def preferred(self, partition: Partition, offset: int, rack: str, listener: str) -> int | None:
+        """The broker in that rack which has the offset and the most of the log; None if none is better than this one.
+
+        The leader itself is best if it is there.
+        """
+        followers, metadata = partition.followers, self._metadata
+        if followers is None or not rack or metadata.rack(partition.leader) == rack:
+            return None
+        near = [
+            replica
+            for replica in followers.replicas.values()
+            if replica.broker_id in followers.isr
+            and replica.log_start_offset <= offset <= replica.log_end_offset
+            and metadata.rack(replica.broker_id) == rack
+            and metadata.endpoint(replica.broker_id, listener) is not None
+        ]
+        best = max(near, key=lambda one: (one.log_end_offset, one.last_caught_up, -one.broker_id), default=None)
+        return None if best is None else best.broker_id

@@ -1,0 +1,56 @@
+"""Replicas that are not in sync are throttled where a topic says so, at the leader and at the follower (KIP-73)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..quotas.replication_quota import ReplicationQuota, names_partition
+
+if TYPE_CHECKING:
+    from .partition import Partition
+
+
+class LeaderThrottle:
+    """What this broker gives to followers that lag."""
+
+    def __init__(self, quota: ReplicationQuota, broker_id: int) -> None:
+        self._quota = quota
+        self._broker_id = broker_id
+
+    def _counts(self, partition: Partition, follower: int) -> bool:
+        names = partition.log.config.leader_replication_throttled_replicas
+        if not names or follower in partition.in_sync_replicas:
+            return False
+        return names_partition(names, partition.topic_partition.partition, self._broker_id)
+
+    def holds_back(self, partition: Partition, follower: int) -> bool:
+        """Whether a follower gets nothing of a partition for now."""
+        return self._counts(partition, follower) and self._quota.is_exceeded
+
+    def sent(self, partition: Partition, follower: int, size: int) -> None:
+        """A follower gets so many bytes."""
+        if size and self._counts(partition, follower):
+            self._quota.record(size)
+
+
+class FollowerThrottle:
+    """What this broker fetches where it lags."""
+
+    def __init__(self, quota: ReplicationQuota, broker_id: int) -> None:
+        self._quota = quota
+        self._broker_id = broker_id
+
+    def _counts(self, partition: Partition) -> bool:
+        names = partition.log.config.follower_replication_throttled_replicas
+        if not names or 0 <= partition.leader_high_watermark <= partition.log.log_end_offset:
+            return False
+        return names_partition(names, partition.topic_partition.partition, self._broker_id)
+
+    def holds_back(self, partition: Partition) -> bool:
+        """Whether a partition is not fetched for now."""
+        return self._counts(partition) and self._quota.is_exceeded
+
+    def fetched(self, partition: Partition, size: int) -> None:
+        """So many bytes came for it."""
+        if self._counts(partition):
+            self._quota.record(size)

@@ -1,0 +1,136 @@
+"""Three replicas under every mishap, in any order: what was acknowledged stays, and all end with the same bytes."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.server.replication.replicas import LAG_SECONDS, Cluster, Node
+
+from barnabas.server.replication.followers import Followers
+from barnabas.server.replication.partition import Partition
+
+Step = tuple[str, int, int]
+"""What happens, on which broker, and a number for what is left open."""
+USUAL = {
+    "append": 12,
+    "append 1": 2,
+    "fetch": 30,
+    "answer": 30,
+    "order": 12,
+    "lose": 2,
+    "decide": 10,
+    "unheard": 1,
+    "elect": 1,
+    "crash": 1,
+    "restart": 3,
+    "flush": 14,
+    "lag": 1,
+}
+"""How often what happens."""
+STEPS = st.lists(st.tuples(st.sampled_from(sorted(USUAL)), st.integers(1, 3), st.integers(0, 1000)), max_size=120)
+
+
+def step(cluster: Cluster, action: str, node_id: int, number: int) -> None:
+    node = cluster.nodes[node_id]
+    if action == "append":
+        cluster.append(node_id)
+    elif action == "append 1":
+        # What nobody wanted to have on a disk may be seen, and be gone after a loss of power.
+        cluster.append(node_id, acks=-1 if cluster.on_disk else 1)
+    elif action == "fetch":
+        cluster.fetch(node_id)
+    elif action in ("answer", "lose"):
+        cluster.deliver_answer(node_id, lost=action == "lose")
+    elif action == "order":
+        cluster.deliver_order(node_id)
+    elif action in ("decide", "unheard"):
+        cluster.decide(node_id, answer_lost=action == "unheard")
+    elif action == "elect":
+        cluster.elect(number)
+    elif action == "crash":
+        mode: Any = ("kill", "A", "B")[number % 3] if cluster.on_disk else "kill"
+        cluster.crash(node_id, mode, number, (number % 11) / 10)
+    elif action == "restart":
+        cluster.restart(node_id)
+    elif action == "flush" and node.is_alive and node.wants_flush:
+        node.flush()
+    elif action == "lag" and node.is_alive:
+        cluster.now += LAG_SECONDS * 0.7
+        node.partition.shrink_isr()
+
+
+def steps(seed: int, count: int = 400) -> Iterator[Step]:
+    """Everything may happen, and in each history something else happens often."""
+    rng = random.Random(seed)
+    weights = [often * rng.choice([0.3, 1, 1, 2]) for often in USUAL.values()]
+    for _ in range(count):
+        yield rng.choices(list(USUAL), weights)[0], rng.randint(1, 3), rng.randint(0, 1000)
+
+
+def play(seed: int) -> Cluster:
+    cluster = Cluster(on_disk=seed % 2 == 0, fetch_version=17 if seed % 4 < 2 else 11)
+    for one in steps(seed):
+        step(cluster, *one)
+    cluster.heal()
+    cluster.check()
+    return cluster
+
+
+def test_nothing_acknowledged_is_lost() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(150):
+        cluster = play(seed)
+        happened.update(acked=len(cluster.acked), cut=cluster.truncations, elections=cluster.state.leader_epoch)
+    assert happened["acked"] > 400
+    assert happened["cut"] > 80
+    assert happened["elections"] > 400
+
+
+@pytest.mark.verify
+def test_nothing_acknowledged_is_lost_in_many_histories() -> None:
+    for seed in range(150, 4000):
+        play(seed)
+
+
+@pytest.mark.parametrize("fetch_version", [17, 11])
+@pytest.mark.parametrize("on_disk", [False, True])
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(history=STEPS)
+def test_nor_in_the_shortest_history_that_shows_it(history: list[Step], on_disk: bool, fetch_version: int) -> None:
+    cluster = Cluster(on_disk=on_disk, fetch_version=fetch_version)
+    for one in history:
+        step(cluster, *one)
+    cluster.heal()
+    cluster.check()
+
+
+async def _not_synced(_: Node) -> None:
+    return None
+
+
+MUTANTS: list[tuple[str, type, str, Any, int]] = [
+    ("cut to the high watermark", Partition, "truncation_offset", lambda p, _: (p.log.high_watermark, True), 38),
+    ("nobody tells where logs part", Partition, "divergence", lambda *_: None, 0),
+    ("who follows another leader is not fenced", Partition, "fence", lambda *_: None, 978),
+    ("the leader's disk does not count", Partition, "durable_end_offset", property(lambda p: p.log.log_end_offset), 0),
+    ("followers are not waited for", Followers, "least_end", lambda _, leader_end, durable_end: durable_end, 1),
+    ("a follower's disk is not waited for", Node, "_all_synced", _not_synced, 14),
+]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "wrong", "seed"), [row[1:] for row in MUTANTS], ids=[row[0] for row in MUTANTS]
+)
+def test_the_model_sees_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str, wrong: Callable[..., Any], seed: int
+) -> None:
+    play(seed)
+    monkeypatch.setattr(owner, name, wrong)
+    with pytest.raises(AssertionError):
+        play(seed)
