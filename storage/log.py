@@ -195,7 +195,8 @@ class Log:
     def append_as_follower(self, records: memoryview, *, leader_epoch: int = -1) -> LogAppendInfo:
         """Append what the leader has, offsets and epochs as they are; a batch cut off at the end is left out.
 
-        So is what leaders later than that of `leader_epoch` wrote, unless that is -1. Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets out of order, and as `append_as_leader`.
+        So is what leaders later than that of `leader_epoch` wrote, unless that is -1.
+        Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets out of order, and as `append_as_leader`.
         """
         result = validate_and_assign(
             records,

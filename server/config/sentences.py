@@ -171,6 +171,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "node.id": "Number of this broker, the name that KRaft gave to `broker.id`.",
         "num.partitions": "Partitions of a topic that is created without a number of its own.",
         "num.recovery.threads.per.data.dir": "Logs of one directory that are loaded at the same time at start.",
+        "num.replica.fetchers": "Connections to each leader by which its partitions are followed.",
         "offset.metadata.max.bytes": "Length of the text that a consumer may store with an offset.",
         "offsets.commit.timeout.ms": (
             "How long a commit of offsets, or of a group's assignment, may take before the client is told so."
@@ -189,7 +190,24 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Over so many windows of `quota.window.size.seconds` the use of clients that have a quota is measured."
         ),
         "quota.window.size.seconds": "Seconds in one of `quota.window.num`.",
+        "replica.fetch.backoff.ms": "How long a follower waits after a fetch that failed.",
+        "replica.fetch.max.bytes": "How much of one partition a follower asks for at once.",
+        "replica.fetch.min.bytes": "How much there has to be before a follower's fetch is answered early.",
+        "replica.fetch.response.max.bytes": "How much a follower asks for at once, of all partitions together.",
+        "replica.fetch.wait.max.ms": "How long a follower's fetch waits at the leader while there is nothing new.",
         "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
+        "replica.lag.time.max.ms": (
+            "A follower that has not had everything for so long is in sync no longer; each half of it is looked."
+        ),
+        "replica.selector.class": (
+            "`RackAwareReplicaSelector`, with or without Kafka's package, sends consumers that say where they are "
+            "(`client.rack`) to a replica in the same rack."
+        ),
+        "replica.socket.timeout.ms": "How long another broker may take to answer; longer than the wait of a fetch.",
+        "replication.quota.window.num": (
+            "Over so many windows of `replication.quota.window.size.seconds` throttled replication is measured."
+        ),
+        "replication.quota.window.size.seconds": "Seconds in one of `replication.quota.window.num`.",
         "socket.listen.backlog.size": "Connections that wait to be accepted.",
         "queued.max.request.bytes": (
             "Memory for requests that have not come completely, of all connections; -1: 256 MiB. One connection "

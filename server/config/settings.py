@@ -85,6 +85,7 @@ class Settings:
     min_insync_replicas: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    num_replica_fetchers: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int
@@ -97,8 +98,18 @@ class Settings:
     queued_max_request_bytes: int
     quota_window_num: int
     quota_window_size_seconds: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     request_timeout_ms: int
+    replica_lag_time_max_ms: int
+    replica_selector_class: str | None
+    replica_socket_timeout_ms: int
+    replication_quota_window_num: int
+    replication_quota_window_size_seconds: int
     socket_listen_backlog_size: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int

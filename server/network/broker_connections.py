@@ -14,7 +14,7 @@ from typing import Any
 from ...clients.connection import ConnectionOptions
 from ...clients.errors import BrokerUnreachableError
 from ...clients.peer import Peer
-from ...protocol.apis import api_key_of
+from ...protocol.apis import ApiKey, api_key_of
 
 Endpoint = tuple[str, int]
 
@@ -35,13 +35,19 @@ class BrokerConnections:
         self._random = rng
         self._peers: dict[int, tuple[Endpoint, Peer]] = {}
 
-    async def ask(self, broker_id: int, request: Any, *, lowest: int = 0) -> Any:
-        """The response of that broker, in the newest version that both sides speak, `lowest` or newer.
+    async def version_for(self, broker_id: int, api_key: ApiKey, *, highest: int) -> int:
+        """The newest version, `highest` at most, that both sides speak. Raises as `ask`."""
+        connection = await self._peer(broker_id).connection()
+        return connection.version_for(api_key, highest=highest)
+
+    async def ask(self, broker_id: int, request: Any, *, lowest: int = 0, version: int | None = None) -> Any:
+        """The response of that broker, in the newest version that both sides speak, `lowest` or newer, or in `version`.
 
         Raises BrokerUnreachableError, ConnectionLostError, RequestTimeoutError or UnsupportedVersionError.
         """
         connection = await self._peer(broker_id).connection()
-        version = connection.version_for(api_key_of(request.__class__), lowest=lowest)
+        if version is None:
+            version = connection.version_for(api_key_of(request.__class__), lowest=lowest)
         return await connection.send(request, version)
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from ..runtime.room_logger import room_logger
+from ...protocol.room_logger import room_logger
 
 if TYPE_CHECKING:
     from ...protocol.topic_partition import TopicPartition

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..runtime.room_logger import room_logger
+from ...protocol.room_logger import room_logger
 from .partition import UNCHANGED_FOR_CERTAIN
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.fetch_session import FetchSession, FetchTarget
+from ...protocol.fetch_session import FetchSessionHandler, FetchTarget
 from ...protocol.messages.fetch import FetchRequest, FetchResponse, ReplicaState
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.messages.offset_for_leader_epoch import (
@@ -52,14 +52,16 @@ class FetchLimits:
 class Leader:
     """One broker, as the fetcher that follows it sees it."""
 
-    def __init__(self, brokers: Brokers, leader: int, own_id: int, broker_epoch: int, protocol: str) -> None:
-        """`protocol` is `inter.broker.protocol.version`."""
+    def __init__(
+        self, brokers: Brokers, leader: int, own_id: int, broker_epoch: Callable[[], int], protocol: str
+    ) -> None:
+        """`broker_epoch` is this broker's, `protocol` is `inter.broker.protocol.version`."""
         self.broker_id = leader
         self._brokers = brokers
         self._own_id = own_id
         self._broker_epoch = broker_epoch
         self._protocol = protocol
-        self._session = FetchSession()
+        self._session = FetchSessionHandler()
 
     async def fetch_version(self) -> int:
         """Of the next fetch. Raises KafkaError."""
@@ -77,7 +79,7 @@ class Leader:
             max_wait_ms=limits.wait_max_ms, min_bytes=limits.min_bytes, max_bytes=limits.response_max_bytes, topics=[]
         )
         if version >= SINCE_REPLICA_STATE:
-            request.replica_state = ReplicaState(replica_id=self._own_id, replica_epoch=self._broker_epoch)
+            request.replica_state = ReplicaState(replica_id=self._own_id, replica_epoch=self._broker_epoch())
         else:
             request.replica_id = self._own_id
         self._session.fill(request, targets, uses_topic_ids=version >= SINCE_TOPIC_IDS)

@@ -15,11 +15,12 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.fetch_session import FetchTarget
+from ...protocol.room_logger import room_logger
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.leader_epochs import EpochEnd
-from ..runtime.room_logger import room_logger
+from ..runtime.turns import LONG_WORK_SECONDS
 from .leaders import SINCE_TOPIC_IDS
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class FollowedLogs(Protocol):
         """What was appended to these is on disk, where acks=-1 promises that, or their directory has failed."""
 
 
-class Throttle(Protocol):
+class FetchThrottle(Protocol):
     """The follower's replication quota."""
 
     def holds_back(self, partition: Partition) -> bool:
@@ -87,18 +88,18 @@ class ReplicaFetcher:
         logs: FollowedLogs,
         *,
         limits: Callable[[], FetchLimits],
-        throttle: Throttle,
+        throttle: FetchThrottle,
         paused: Callable[[TopicPartition], AbstractAsyncContextManager[None]],
-        overtime: Callable[[], Callable[[], bool]],
+        stopwatch: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`paused` keeps the cleaner away from a log, `overtime` tells whether a turn that begins has been long."""
+        """`paused` keeps the cleaner away from a log, `stopwatch` is a clock that moves within a turn of the loop."""
         self._leader = leader
         self._logs = logs
         self._limits = limits
         self._throttle = throttle
         self._paused = paused
-        self._overtime = overtime
+        self._stopwatch = stopwatch
         self._loop = loop
         self._followed: dict[TopicPartition, Followed] = {}
         self._wake = asyncio.Event()
@@ -260,7 +261,7 @@ class ReplicaFetcher:
     ) -> None:
         """Append what came, some of it in each turn of the loop, and wait for the disk if that is promised."""
         appended: list[Partition] = []
-        is_over = self._overtime()
+        enough = self._stopwatch() + LONG_WORK_SECONDS
         for topic in response.responses:
             topic_name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
@@ -272,9 +273,9 @@ class ReplicaFetcher:
                     continue  # cut since it was asked for
                 if await self._take_in_one(one, data):
                     appended.append(one.partition)
-                if is_over():
+                if self._stopwatch() >= enough:
                     await asyncio.sleep(0)
-                    is_over = self._overtime()
+                    enough = self._stopwatch() + LONG_WORK_SECONDS
         if appended:
             await self._logs.synced(appended)
 

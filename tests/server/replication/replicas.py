@@ -111,7 +111,7 @@ class Node:
             limits=lambda: FetchLimits(500, 1, self.cluster.max_bytes, 10 << 20, 1000),
             throttle=cast(Any, SimpleNamespace(holds_back=lambda _: False, fetched=lambda *_: None)),
             paused=not_paused,
-            overtime=lambda: lambda: False,
+            stopwatch=lambda: 0.0,
             loop=cast(asyncio.AbstractEventLoop, SimpleNamespace(time=lambda: self.cluster.now, create_task=_no_task)),
         )
 

@@ -1,0 +1,126 @@
+"""What the replicas of a broker need beside it when there are other brokers: fetchers, changes of in-sync sets, quotas.
+
+One broker alone has none of it, and nothing on its way of a request asks for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+from ..quotas.rates import QuotaWindow
+from ..quotas.replication_quota import ReplicationQuota
+from .followers import Peers
+from .isr_updates import IsrUpdates
+from .leaders import FetchLimits, Leader
+from .replica_fetcher import ReplicaFetcher
+from .replica_fetcher_manager import ReplicaFetcherManager
+from .replica_selector import RackAwareReplicaSelector, is_rack_aware
+from .replication_throttle import FollowerThrottle, LeaderThrottle
+
+if TYPE_CHECKING:
+    from ...protocol.topic_partition import TopicPartition
+    from ..config.broker_config import BrokerConfig
+    from ..metadata.metadata_cache import MetadataCache
+    from ..runtime.scheduler import Scheduler
+    from .isr_changes import IsrChanges
+    from .leaders import Brokers
+    from .replica_manager import ReplicaManager
+
+IDLE_FETCHERS_MS = 10_000
+"""How often connections are closed to brokers of which nothing is followed any more."""
+UNKNOWN_EPOCH = -1
+
+
+class Replication:
+    """Put together before the first order to a broker of a cluster. Loop-thread only."""
+
+    def __init__(
+        self,
+        replica_manager: ReplicaManager,
+        *,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        config: BrokerConfig,
+        metadata: MetadataCache,
+        isr_changes: IsrChanges,
+        connect: Callable[[], Brokers],
+        paused: Callable[[TopicPartition], AbstractAsyncContextManager[None]],
+        stopwatch: Callable[[], float],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        """`connect` gives each fetcher connections of its own, `paused` keeps the cleaner away from a log."""
+        self._replica_manager = replica_manager
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._config = config
+        self._metadata = metadata
+        self._connect = connect
+        self._paused = paused
+        self._stopwatch = stopwatch
+        self._loop = loop
+        window = QuotaWindow(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
+        given = ReplicationQuota(window, self._limit("leader.replication.throttled.rate"), loop.time)
+        taken = ReplicationQuota(window, self._limit("follower.replication.throttled.rate"), loop.time)
+        self._follower_throttle = FollowerThrottle(taken, broker_id)
+        self._isr_updates = IsrUpdates(isr_changes, loop)
+        self.fetchers = ReplicaFetcherManager(self._fetcher, lambda: config.num_replica_fetchers)
+        peers = Peers(
+            broker_id,
+            loop.time,
+            lambda: config.replica_lag_time_max_ms / 1000,
+            self._is_eligible,
+            lambda broker_id: broker_id in metadata.brokers,
+        )
+        replica_manager.join_cluster(peers, self._isr_updates, self.fetchers)
+        replica_manager.reader.throttle = LeaderThrottle(given, broker_id)
+        if is_rack_aware(config.replica_selector_class):
+            replica_manager.reader.selector = RackAwareReplicaSelector(metadata)
+
+    def schedule(self, scheduler: Scheduler) -> None:
+        """What is done again and again."""
+        half_ms = max(1, self._config.replica_lag_time_max_ms // 2)
+        scheduler.every("shrinking of in-sync replicas", lambda: half_ms, self._replica_manager.shrink_isrs)
+        scheduler.every("idle fetchers", lambda: IDLE_FETCHERS_MS, self.fetchers.end_idle)
+
+    async def close(self) -> None:
+        """Fetch nothing more, and change nothing."""
+        await self.fetchers.close()
+        await self._isr_updates.close()
+
+    def _limit(self, name: str) -> Callable[[], float]:
+        """A throttle's bytes per second, as they are stored for this broker or for all."""
+        config = self._config
+
+        def limit() -> float:
+            raw = config.broker_overrides.get(name) or config.cluster_overrides.get(name)
+            return float("inf") if raw is None else float(raw)
+
+        return limit
+
+    def _is_eligible(self, broker_id: int, epoch: int) -> bool:
+        """Alive, and in the life that fetches, as far as both are known (KIP-903)."""
+        registration = self._metadata.brokers.get(broker_id)
+        if registration is None:
+            return False
+        return UNKNOWN_EPOCH in (epoch, registration.broker_epoch) or epoch == registration.broker_epoch
+
+    def _fetcher(self, leader: int) -> ReplicaFetcher:
+        config = self._config
+        return ReplicaFetcher(
+            Leader(self._connect(), leader, self._broker_id, self._broker_epoch, config.inter_broker_protocol_version),
+            self._replica_manager.follower_logs,
+            limits=lambda: FetchLimits(
+                config.replica_fetch_wait_max_ms,
+                config.replica_fetch_min_bytes,
+                config.replica_fetch_max_bytes,
+                config.replica_fetch_response_max_bytes,
+                config.replica_fetch_backoff_ms,
+            ),
+            throttle=self._follower_throttle,
+            paused=self._paused,
+            stopwatch=self._stopwatch,
+            loop=self._loop,
+        )
