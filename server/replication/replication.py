@@ -46,12 +46,12 @@ class Replication:
         config: BrokerConfig,
         metadata: MetadataCache,
         isr_changes: IsrChanges,
-        connect: Callable[[], Brokers],
+        connect: Callable[[int], Brokers],
         paused: Callable[[TopicPartition], AbstractAsyncContextManager[None]],
         stopwatch: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`connect` gives each fetcher connections of its own, `paused` keeps the cleaner away from a log."""
+        """`connect` gives each fetcher connections with a timeout in milliseconds, `paused` keeps the cleaner away from a log."""
         self._replica_manager = replica_manager
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -110,7 +110,13 @@ class Replication:
     def _fetcher(self, leader: int) -> ReplicaFetcher:
         config = self._config
         return ReplicaFetcher(
-            Leader(self._connect(), leader, self._broker_id, self._broker_epoch, config.inter_broker_protocol_version),
+            Leader(
+                self._connect(config.replica_socket_timeout_ms),
+                leader,
+                self._broker_id,
+                self._broker_epoch,
+                config.inter_broker_protocol_version,
+            ),
             self._replica_manager.follower_logs,
             limits=lambda: FetchLimits(
                 config.replica_fetch_wait_max_ms,

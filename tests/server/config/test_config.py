@@ -209,8 +209,8 @@ def test_unknown_keys_are_kept_and_named_once_together() -> None:
 
 
 def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
-    config = BrokerConfig({"num.io.threads": "16", "log.cleaner.threads": "2", "num.replica.fetchers": "2"})
-    assert config.notices == ("Accepted without effect: num.io.threads, num.replica.fetchers",)
+    config = BrokerConfig({"num.io.threads": "16", "log.cleaner.threads": "2", "num.network.threads": "2"})
+    assert config.notices == ("Accepted without effect: num.io.threads, num.network.threads",)
 
 
 def test_what_is_for_an_authorizer_is_not_passed_over_in_silence_where_there_is_none() -> None:

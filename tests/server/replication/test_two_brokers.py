@@ -69,7 +69,7 @@ class Member:
             config=state.config,
             metadata=metadata,
             isr_changes=cluster,
-            connect=lambda: BrokerConnections(self.id, cluster.endpoint, rng, timeout_ms=5000),
+            connect=lambda timeout_ms: BrokerConnections(self.id, cluster.endpoint, rng, timeout_ms=timeout_ms),
             paused=state.cleaner.paused,
             stopwatch=lambda: 0.0,
             loop=loop,
