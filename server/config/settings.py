@@ -104,12 +104,12 @@ class Settings:
     replica_fetch_response_max_bytes: int
     replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
-    request_timeout_ms: int
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
     replica_socket_timeout_ms: int
     replication_quota_window_num: int
     replication_quota_window_size_seconds: int
+    request_timeout_ms: int
     socket_listen_backlog_size: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int

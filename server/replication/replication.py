@@ -51,7 +51,10 @@ class Replication:
         stopwatch: Callable[[], float],
         loop: asyncio.AbstractEventLoop,
     ) -> None:
-        """`connect` gives each fetcher connections with a timeout in milliseconds, `paused` keeps the cleaner away from a log."""
+        """`connect` gives each fetcher connections of its own, with a timeout in milliseconds.
+
+        `paused` keeps the cleaner away from a log, `stopwatch` moves within a turn of the loop.
+        """
         self._replica_manager = replica_manager
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
