@@ -164,7 +164,8 @@ AUTHENTICATING: dict[AuthenticationState, dict[AuthenticationEvent, Authenticati
         AuthenticationEvent.FAILURE: AuthenticationState.REFUSED,
     },
     AuthenticationState.REFUSED: {},
-    AuthenticationState.ADMITTED: {},
+    # Once more, before the session is over (KIP-368).
+    AuthenticationState.ADMITTED: {AuthenticationEvent.MECHANISM: AuthenticationState.CHALLENGED},
 }
 
 AWAITED: dict[AuthenticationState, frozenset[ApiKey]] = {

@@ -49,6 +49,7 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
     server = BrokerServer(config, ports, loop)
     try:
         await server.start()
+        loop.add_signal_handler(signal.SIGHUP, server.state.security.reload)
         for name, partitions in topics.items():
             await server.create_topic(name, partitions, {}, exist_ok=True)
     except Exception:

@@ -155,9 +155,12 @@ class BrokerServer:
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(config_store, broker_id)
         quotas = await self._load_quotas(store)
-        security = BrokerSecurity(self.config, store, self._ports, self._loop, authorizer=self._authorizer)
+        security = BrokerSecurity(
+            self.config, store, self._ports, self._loop, config_store=config_store, authorizer=self._authorizer
+        )
         self._stops.append(security.close)
         await security.start()
+        dynamic_config.on_broker_change(security.reload)
         topics = {topic.name: topic for topic in await topic_store.topics()}
         await self._directories.load(partial(strays, topics=topics))
         self._state = self._build_state(
@@ -325,6 +328,7 @@ class BrokerServer:
             self._ports.machine_name,
             open_files=self._ports.open_files,
             connection_quota=state.quotas.connections,
+            doors=state.security.doors,
         )
         await sockets.bind()
         self._stops += [sockets.close, apis.close]
@@ -332,7 +336,9 @@ class BrokerServer:
             BrokerRegistration(
                 broker_id=state.broker_id,
                 endpoints=tuple(
-                    BrokerEndpoint(listener.name, listener.advertised_host, listener.advertised_port)
+                    BrokerEndpoint(
+                        listener.name, listener.advertised_host, listener.advertised_port, listener.security_protocol
+                    )
                     for listener in sockets.listeners
                 ),
                 rack=self.config.broker_rack,

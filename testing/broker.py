@@ -25,6 +25,7 @@ from .clock import Clock
 from .contents import Contents, NewRecords, until
 from .faults import Faults
 from .folders import TemporaryFolder, copy, make
+from .security import BrokerAccess
 
 if TYPE_CHECKING:
     from ..clients.fetched_records import ConsumerRecord
@@ -70,6 +71,8 @@ class Broker:
     snapshot: a data directory, of `save_snapshot` or of Kafka, with a copy of which the broker starts.
     config: Kafka broker settings, `{"message.max.bytes": 2_000_000}`; None gives a setting its default.
     clock: the wall clock; the machine's by default.
+    sasl: passwords by user; clients have to authenticate, by PLAIN or SCRAM.
+    tls: whether all that is said is encrypted, with certificates made on the spot (`pip install barnabas[tls]`).
 
     Raises TypeError and ValueError for what makes no sense, before anything is started. Methods block, and any thread
     may call them; under `async with` it is those that begin with an a.
@@ -85,11 +88,18 @@ class Broker:
         port: int = 0,
         config: Mapping[str, Setting] | None = None,
         clock: Clock | None = None,
+        sasl: Mapping[str, str] | None = None,
+        tls: bool = False,
     ) -> None:
+        self._access = BrokerAccess(sasl or {}, tls=tls, host=host)
         self._topics = partition_counts(topics)
         self._data_dir = data_dir
         self._snapshot = snapshot
-        settings = {"listeners": f"PLAINTEXT://{host}:{port}", **EMBEDDED_DEFAULTS, **properties(config or {})}
+        settings = {
+            "listeners": f"{self._access.protocol}://{host}:{port}",
+            **EMBEDDED_DEFAULTS,
+            **properties(config or {}),
+        }
         self._settings = {name: value for name, value in settings.items() if value is not None}
         self._clock = clock
         self._temporary: TemporaryFolder | None = None
@@ -116,6 +126,15 @@ class Broker:
     def port(self) -> int:
         """The port of the first listener."""
         return self.server.listeners[0].port
+
+    @property
+    def ca_file(self) -> str:
+        """The certificate that clients have to trust, as PEM; with `tls` only."""
+        return self._access.ca_file()
+
+    def client_settings(self, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
+        """Settings of Java's clients, and of ours by `security_of`, that lead in: as `user`, or the first there is."""
+        return {"bootstrap.servers": self.bootstrap, **self._access.client_settings(user, mechanism)}
 
     # -- on a thread of its own ------------------------------------------------------------------------------------
 
@@ -346,7 +365,7 @@ class Broker:
 
     async def _start_server(self, settings: Mapping[str, str]) -> None:
         loop = asyncio.get_running_loop()
-        config = BrokerConfig.from_properties({"log.dirs": self._directory, **settings})
+        config = BrokerConfig.from_properties({"log.dirs": self._directory, **self._access.settings(), **settings})
         ports = replace(
             host_ports(loop, cleaning_work(config.log_cleaner_worker, loop)),
             filesystem=self.faults.disk,
@@ -356,6 +375,7 @@ class Broker:
             ports = replace(ports, now_ms=self._clock.now_ms)
         server = self._server = BrokerServer(config, ports, loop)
         await server.start()
+        await server.state.security.set_passwords(self._access.passwords)
         self.faults.attach(server.apis, server.state.groups)
 
     async def _stop_server(self) -> None:
@@ -368,6 +388,7 @@ class Broker:
         if self._temporary is not None:
             self._temporary.remove()
             self._temporary = None
+        self._access.close()
 
     def _end_thread(self) -> None:
         loop, thread = self._loop, self._thread

@@ -38,6 +38,8 @@ _API_SIZE = 4
 LARGE_REQUEST_BYTES = 1 << 15
 """A larger request is read beside the loop, and its answer is written there: each takes up to a tenth of a second."""
 MOST_FRAME_BYTES = 2**31
+READ_AT_ONCE = {ApiKey.PRODUCE, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+"""However large: bytes stay where they are, and there is little else."""
 LANE = "requests"
 """On which large requests are read and answers to long ones written, one after another."""
 
@@ -220,8 +222,8 @@ class KafkaApis:
             for around in self._around:
                 handle, respond = around(key, version, handle, respond)
             route = Route(_reader(key, version), handle, respond, api.in_turn)
-            if key is ApiKey.PRODUCE:
-                route.most_bytes = MOST_FRAME_BYTES  # its records stay where they are, and the rest is read by the way
+            if key in READ_AT_ONCE:
+                route.most_bytes = MOST_FRAME_BYTES
             self._routes[_api_at(buffer, start)[0]] = route
             return route
         if key is ApiKey.API_VERSIONS:

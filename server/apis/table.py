@@ -70,6 +70,7 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.SYNC_GROUP: Api("sync_group", 0, 5, (Right(READ, GROUP, "group_id"),), in_turn=True),
     ApiKey.DESCRIBE_GROUPS: Api("describe_groups", 0, 6, (Right(DESCRIBE, GROUP, "groups"),)),
     ApiKey.LIST_GROUPS: Api("list_groups", 0, 5),  # its handler leaves out what may not be seen
+    ApiKey.SASL_HANDSHAKE: Api("sasl_handshake", 0, 1),
     ApiKey.API_VERSIONS: Api("api_versions", 0, 4),
     ApiKey.CREATE_TOPICS: Api("create_topics", 0, 7, (Right(CREATE, TOPIC, "topics", or_cluster=True),)),
     ApiKey.DELETE_TOPICS: Api(
@@ -109,6 +110,7 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.ALTER_CONFIGS: Api("alter_configs", 0, 2, (Right(ALTER_CONFIGS, BY_TYPE, "resources"),)),
     ApiKey.ALTER_REPLICA_LOG_DIRS: Api("alter_replica_log_dirs", 0, 2, (Right(ALTER, CLUSTER),)),
     ApiKey.DESCRIBE_LOG_DIRS: Api("describe_log_dirs", 0, 5, (Right(DESCRIBE, CLUSTER),)),
+    ApiKey.SASL_AUTHENTICATE: Api("sasl_authenticate", 0, 2),
     ApiKey.CREATE_PARTITIONS: Api("create_partitions", 0, 3, (Right(ALTER, TOPIC, "topics"),)),
     ApiKey.DELETE_GROUPS: Api("delete_groups", 0, 2, (Right(DELETE, GROUP, "groups_names"),)),
     ApiKey.ELECT_LEADERS: Api("elect_leaders", 0, 2, (Right(ALTER, CLUSTER),)),
@@ -121,6 +123,7 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Api("describe_client_quotas", 0, 1, (Right(DESCRIBE_CONFIGS, CLUSTER),)),
     ApiKey.ALTER_CLIENT_QUOTAS: Api("alter_client_quotas", 0, 1, (Right(ALTER_CONFIGS, CLUSTER),)),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api("describe_user_scram_credentials", 0, 0, (Right(DESCRIBE, CLUSTER),)),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api("alter_user_scram_credentials", 0, 0, (Right(ALTER, CLUSTER),)),
     ApiKey.DESCRIBE_CLUSTER: Api("describe_cluster", 0, 2),  # who is connected may know where else to connect
     ApiKey.DESCRIBE_PRODUCERS: Api("describe_producers", 0, 0, (Right(READ, TOPIC, "topics"),)),
     ApiKey.DESCRIBE_TRANSACTIONS: Api(

@@ -46,7 +46,9 @@ class BrokerConfig(Settings):
         self._check_roles(values.get("process.roles"))
         self._replace_values(values)
         self._check_open_listeners()
-        self.notices: tuple[str, ...] = notices_of(self.static, self.listeners)
+        self.notices: tuple[str, ...] = notices_of(
+            self.static, [one for one in self.listeners if not (one.is_loopback or self.authenticates(one))]
+        )
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
@@ -73,6 +75,19 @@ class BrokerConfig(Settings):
             if prefixed in layer:
                 return key.parse(layer[prefixed])
         return self.get(name)
+
+    def free_value(self, name: str) -> str | None:
+        """Text of a key of which Kafka knows no list, such as a listener's JAAS strings."""
+        for layer in (self.broker_overrides, self.cluster_overrides, self.static):
+            if name in layer:
+                return layer[name]
+        return None
+
+    def authenticates(self, listener: ListenerConfig) -> bool:
+        """Whether everybody who comes in by the listener has proved who they are."""
+        if listener.security_protocol == "SSL":
+            return self.listener_value(listener.name, "ssl.client.auth") == "required"
+        return listener.security_protocol.startswith("SASL_")
 
     def connections_allowed(self, host: str) -> int | None:
         """How many connections one address may have open; None for no limit, as this machine has none by itself."""
@@ -208,8 +223,12 @@ class BrokerConfig(Settings):
 
     def _check_open_listeners(self) -> None:
         for listener in self.listeners:
-            if not (self.allow_insecure_listeners or listener.is_loopback):
-                reason = f"listener {listener.name} is open to other machines and allow.insecure.listeners is false"
+            if not (self.allow_insecure_listeners or listener.is_loopback or self.authenticates(listener)):
+                reason = (
+                    f"listener {listener.name} is open to other machines and asks nobody who they are; bind it to "
+                    "127.0.0.1, have it authenticate (SASL, or SSL with ssl.client.auth=required), or set "
+                    "allow.insecure.listeners=true"
+                )
                 raise ConfigError("listeners", self.get("listeners"), reason)
 
     def _parse_coordinator_listeners(self) -> tuple[tuple[str, int], ...]:

@@ -32,10 +32,11 @@ wins over one for all brokers, that over the file, that over the default. Where 
 milliseconds win over minutes over hours; a value set at run time replaces the file's in every unit.
 
 **Listeners.** Without `listeners` the broker can be reached from its own machine only. A file that says
-`listeners=PLAINTEXT://:9092` is taken at its word, as in Kafka: no host means all interfaces, and the log warns at
-every start that nobody is asked for a password there. With `allow.insecure.listeners=false` the broker refuses to start
-instead. A listener on all interfaces that advertises nothing advertises the name of the machine. Port 0 is any free
-port; it is printed. Listeners speak PLAINTEXT; one that asks for TLS or SASL is refused, never served in the clear.
+`listeners=PLAINTEXT://:9092`, where no host means all interfaces as in Kafka, needs `allow.insecure.listeners=true`
+beside it: the broker refuses to start with a listener that other machines reach and that asks nobody who they are. With
+the setting it starts, and the log warns each time. A listener on all interfaces that advertises nothing advertises the
+name of the machine. Port 0 is any free port; it is printed. What listeners ask of clients, certificates and passwords,
+is told in [security.md](security.md).
 
 **KRaft and ZooKeeper.** There is no quorum to join: of a KRaft configuration `node.id` is the broker's id, the
 listeners named in `controller.listener.names` are left out, and the keys that only a quorum needs are named in one

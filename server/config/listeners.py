@@ -14,7 +14,6 @@ _LISTENER = re.compile(
     r"(?P<name>.*)://(?:\[(?P<bracketed>[0-9a-zA-Z%._:-]*)\]|(?P<host>[0-9a-zA-Z%._:-]*)):(?P<port>-?\d+)"
 )
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_SERVED_PROTOCOLS = ("PLAINTEXT",)
 _META_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound by this constant
 
 
@@ -128,9 +127,6 @@ def _listener(
     protocol = protocol_map.get(endpoint.name)
     if protocol is None:
         reason = f"no security protocol defined for listener {endpoint.name} in listener.security.protocol.map"
-        raise ConfigError("listeners", written, reason)
-    if protocol not in _SERVED_PROTOCOLS:
-        reason = f"listener {endpoint.name} uses {protocol}; served are {', '.join(_SERVED_PROTOCOLS)}"
         raise ConfigError("listeners", written, reason)
     bound_host = "" if endpoint.host in _META_ADDRESSES else endpoint.host
     return ListenerConfig(

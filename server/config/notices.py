@@ -16,7 +16,7 @@ _OF_AUTHORIZERS = ("allow.everyone.if.no.acl.found", "super.users")
 _FREE_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.", "kafka.metrics.", "confluent.", "client.quota.")
 
 
-def notices_of(static: Mapping[str, str], listeners: Sequence[ListenerConfig]) -> tuple[str, ...]:
+def notices_of(static: Mapping[str, str], open_listeners: Sequence[ListenerConfig]) -> tuple[str, ...]:
     """Lines for the log: ignored keys, unknown keys, open listeners. One line a subject, none without need."""
     return tuple(
         line
@@ -27,7 +27,7 @@ def notices_of(static: Mapping[str, str], listeners: Sequence[ListenerConfig]) -
             _named("Unknown configuration keys, kept without effect", [name for name in static if is_unknown(name)]),
             _idle_format(static),
             _without_authorizer(static),
-            *(_open_listener(listener) for listener in listeners if not listener.is_loopback),
+            *map(_open_listener, open_listeners),
         )
         if line
     )
@@ -69,6 +69,6 @@ def _named(subject: str, names: Sequence[str]) -> str:
 def _open_listener(listener: ListenerConfig) -> str:
     where = listener.host or "all interfaces"
     return (
-        f"Listener {listener.name} accepts everybody who reaches port {listener.port} on {where}: it neither "
-        "authenticates nor encrypts. Bind it to 127.0.0.1, or set allow.insecure.listeners=false to have this refused"
+        f"Listener {listener.name} accepts everybody who reaches port {listener.port} on {where}: it does not "
+        "authenticate. Bind it to 127.0.0.1, or have it ask who is there: see docs/security.md"
     )

@@ -30,8 +30,8 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Addresses that clients are told to connect to, one per listener, where they differ from `listeners`."
         ),
         "allow.insecure.listeners": (
-            "Whether a listener that neither authenticates nor encrypts may be reached from other machines; "
-            "if false, the broker refuses to start with one."
+            "Whether a listener that asks nobody who they are may be reached from other machines; "
+            "otherwise the broker refuses to start with one."
         ),
         "authorizer.class.name": (
             "Who decides what clients may do. The names of Kafka's own authorizers, AclAuthorizer and "
@@ -48,6 +48,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Codec in which batches are stored; `producer` keeps what the producer chose, `uncompressed` none."
         ),
         "compression.zstd.level": "Level for batches that the broker compresses with zstd.",
+        "connection.failed.authentication.delay.ms": "So long a client that fails to authenticate waits to hear it.",
         "connections.max.idle.ms": "A connection without traffic for this long is closed.",
         "coordinator.allow.remote": (
             "Whether `coordinator.listeners` may name addresses that other machines reach. Whoever reaches them reads "
@@ -56,6 +57,9 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "coordinator.listeners": (
             "Addresses at which the metadata store is served to other brokers as if it were a ZooKeeper, as "
             "`127.0.0.1:2181`; if not set, it is served to nobody. Not together with `zookeeper.connect`."
+        ),
+        "connections.max.reauth.ms": (
+            "After so long a client that authenticated by SASL has to do so again; 0: never. Per listener, too."
         ),
         "controller.quota.window.num": (
             "For so many windows of `controller.quota.window.size.seconds` a quota of topic changes may be saved up."
@@ -235,6 +239,33 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "transaction.state.log.replication.factor": "Replicas of `__transaction_state` when it is created.",
         "transaction.state.log.segment.bytes": "Segment size of `__transaction_state` when it is created.",
         "transactional.id.expiration.ms": "How long a transactional id is remembered after its last transaction.",
+        "sasl.enabled.mechanisms": (
+            "How clients of SASL listeners may prove who they are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. "
+            'Passwords of PLAIN are `user_NAME="…"` in `listener.name.NAME.plain.sasl.jaas.config`.'
+        ),
+        "sasl.server.max.receive.size": ("The largest request of a client that has not authenticated yet."),
+        "ssl.cipher.suites": (
+            "Cipher suites of TLS 1.2, by Java's names; without any those that OpenSSL holds to be good."
+        ),
+        "ssl.client.auth": (
+            "Whether clients of SSL listeners have to show a certificate: `required`, `requested` or `none`."
+        ),
+        "ssl.enabled.protocols": ("Which of TLSv1.2 and TLSv1.3 are spoken."),
+        "ssl.key.password": ("Password of an encrypted private key."),
+        "ssl.keystore.certificate.chain": ("The broker's certificate and those above it, as PEM text (KIP-651)."),
+        "ssl.keystore.key": ("The broker's private key, as PEM text (KIP-651)."),
+        "ssl.keystore.location": ("File with the broker's key and certificates: PEM or PKCS12."),
+        "ssl.keystore.password": ("Password of a PKCS12 store."),
+        "ssl.keystore.type": ("PEM, or else the file itself says what it is; Java's old JKS has to be converted."),
+        "ssl.principal.mapping.rules": (
+            "How the name of a certificate's owner becomes that of a user (KIP-371); whom no rule fits is refused."
+        ),
+        "ssl.truststore.certificates": (
+            "Certificates of authorities whose clients are trusted, as PEM text (KIP-651)."
+        ),
+        "ssl.truststore.location": ("File with certificates of authorities whose clients are trusted: PEM or PKCS12."),
+        "ssl.truststore.password": ("Password of a PKCS12 store."),
+        "ssl.truststore.type": ("PEM, or else the file itself says what it is."),
     }
 )
 

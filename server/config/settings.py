@@ -22,7 +22,9 @@ class Settings:
     compression_lz4_level: int
     compression_type: str
     compression_zstd_level: int
+    connection_failed_authentication_delay_ms: int
     connections_max_idle_ms: int
+    connections_max_reauth_ms: int
     controller_quota_window_num: int
     controller_quota_window_size_seconds: int
     default_replication_factor: int
@@ -110,6 +112,22 @@ class Settings:
     replication_quota_window_num: int
     replication_quota_window_size_seconds: int
     request_timeout_ms: int
+    sasl_enabled_mechanisms: tuple[str, ...]
+    sasl_server_max_receive_size: int
+    ssl_cipher_suites: tuple[str, ...]
+    ssl_client_auth: str
+    ssl_enabled_protocols: tuple[str, ...]
+    ssl_key_password: str | None
+    ssl_keystore_certificate_chain: str | None
+    ssl_keystore_key: str | None
+    ssl_keystore_location: str | None
+    ssl_keystore_password: str | None
+    ssl_keystore_type: str
+    ssl_principal_mapping_rules: str
+    ssl_truststore_certificates: str | None
+    ssl_truststore_location: str | None
+    ssl_truststore_password: str | None
+    ssl_truststore_type: str
     socket_listen_backlog_size: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int

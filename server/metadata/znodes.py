@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import quote
 from uuid import UUID
 
 from ...protocol.topic_partition import TopicPartition
@@ -149,6 +150,15 @@ def configs_path(entity_type: str) -> str:
 def config_path(entity_type: str, name: str) -> str:
     """Node of one entity's dynamic configuration."""
     return f"{configs_path(entity_type)}/{name}"
+
+
+def user_node(name: str) -> str:
+    """A user's, client's or address's name as that of a node, percent-encoded like Kafka's Sanitizer does it.
+
+    Dots alone cannot be one.
+    """
+    quoted = quote(name, safe="").replace("~", "%7E")
+    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
 
 
 def deletion_path(topic: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ...protocol.errors import ProtocolError
@@ -218,6 +218,11 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     # -- what the server calls -------------------------------------------------------------------------------------
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """What the client has shown and was verified, as Python's ssl module describes it."""
+        return self._transport.get_extra_info("peercert") if self._transport is not None else None
 
     def fileno(self) -> int:
         """The number of the socket's file handle, -1 where there is none."""

@@ -5,24 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.frames import BufferPool, FrameReader
 from ...protocol.room_logger import room_logger
+from ..config.listeners import is_loopback
 from ..runtime.log_limit import LimitedLog
 from ..runtime.turns import CONNECTIONS
+from ..security.authentication import SaslAuthentication
+from ..security.door import OPEN, Door
 from .connection import Connection, Handle
 from .file_sender import limit_send_buffer
 from .receive_grants import ReceiveGrants
+from .sasl_gate import SaslGate
+from .strangers import Strangers
+from .tls_acceptor import TlsAcceptor
 
 if TYPE_CHECKING:
     from ...protocol.errors import ProtocolError
     from ..config.broker_config import BrokerConfig
     from ..config.listeners import ListenerConfig
     from ..quotas.managers import ConnectionQuota
+    from ..security.tls_listener import TlsListener
 
 logger = room_logger("network")
 
@@ -46,6 +55,7 @@ LOCAL_CONNECTIONS = 4
 LAST_ANSWERS_SECONDS = 1.0
 """A stop waits so long for clients to take what is ready for them."""
 SWEEP_SECONDS = 1.0
+NO_DOORS: Mapping[str, Door] = MappingProxyType({})
 
 
 class SocketServer:
@@ -60,17 +70,22 @@ class SocketServer:
         *,
         open_files: Callable[[], int | None] = lambda: None,
         connection_quota: ConnectionQuota | None = None,
+        doors: Mapping[str, Door] = NO_DOORS,
     ) -> None:
         """`open_files` says how many files and sockets the process may have open; None: nobody knows.
 
-        `connection_quota` says whose new connections have to wait.
+        `connection_quota` says whose new connections have to wait, `doors` what listeners ask for before they serve.
         """
         self.loop = loop
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with the ports they really have."""
         self._config = config
         self._handle = handle
+        self._gate = SaslGate(handle, loop)
+        self._doors = doors
+        self._strangers = Strangers(loop.time)
         self._machine_name = machine_name
+        self._acceptors: list[TlsAcceptor] = []
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
@@ -107,18 +122,24 @@ class SocketServer:
                 backlog=self._config.socket_listen_backlog_size,
                 start_serving=False,
             )
-            self._servers.append(server)
             for stream in server.sockets:
                 limit_send_buffer(stream, self._config.socket_send_buffer_bytes)
             port = server.sockets[0].getsockname()[1]
             cell[0] = listener.bound(port, self._machine_name)
             self.listeners.append(cell[0])
+            tls = self._doors.get(listener.name, OPEN).tls
+            if tls is None:
+                self._servers.append(server)
+            else:
+                self._acceptors.append(self._acceptor(server, tls, cell[0]))
         return self.listeners
 
     async def start(self) -> None:
         """Begin to accept."""
         for server in self._servers:
             await server.start_serving()
+        for acceptor in self._acceptors:
+            acceptor.start()
         self._sweeper = self.loop.call_later(SWEEP_SECONDS, self._sweep)
 
     async def stop_accepting(self) -> None:
@@ -126,6 +147,8 @@ class SocketServer:
         self._closing = True
         for server in self._servers:
             server.close()
+        for acceptor in self._acceptors:
+            acceptor.stop()
         for connection in self._connections:
             connection.freeze()
 
@@ -143,6 +166,9 @@ class SocketServer:
                     await self._all_gone
         for connection in list(self._connections):
             connection.abort()
+        await self._gate.close()
+        for acceptor in self._acceptors:
+            await acceptor.closed()
         for server in self._servers:
             await server.wait_closed()
 
@@ -151,7 +177,14 @@ class SocketServer:
     def admit(self, connection: Connection) -> bool:
         """Count a new connection in, or refuse it by the limits of the configuration or the quota of its address."""
         host, name = connection.session.client_host, connection.session.listener.name
-        refusal = self._refusal(connection, host, name)
+        tls = self._doors.get(name, OPEN).tls
+        if tls is not None:
+            principal = tls.principal(connection.certificate)
+            if principal is None:
+                self._refusals.write(logging.WARNING, "refused a connection from %s: no rule names its owner", host)
+                return False
+            connection.session.principal = principal
+        refusal = self._refusal(connection.fileno(), host, name, is_local=connection.is_local)
         if refusal is not None:
             self._refusals.write(logging.WARNING, *refusal)
             return False
@@ -162,21 +195,23 @@ class SocketServer:
             self.loop.call_later(wait, connection.abort)
             return True
         self._connections[connection] = None
+        if connection.session.authentication is not None:
+            self._strangers.add(connection)
         self._by_host[host] += 1
         self._by_listener[name] += 1
         self._local += connection.is_local
         return True
 
-    def _refusal(self, connection: Connection, host: str, listener: str) -> tuple[Any, ...] | None:
+    def _refusal(self, descriptor: int, host: str, listener: str, *, is_local: bool) -> tuple[Any, ...] | None:
         """What is to be logged of a new connection that is one too many."""
         config = self._config
         open_files = self._open_files()
         # The lowest free number is given to a new socket, so that its number tells how many are in use.
-        if open_files is not None and connection.fileno() >= max(open_files - RESERVED_FILES, open_files // 2):
+        if open_files is not None and descriptor >= max(open_files - RESERVED_FILES, open_files // 2):
             return "refused a connection from %s: too many open files", host
         if self._closing:
             return "refused a connection from %s: the broker is about to stop", host
-        if connection.is_local and self._local < LOCAL_CONNECTIONS:
+        if is_local and self._local < LOCAL_CONNECTIONS:
             return None
         if len(self._connections) >= config.max_connections:
             return "refused a connection from %s: max.connections=%d", host, config.max_connections
@@ -191,6 +226,9 @@ class SocketServer:
     def forget(self, connection: Connection) -> None:
         """A connection is gone."""
         self.grants.release(connection)
+        self._strangers.forget(connection)
+        if connection.session.authentication is not None:
+            connection.session.authentication.give_up()
         if self._connections.pop(connection, self) is None:
             if self._all_gone is not None and not self._connections and not self._all_gone.done():
                 self._all_gone.set_result(None)
@@ -206,16 +244,50 @@ class SocketServer:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _connection(self, listener: ListenerConfig) -> Connection:
-        reader = FrameReader(
-            self._pool,
-            max_size=self._config.socket_request_max_bytes,
-            max_other_size=min(SMALL_FRAME_BYTES, self._config.socket_request_max_bytes),
+    def _acceptor(self, server: asyncio.Server, tls: TlsListener, listener: ListenerConfig) -> TlsAcceptor:
+        return TlsAcceptor(
+            server,
+            lambda: tls.context,
+            lambda: self._connection(listener),
+            self.loop,
+            backlog=self._config.socket_listen_backlog_size,
+            is_welcome=partial(self._is_welcome, listener.name),
         )
-        return Connection(self, listener, self._handle, reader)
+
+    def _is_welcome(self, listener: str, host: str, descriptor: int) -> bool:
+        """Whether a handshake may begin; when it is done the connection is looked at once more."""
+        refusal = self._refusal(descriptor, host, listener, is_local=is_loopback(host))
+        if refusal is not None:
+            self._refusals.write(logging.WARNING, *refusal)
+        return refusal is None
+
+    def _connection(self, listener: ListenerConfig) -> Connection:
+        sasl = self._doors.get(listener.name, OPEN).sasl
+        reader = FrameReader(self._pool, max_size=0, max_other_size=0)
+        if sasl is None:
+            self._lift(reader)
+            return Connection(self, listener, self._handle, reader)
+        reader.max_size = reader.max_other_size = self._config.sasl_server_max_receive_size
+        connection = Connection(self, listener, self._gate.handle, reader)
+        authentication = SaslAuthentication(connection.session, sasl, self.loop.time)
+        authentication.admitted = partial(self._is_known, connection, reader)
+        connection.session.authentication = authentication
+        return connection
+
+    def _lift(self, reader: FrameReader) -> None:
+        """What is known of a client allows it requests of any kind."""
+        reader.max_size = self._config.socket_request_max_bytes
+        reader.max_other_size = min(SMALL_FRAME_BYTES, self._config.socket_request_max_bytes)
+
+    def _is_known(self, connection: Connection, reader: FrameReader) -> None:
+        self._strangers.forget(connection)
+        self._lift(reader)
 
     def _sweep(self) -> None:
         """Look at all connections, a portion in each of the loop's next turns."""
+        for stranger in self._strangers.overdue():
+            logger.debug("closed the connection from %s: it did not authenticate", stranger.session.client_host)
+            stranger.abort()
         self._sweep_on(iter(list(self._connections)))
 
     def _sweep_on(self, connections: Iterator[Connection]) -> None:

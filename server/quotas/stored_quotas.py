@@ -6,12 +6,12 @@ They are under /config/users, /config/users/U/clients, /config/clients and /conf
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from ...protocol.room_logger import room_logger
 from ..metadata.config_store import ConfigStore
 from ..metadata.metadata_store import MetadataStore, NoNodeError
-from ..metadata.znodes import DEFAULT_ENTITY, decode_config
+from ..metadata.znodes import DEFAULT_ENTITY, decode_config, user_node
 from .entities import CLIENT_ID, IP, QUOTAS, USER, Entity, quota_text
 
 logger = room_logger("config")
@@ -83,11 +83,7 @@ def _place(entity: Entity) -> tuple[str, str]:
 
 
 def _node(name: str | None) -> str:
-    """A name as that of a node, percent-encoded like Kafka's Sanitizer does it; dots alone cannot be one."""
-    if name is None:
-        return DEFAULT_ENTITY
-    quoted = quote(name, safe="").replace("~", "%7E")
-    return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
+    return DEFAULT_ENTITY if name is None else user_node(name)
 
 
 def _name(node: str) -> str | None:

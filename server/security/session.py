@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from ..config.listeners import ListenerConfig
+    from .authentication import SaslAuthentication
 
 
 class KafkaPrincipal(NamedTuple):
@@ -32,3 +33,5 @@ class Session:
     listener: ListenerConfig
     """Its advertised address is the one to tell this client."""
     principal: KafkaPrincipal = ANONYMOUS
+    authentication: SaslAuthentication | None = None
+    """How far that has come on a listener that asks for SASL; None on others."""

@@ -39,6 +39,10 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from barnabas.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialUpsertion,
+)
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -81,6 +85,8 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -761,6 +767,20 @@ WORST: tuple[Worst, ...] = (
         0,
         lambda n, _: scram.DescribeUserScramCredentialsRequest(users=[scram.UserName(name=name) for name in _names(n)]),
     ),
+    Worst(
+        "users",
+        K.ALTER_USER_SCRAM_CREDENTIALS,
+        0,
+        lambda n, _: AlterUserScramCredentialsRequest(
+            deletions=[],
+            upsertions=[
+                ScramCredentialUpsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=b"p")
+                for name in _names(n)
+            ],
+        ),
+    ),
+    Worst("bytes", K.SASL_HANDSHAKE, 1, lambda n, _: SaslHandshakeRequest(mechanism="x" * min(n, 32_767))),
+    Worst("bytes", K.SASL_AUTHENTICATE, 2, lambda n, _: SaslAuthenticateRequest(auth_bytes=bytes(n))),
     Worst(
         "the same partition",
         K.DESCRIBE_PRODUCERS,

@@ -160,6 +160,7 @@ class SimBroker:
         rng = random.Random(f"{world.seed}/{self.node.name}/{self.lives}")
         properties = {
             "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+            "allow.insecure.listeners": "true",
             "log.dirs": "/data",
             "metadata.store.path": "/none",
             **world.settings,

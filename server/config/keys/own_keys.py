@@ -9,7 +9,7 @@ from .validators import OneOf, Range
 
 OWN_KEYS: tuple[ConfigKey, ...] = (
     string("acks.all.durability", "disk", HIGH, OneOf("disk", "page-cache")),
-    boolean("allow.insecure.listeners", True, HIGH),
+    boolean("allow.insecure.listeners", False, HIGH),
     boolean("coordinator.allow.remote", False, HIGH),
     string("coordinator.listeners", None, HIGH),
     integer("health.port", None, MEDIUM, Range(0, 65535)),

@@ -39,7 +39,7 @@ from barnabas.server.apis.error_answers import ITEMS
 from barnabas.server.apis.table import SERVED
 from barnabas.server.security.session import ANONYMOUS, Session
 
-OPEN = {ApiKey.API_VERSIONS}
+OPEN = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """What everybody may ask."""
 ONE_FOR_ALL = ApiKey.ADD_PARTITIONS_TO_TXN
 """Its list is only there in versions that have an error code for all."""

@@ -47,6 +47,8 @@ READ_BY_NAME = {
     "offsets.topic.replication.factor", "offsets.topic.segment.bytes", "transaction.state.log.min.isr",
     "transaction.state.log.num.partitions", "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",
+    "connections.max.reauth.ms", "sasl.enabled.mechanisms",
+    *(name for name in BROKER_KEYS if name.startswith("ssl.")),
 }  # fmt: skip
 """Settings that are read by their key, or whose attribute's name is put together when it is read."""
 
@@ -176,8 +178,10 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
         (
             {"listeners": "PLAINTEXT://:9092", "allow.insecure.listeners": "false"},
             "listeners",
-            "allow.insecure.listeners is false",
+            "allow.insecure.listeners=true",
         ),
+        ({"listeners": "PLAINTEXT://10.0.0.1:9092"}, "listeners", "asks nobody who they are"),
+        ({"listeners": "SSL://:9092", "ssl.client.auth": "requested"}, "listeners", "asks nobody who they are"),
     ],
 )
 def test_a_refusal_names_key_value_and_what_is_allowed(properties: dict[str, str], key: str, allowed: str) -> None:
@@ -194,6 +198,10 @@ def test_connections_are_limited_by_address_but_not_from_this_machine() -> None:
     }
     assert limits == {"10.0.0.1": 9, "10.0.0.2": 7, "127.0.0.2": 3, "127.0.0.1": None, "::1": None}
     assert BrokerConfig().connections_allowed("2001:db8::1") == 1000
+
+
+def test_listeners_that_ask_who_is_there_are_open_to_all() -> None:
+    BrokerConfig({"listeners": "SSL://:9092,SASL_SSL://:9093", "listener.name.ssl.ssl.client.auth": "required"})
 
 
 def test_strict_listeners_may_be_had_on_loopback() -> None:

@@ -48,7 +48,6 @@ def test_an_address_is_taken_apart(text: str, host: str, port: int) -> None:
         ("INSIDE://a:1,OUTSIDE://b:1", "different port, 1 is used twice"),
         ("INSIDE://127.0.0.1:1,OUTSIDE://[::1]:1,PLAINTEXT://b:1", "different port"),
         ("OTHER://a:1", "no security protocol defined for listener OTHER"),
-        ("SAFE://a:1", "listener SAFE uses SSL; served are PLAINTEXT"),
     ],
 )
 def test_an_error_names_the_value_and_what_is_allowed(text: str, reason: str) -> None:

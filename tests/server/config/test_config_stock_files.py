@@ -81,8 +81,11 @@ log.dirs=/tmp/kraft-controller-logs
 """
 
 
+OPEN = {"allow.insecure.listeners": "true"}
+
+
 def started(text: str) -> BrokerConfig:
-    return BrokerConfig.from_properties(parse_properties(text))
+    return BrokerConfig.from_properties(parse_properties(text) | OPEN)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +112,9 @@ def started(text: str) -> BrokerConfig:
         ),
     ],
 )
-def test_a_stock_file_is_taken_as_it_is(text: str, broker_id: int, log_dir: str, ignored: str) -> None:
+def test_a_stock_file_needs_one_word_about_its_listeners_and_is_else_taken_as_it_is(
+    text: str, broker_id: int, log_dir: str, ignored: str
+) -> None:
     config = started(text)
     assert config.configured_broker_id == broker_id
     assert config.log_dirs == [log_dir]
@@ -124,6 +129,12 @@ def test_the_file_without_listeners_stays_on_loopback() -> None:
     config = started(ZOOKEEPER_3_9)
     assert config.listeners[0].host == "127.0.0.1"
     assert not any("all interfaces" in notice for notice in config.notices)
+
+
+@pytest.mark.parametrize("text", [KRAFT_3_9, SERVER_4_1])
+def test_a_file_that_binds_all_interfaces_is_not_served_by_accident(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"allow\.insecure\.listeners=true"):
+        BrokerConfig.from_properties(parse_properties(text))
 
 
 @pytest.mark.parametrize("text", [KRAFT_3_9, SERVER_4_1])

@@ -1,0 +1,95 @@
+"""Keys and certificates as Kafka's settings name them, read into a TLS context: for clients and for brokers.
+
+PEM files and text (KIP-651) need nothing but the standard library. PKCS12 stores, which is what Java's keytool has made
+for years whatever the file is called, are read by `cryptography` (`pip install barnabas[tls]`). A store in Java's own
+old format is refused with the command that converts it.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from pathlib import Path
+
+from .host import private_folder
+
+_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_CONVERT = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
+
+
+def load_trust(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
+    """Have the context trust what `ssl.truststore.*` names; False if that is nothing. Raises ValueError, OSError."""
+    text = settings.get("ssl.truststore.certificates")
+    location = settings.get("ssl.truststore.location")
+    if text:
+        context.load_verify_locations(cadata=_joined(text))
+    elif not location:
+        return False
+    elif _is_pem(settings, "truststore", location):
+        context.load_verify_locations(cafile=location)
+    else:
+        _, certificates = _pkcs12(location, settings.get("ssl.truststore.password"))
+        context.load_verify_locations(cadata=certificates)
+    return True
+
+
+def load_key(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
+    """Have the context show what `ssl.keystore.*` names; False if that is nothing. Raises ValueError, OSError."""
+    chain, location = settings.get("ssl.keystore.certificate.chain"), settings.get("ssl.keystore.location")
+    password = settings.get("ssl.key.password")
+    if chain:
+        _load_text(context, _joined(settings.get("ssl.keystore.key") or "") + "\n" + _joined(chain), password)
+    elif not location:
+        return False
+    elif _is_pem(settings, "keystore", location):
+        # Without a password OpenSSL would ask for one on the terminal.
+        context.load_cert_chain(location, password=password or "")
+    else:
+        key, certificates = _pkcs12(location, settings.get("ssl.keystore.password"))
+        if not key:
+            raise ValueError(f"ssl.keystore.location: {location} holds no private key")
+        _load_text(context, key + certificates, None)
+    return True
+
+
+def _is_pem(settings: Mapping[str, str], role: str, location: str) -> bool:
+    """What the file is, whatever `ssl.*.type` says: Java, too, takes PKCS12 where it was told JKS, and back."""
+    begin = Path(location).read_bytes()[:4]
+    if begin in _JKS_MAGIC:
+        advice = _CONVERT.format(location)
+        raise ValueError(f"ssl.{role}.location: {location} is in Java's old format; convert it: {advice}")
+    return settings.get(f"ssl.{role}.type", "").upper() == "PEM" or begin[:1] != b"\x30"
+
+
+def _pkcs12(location: str, password: str | None) -> tuple[str, str]:
+    """The private key, empty if there is none, and the certificates of a store, as PEM."""
+    try:
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
+    except ImportError:
+        raise ValueError(f"{location} is a PKCS12 store: pip install barnabas[tls], or give PEM files") from None
+    store = pkcs12.load_pkcs12(Path(location).read_bytes(), password.encode() if password else None)
+    found = [one.certificate for one in (store.cert, *store.additional_certs) if one is not None]
+    certificates = "".join(one.public_bytes(Encoding.PEM).decode() for one in found)
+    if store.key is None:
+        return "", certificates
+    return store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(), certificates
+
+
+def _joined(text: str) -> str:
+    """PEM that a properties file has on one line, its line breaks as blanks or as backslash and n."""
+    lines = text.replace("\\n", "\n")
+    for word in ("-----BEGIN ", "-----END "):
+        lines = lines.replace(f" {word}", f"\n{word}")
+    return lines.replace("----- ", "-----\n")
+
+
+def _load_text(context: ssl.SSLContext, pem: str, password: str | None) -> None:
+    # The standard library reads keys from files only.
+    file = private_folder("barnabas-tls-") / "key.pem"
+    try:
+        file.touch(mode=0o600)
+        file.write_text(pem)
+        context.load_cert_chain(str(file), password=password or "")
+    finally:
+        file.unlink(missing_ok=True)
+        file.parent.rmdir()

@@ -1,0 +1,170 @@
+"""The broker's part of an authentication (RFC 4616 PLAIN, RFC 5802 SCRAM without channel binding), as messages.
+
+Kafka's PlainSaslServer and ScramSaslServer. How the messages are wrapped is the connection's business. A client learns
+whether a password was right, and never whether there is such a user: it goes through the same steps with either.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Generator, Mapping
+from typing import NamedTuple
+
+from .errors import ErrorCode, KafkaError
+from .sasl import SCRAM_HASHES
+
+MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
+"""Of SCRAM, as Kafka bounds them."""
+LONGEST_USER = 1024
+_TOKENS = 3
+
+
+class ScramCredential(NamedTuple):
+    """What is known of a password: enough to recognise it, not to use it (RFC 5802, section 3)."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    @classmethod
+    def of_salted_password(cls, mechanism: str, salt: bytes, salted: bytes, iterations: int) -> ScramCredential:
+        """From what clients send when they set a password: its PBKDF2 hash."""
+        algorithm = SCRAM_HASHES[mechanism]
+        client_key = hmac.digest(salted, b"Client Key", algorithm)
+        server_key = hmac.digest(salted, b"Server Key", algorithm)
+        return cls(salt, hashlib.new(algorithm, client_key).digest(), server_key, iterations)
+
+    @classmethod
+    def of_text(cls, text: str) -> ScramCredential:
+        """From `salt=…,stored_key=…,server_key=…,iterations=…`, as Kafka stores it. Raises ValueError."""
+        try:
+            fields = dict(part.split("=", 1) for part in text.split(","))
+            salt, stored, server = (base64.b64decode(fields[key]) for key in ("salt", "stored_key", "server_key"))
+            return cls(salt, stored, server, int(fields["iterations"]))
+        except (KeyError, ValueError) as error:
+            raise ValueError("the text is no SCRAM credential") from error
+
+    def text(self) -> str:
+        """As Kafka stores it."""
+        salt, stored, server = (
+            base64.b64encode(part).decode() for part in (self.salt, self.stored_key, self.server_key)
+        )
+        return f"salt={salt},stored_key={stored},server_key={server},iterations={self.iterations}"
+
+
+def new_credentials(password: str, salt: bytes) -> dict[str, ScramCredential]:
+    """What is to be known of a password, by mechanism. It takes milliseconds, on purpose."""
+    found = {}
+    for mechanism, algorithm in SCRAM_HASHES.items():
+        salted = hashlib.pbkdf2_hmac(algorithm, password.encode(), salt, MIN_ITERATIONS)
+        found[mechanism] = ScramCredential.of_salted_password(mechanism, salt, salted, MIN_ITERATIONS)
+    return found
+
+
+class PlainLogin(NamedTuple):
+    """What a client says by PLAIN."""
+
+    username: str
+    password: str
+
+
+def read_plain(message: bytes) -> PlainLogin:
+    """Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+    tokens = message.split(b"\0")
+    if len(tokens) != _TOKENS:
+        raise failed(f"Invalid SASL/PLAIN response: expected {_TOKENS} tokens, got {len(tokens)}")
+    try:
+        identity, username, password = (token.decode() for token in tokens)
+    except UnicodeDecodeError:
+        raise failed("Authentication failed: not UTF-8") from None
+    if not username:
+        raise failed("Authentication failed: username not specified")
+    if not password:
+        raise failed("Authentication failed: password not specified")
+    if identity not in ("", username):
+        raise failed("Authentication failed: Client requested an authorization id that is different from username")
+    return PlainLogin(username, password)
+
+
+def check_plain(login: PlainLogin, passwords: Mapping[str, str]) -> None:
+    """Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+    expected = passwords.get(login.username)
+    # Compared in any case: how long an answer takes says nothing about who there is.
+    is_right = hmac.compare_digest((expected or "\0").encode(), login.password.encode())
+    if expected is None or not is_right:
+        raise failed("Authentication failed: Invalid username or password")
+
+
+class ScramFirst(NamedTuple):
+    """A client's first message."""
+
+    username: str
+    nonce: str
+    bare: str
+    """Without what is about channel binding; it is signed."""
+    header: str
+    extensions: Mapping[str, str]
+
+
+def read_scram_first(message: bytes) -> ScramFirst:
+    """Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+    try:
+        flag, identity, bare = message.decode().split(",", 2)
+        fields = [part.split("=", 1) for part in bare.split(",")]
+        (user_key, user), (nonce_key, nonce), *extensions = ((key, value) for key, value in fields)
+    except ValueError:
+        raise failed("Invalid SCRAM client first message") from None
+    if flag not in ("n", "y") or user_key != "n" or nonce_key != "r" or not nonce or not nonce.isprintable():
+        raise failed("Invalid SCRAM client first message")
+    name = user.replace("=2C", ",").replace("=3D", "=")
+    if not name or len(name) > LONGEST_USER:
+        raise failed("Invalid SCRAM client first message")
+    if identity and identity != f"a={user}":
+        raise failed("Authentication failed: Client requested an authorization id that is different from username")
+    return ScramFirst(name, nonce, bare, f"{flag},{identity},", dict(extensions))
+
+
+def scram(mechanism: str, first: ScramFirst, credential: ScramCredential, nonce: str) -> Generator[bytes, bytes, bytes]:
+    """The rest of an exchange: yields the challenge, is sent the proof, and returns the last answer.
+
+    `nonce` is the broker's own, of this exchange alone. Raises KafkaError SASL_AUTHENTICATION_FAILED.
+    """
+    algorithm = SCRAM_HASHES[mechanism]
+    both = f"{first.nonce}{nonce}"
+    challenge = f"r={both},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
+    message = yield challenge.encode()
+    wrong = failed(
+        f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
+    )
+    try:
+        without_proof, _, proof_text = message.decode().rpartition(",p=")
+        fields = dict(part.split("=", 1) for part in without_proof.split(","))
+        proof = base64.b64decode(proof_text, validate=True)
+        binding = base64.b64decode(fields["c"], validate=True).decode()
+        said = fields["r"]
+    except (ValueError, KeyError, binascii.Error):
+        raise wrong from None
+    signed = f"{first.bare},{challenge},{without_proof}".encode()
+    signature = hmac.digest(credential.stored_key, signed, algorithm)
+    if len(proof) != len(signature) or binding != first.header or not hmac.compare_digest(said.encode(), both.encode()):
+        raise wrong
+    client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+    if not hmac.compare_digest(hashlib.new(algorithm, client_key).digest(), credential.stored_key):
+        raise wrong
+    return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, algorithm))
+
+
+def stand_in(mechanism: str, username: str, secret: bytes) -> ScramCredential:
+    """A credential for a user whom nobody knows: always the same for the name, and no password fits it."""
+    algorithm = SCRAM_HASHES[mechanism]
+    salt, stored, server = (hmac.digest(secret, part + username.encode(), algorithm) for part in (b"1", b"2", b"3"))
+    return ScramCredential(salt[:20], stored, server, MIN_ITERATIONS)
+
+
+def failed(reason: str) -> KafkaError:
+    """What a client hears that did not prove who it is."""
+    return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, reason)

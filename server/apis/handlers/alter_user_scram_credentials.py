@@ -1,0 +1,101 @@
+"""AlterUserScramCredentials (key 51, KIP-554): set and remove what is known of users' passwords.
+
+Clients send a password's PBKDF2 hash; what is stored is derived from it (RFC 5802) and cannot be used in its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from ....protocol.room_logger import room_logger
+from ....protocol.sasl_server import LONGEST_USER, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
+from ...config.dynamic_config import DynamicConfig
+from ...metadata.config_store import ConfigStore
+from ...metadata.metadata_store import StoreError
+from ...metadata.scram_store import ScramStore
+from ...runtime.turns import RESOURCES, Pace
+from ..request_context import RequestContext
+
+logger = room_logger("security")
+
+MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
+Change = ScramCredentialDeletion | ScramCredentialUpsertion
+
+
+async def handle(
+    ctx: RequestContext,
+    request: AlterUserScramCredentialsRequest,
+    *,
+    config_store: ConfigStore,
+    dynamic_config: DynamicConfig,
+) -> AlterUserScramCredentialsResponse:
+    """Each user succeeds or fails on their own, with all of their credentials."""
+    store = ScramStore(config_store)
+    changes: dict[str, list[Change]] = {}
+    asked: list[Change] = [*request.deletions, *request.upsertions]
+    for change in asked:
+        changes.setdefault(change.name, []).append(change)
+    results, pace = [], Pace(RESOURCES)
+    for user, wanted in changes.items():
+        await pace.step()
+        result = AlterUserScramCredentialsResult(user=user, error_message=None)
+        try:
+            async with dynamic_config.changing:
+                await _alter(store, user, wanted)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        else:
+            logger.info("%s from %s changed credentials of user %s", ctx.session.principal, ctx.client_host, user)
+        results.append(result)
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+async def _alter(store: ScramStore, user: str, wanted: Sequence[Change]) -> None:
+    """Raises KafkaError."""
+    if not user:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if len(user) > LONGEST_USER:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username of more than {LONGEST_USER} characters")
+    if max(Counter(change.mechanism for change in wanted).values()) > 1:
+        text = "A user credential cannot be altered twice in the same request"
+        raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, text)
+    credentials = {_mechanism(change): _credential(change) for change in wanted}
+    try:
+        present = await store.mechanisms(user)
+        if any(credential is None and name not in present for name, credential in credentials.items()):
+            text = "Attempt to delete a user credential that does not exist"
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text)
+        await store.change(user, credentials)
+    except StoreError as error:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be written.") from error
+
+
+def _mechanism(change: Change) -> str:
+    name = MECHANISMS.get(change.mechanism)
+    if name is None:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    return name
+
+
+def _credential(change: Change) -> ScramCredential | None:
+    if isinstance(change, ScramCredentialDeletion):
+        return None
+    if change.iterations < MIN_ITERATIONS:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too few iterations")
+    if change.iterations > MAX_ITERATIONS:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
+    if not change.salt or not change.salted_password:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "A salt and a salted password are needed")
+    salt, salted = bytes(change.salt), bytes(change.salted_password)
+    if len(salt) > LONGEST_USER or len(salted) > LONGEST_USER:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "A salt or a salted password is too long")
+    return ScramCredential.of_salted_password(_mechanism(change), salt, salted, change.iterations)

@@ -1,0 +1,36 @@
+"""SCRAM credentials in the metadata tree: among the settings of users, where Kafka up to 3.9 has them (KIP-84)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ...protocol.sasl_server import ScramCredential
+from .config_store import ConfigStore
+from .znodes import user_node
+
+
+class ScramStore:
+    """Reads and writes credentials. Every method may raise StoreError. Loop-thread only."""
+
+    def __init__(self, configs: ConfigStore) -> None:
+        self._configs = configs
+
+    async def credential(self, user: str, mechanism: str) -> ScramCredential | None:
+        """What is known of the user's password, as it is now; None if there is none. Raises ValueError."""
+        config = await self._configs.client_config("users", user_node(user))
+        text = config.get(mechanism)
+        return ScramCredential.of_text(text) if text else None
+
+    async def mechanisms(self, user: str) -> set[str]:
+        """The settings that a user has, credentials among them."""
+        return set(await self._configs.client_config("users", user_node(user)))
+
+    async def change(self, user: str, changes: Mapping[str, ScramCredential | None]) -> None:
+        """Set a user's credentials by mechanism, None removes one; whatever else is kept of the user stays."""
+        present = await self._configs.client_config("users", user_node(user))
+        for mechanism, credential in changes.items():
+            if credential is None:
+                present.pop(mechanism, None)
+            else:
+                present[mechanism] = credential.text()
+        await self._configs.set_client_config("users", user_node(user), present)

@@ -1,0 +1,59 @@
+"""In front of the requests of a listener with SASL: what an unknown client may say, and what its frames are."""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
+
+if TYPE_CHECKING:
+    from ..security.authentication import SaslAuthentication
+    from .connection import Connection, Handle
+
+_api_at = Struct(">h").unpack_from
+_length = Struct(">i").pack
+_API_SIZE = 2
+
+
+class SaslGate:
+    """Stands in for what handles requests. Loop-thread only."""
+
+    def __init__(self, handle: Handle, loop: asyncio.AbstractEventLoop) -> None:
+        """`handle` deals with requests that may be made."""
+        self._handle = handle
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def handle(self, connection: Connection, buffer: memoryview, start: int, end: int) -> None:
+        """Handle the frame at [start, end), if the client may send it now. Raises ProtocolError."""
+        authentication = connection.session.authentication
+        assert authentication is not None, "a listener with SASL"
+        if authentication.is_bare:
+            task = self._loop.create_task(self._answer(connection, authentication, bytes(buffer[start:end])))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        if authentication.state or authentication.ends_at is not None:
+            if end - start < _API_SIZE:
+                raise ProtocolError("a frame without a request")
+            authentication.check(_api_at(buffer, start)[0])
+        self._handle(connection, buffer, start, end)
+
+    async def _answer(self, connection: Connection, authentication: SaslAuthentication, message: bytes) -> None:
+        """A message without header, after SaslHandshake 0; a client that fails is told by the end of the connection."""
+        try:
+            answer, _ = await authentication.go_on(message)
+        except KafkaError as error:
+            if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
+                await asyncio.sleep(authentication.failure_delay)
+            connection.close()
+            return
+        connection.send([_length(len(answer)), answer], 4 + len(answer))
+
+    async def close(self) -> None:
+        """Give up what is going on."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,110 @@
+"""Accepts connections that begin with a TLS handshake: counted, limited in number and time before it begins.
+
+A loop's own server would take every connection, and tell of one only when its handshake is done: whoever connects and
+says nothing would be counted nowhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...protocol.room_logger import room_logger
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+logger = room_logger("network")
+
+HANDSHAKES = 500
+"""So many at a time; for one more, the one that has taken longest is given up."""
+HANDSHAKE_SECONDS = 10.0
+AT_ONCE = 20
+"""Connections accepted before others have their turn: the first answer of a handshake takes up to a millisecond."""
+PAUSE_SECONDS = 0.05
+"""After an accept that failed, for want of a descriptor for one."""
+
+
+class TlsAcceptor:
+    """Of one listener. Loop-thread only."""
+
+    def __init__(
+        self,
+        server: asyncio.Server,
+        context: Callable[[], ssl.SSLContext],
+        connection: Callable[[], Connection],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        backlog: int,
+        is_welcome: Callable[[str, int], bool],
+    ) -> None:
+        """`server` holds the bound sockets and never serves; `is_welcome` is asked by address and descriptor."""
+        self._streams: list[Any] = [stream.dup() for stream in server.sockets]
+        self._backlog = backlog
+        server.close()
+        self._context = context
+        self._connection = connection
+        self._loop = loop
+        self._is_welcome = is_welcome
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: dict[asyncio.Task[None], None] = {}
+
+    @property
+    def handshakes(self) -> int:
+        """How many are going on."""
+        return len(self._handshakes)
+
+    def start(self) -> None:
+        """Begin to accept."""
+        for stream in self._streams:
+            stream.setblocking(False)
+            stream.listen(self._backlog)
+            self._accepting.append(self._loop.create_task(self._accept(stream)))
+
+    def stop(self) -> None:
+        """Accept nobody any more, and give up handshakes that are going on."""
+        for task in (*self._accepting, *self._handshakes):
+            task.cancel()
+        for stream in self._streams:
+            stream.close()
+
+    async def closed(self) -> None:
+        """Wait until nothing is left of it."""
+        await asyncio.gather(*self._accepting, *self._handshakes, return_exceptions=True)
+
+    async def _accept(self, listening: Any) -> None:
+        accepted = 0
+        while True:
+            try:
+                stream, address = await self._loop.sock_accept(listening)
+            except OSError as error:
+                logger.warning("a connection could not be accepted: %s", error)
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            if not self._is_welcome(str(address[0]), stream.fileno()):
+                stream.close()
+            else:
+                if len(self._handshakes) >= HANDSHAKES:
+                    next(iter(self._handshakes)).cancel()
+                task = self._loop.create_task(self._greet(stream))
+                self._handshakes[task] = None
+                task.add_done_callback(self._greeted)
+            accepted += 1
+            if accepted % AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    async def _greet(self, stream: Any) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._connection,
+                stream,
+                ssl=self._context(),
+                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+            )
+        except (OSError, ssl.SSLError, TimeoutError) as error:
+            logger.debug("a TLS handshake failed: %s", error)
+
+    def _greeted(self, task: asyncio.Task[None]) -> None:
+        self._handshakes.pop(task, None)

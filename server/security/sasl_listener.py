@@ -1,0 +1,115 @@
+"""What a listener asks of clients that say who they are: its mechanisms, passwords, and for how long they are believed.
+
+Settings are read where they are used, so that a password that was changed counts from the next authentication on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+from ...protocol.jaas import jaas_options
+from ...protocol.room_logger import room_logger
+from ...protocol.sasl import SCRAM_HASHES
+from ...protocol.sasl_server import ScramCredential, check_plain, failed, read_plain, read_scram_first, scram, stand_in
+from ..config.keys.validators import ConfigError
+from ..metadata.metadata_store import StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from ..config.broker_config import BrokerConfig
+    from ..metadata.scram_store import ScramStore
+
+logger = room_logger("security")
+
+PLAIN = "PLAIN"
+MECHANISMS = (PLAIN, *SCRAM_HASHES)
+NONCE_BYTES = 24
+_USER = "user_"
+
+
+class Step(NamedTuple):
+    """What the broker says next."""
+
+    answer: bytes
+    username: str | None = None
+    """Who the client has proved to be; None while it has not."""
+    lifetime_ms: int | None = None
+    """For how long what the client showed is valid; None if it does not say."""
+
+
+class SaslListener:
+    """Of one listener. Loop-thread only."""
+
+    def __init__(
+        self, config: BrokerConfig, listener: str, scram_store: ScramStore, token_bytes: Callable[[int], bytes]
+    ) -> None:
+        """Raises ConfigError if it asks for what cannot be served."""
+        self._config = config
+        self._listener = listener
+        self._scram_store = scram_store
+        self._token_bytes = token_bytes
+        self._secret = token_bytes(32)
+        key = "sasl.enabled.mechanisms"
+        for mechanism in self.mechanisms:
+            if mechanism not in MECHANISMS:
+                reason = f"listener {listener}: SASL mechanism {mechanism} is none of {', '.join(MECHANISMS)}"
+                raise ConfigError(key, ",".join(self.mechanisms), reason)
+        if not self.mechanisms:
+            raise ConfigError(key, "", f"listener {listener} asks for SASL and has no mechanism")
+        if PLAIN in self.mechanisms and not self._passwords():
+            reason = 'mechanism PLAIN is enabled and no user_NAME="password" is given'
+            raise ConfigError(self._jaas_key(PLAIN), None, reason)
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """By which clients may prove who they are."""
+        names = cast("tuple[str, ...]", self._config.listener_value(self._listener, "sasl.enabled.mechanisms"))
+        return tuple(name.strip().upper() for name in names if name.strip())
+
+    @property
+    def most_session_ms(self) -> int:
+        """After so long a client has to prove again who it is; 0: never (KIP-368)."""
+        return cast(int, self._config.listener_value(self._listener, "connections.max.reauth.ms"))
+
+    @property
+    def failure_delay(self) -> float:
+        """Seconds before a client hears that it failed."""
+        return self._config.connection_failed_authentication_delay_ms / 1000
+
+    def exchange(self, mechanism: str) -> AsyncGenerator[Step, bytes]:
+        """Begin one: `asend(None)`, then each of the client's messages. Raises KafkaError when the client fails."""
+        return self._plain() if mechanism == PLAIN else self._scram(mechanism)
+
+    async def _plain(self) -> AsyncGenerator[Step, bytes]:
+        login = read_plain((yield Step(b"")))
+        check_plain(login, self._passwords())
+        yield Step(b"", login.username)
+
+    async def _scram(self, mechanism: str) -> AsyncGenerator[Step, bytes]:
+        first = read_scram_first((yield Step(b"")))
+        if first.extensions.get("tokenauth") == "true":
+            raise failed("Delegation tokens are not supported")
+        credential = await self._credential(first.username, mechanism)
+        exchange = scram(mechanism, first, credential, self._token_bytes(NONCE_BYTES).hex())
+        proof = yield Step(next(exchange))
+        try:
+            exchange.send(proof)
+        except StopIteration as end:
+            yield Step(end.value, first.username)
+
+    async def _credential(self, username: str, mechanism: str) -> ScramCredential:
+        try:
+            known = await self._scram_store.credential(username, mechanism)
+        except (StoreError, ValueError) as error:
+            logger.error("the credential of %s cannot be read: %r", username, error)
+            raise failed("Authentication failed: the credential cannot be read") from error
+        return known or stand_in(mechanism, username, self._secret)
+
+    def _passwords(self) -> dict[str, str]:
+        text = self._config.free_value(self._jaas_key(PLAIN)) or ""
+        options = jaas_options(text)
+        return {name.removeprefix(_USER): word for name, word in options.items() if name.startswith(_USER)}
+
+    def _jaas_key(self, mechanism: str) -> str:
+        return f"listener.name.{self._listener.lower()}.{mechanism.lower()}.sasl.jaas.config"

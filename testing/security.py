@@ -1,0 +1,84 @@
+"""What a test's broker asks of its clients: passwords and certificates that are made on the spot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from .folders import TemporaryFolder
+
+_OPTION_NAME = re.compile(r"[\w.$-]+")
+_MODULE = "org.apache.kafka.common.security.{}LoginModule required"
+_MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
+
+
+class BrokerAccess:
+    """Of one broker. With neither passwords nor TLS it asks for nothing."""
+
+    def __init__(self, passwords: Mapping[str, str], *, tls: bool, host: str) -> None:
+        self.passwords = dict(passwords)
+        self.protocol = f"{'SASL_' if passwords else ''}{'SSL' if tls else 'PLAINTEXT'}"
+        self._tls = tls
+        self._host = host
+        self._folder: TemporaryFolder | None = None
+
+    def settings(self) -> dict[str, str]:
+        """The broker's; certificates are made if they are not there."""
+        settings: dict[str, str] = {}
+        if self.passwords:
+            settings["sasl.enabled.mechanisms"] = _MECHANISMS
+            key = f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
+            settings[key] = f"{_MODULE.format('plain.Plain')} {self._users()};"
+        if self._tls:
+            folder = self._certificates()
+            settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": f"{folder}/broker.pem"}
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": f"{folder}/ca.pem"}
+        return settings
+
+    def ca_file(self) -> str:
+        """The certificate that clients have to trust, as PEM."""
+        if self._folder is None:
+            raise RuntimeError("the broker has no TLS, or is not running")
+        return f"{self._folder.path}/ca.pem"
+
+    def client_settings(self, user: str | None, mechanism: str) -> dict[str, str]:
+        """What leads in as that user, or as the first there is, by the names that Java's clients have."""
+        settings = {"security.protocol": self.protocol}
+        if self._tls:
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca_file()}
+        if self.passwords:
+            name = next(iter(self.passwords)) if user is None else user
+            module = _MODULE.format("plain.Plain" if mechanism == "PLAIN" else "scram.Scram")
+            jaas = f"{module} username={_quoted(name)} password={_quoted(self.passwords[name])};"
+            settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+        return settings
+
+    def close(self) -> None:
+        """Remove the certificates."""
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+
+    def _users(self) -> str:
+        """Options of PLAIN; a name that is none of an option, with blanks in it for one, is known by SCRAM only."""
+        named = {name: password for name, password in self.passwords.items() if _OPTION_NAME.fullmatch(name)}
+        return " ".join(f"user_{name}={_quoted(password)}" for name, password in named.items())
+
+    def _certificates(self) -> str:
+        if self._folder is None:
+            from ..clients.certificates import Authority
+
+            self._folder = TemporaryFolder()
+            folder = Path(self._folder.path)
+            authority = Authority.new("Barnabas test CA")
+            authority.write(folder / "ca.pem")
+            hosts = [self._host, "localhost", "127.0.0.1", "::1"]
+            authority.issue("broker", hosts).write(folder / "broker.pem")
+        return self._folder.path
+
+
+def _quoted(value: str) -> str:
+    """As a value in a JAAS string."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
