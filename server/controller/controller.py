@@ -42,8 +42,9 @@ from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicR
 
 logger = room_logger("controller")
 
-STATES_A_WRITE = 500
-"""States of partitions in one write of a store that others share: ZooKeeper takes a megabyte at most."""
+PARTITIONS_AT_ONCE = 500
+"""Partitions in one write of a store that others share, as ZooKeeper takes a megabyte at most, and in one order to
+another broker: neither is a long turn of the loop."""
 ALL_AT_ONCE = 1_000_000
 LEFT_TO_DELETE = "Not every replica could be deleted; the deletion goes on when its log directory is back."
 
@@ -96,7 +97,7 @@ class Controller:
             channel,
             announcer,
             unclean=self._may_elect_uncleanly,
-            states_a_write=ALL_AT_ONCE if elsewhere is None else STATES_A_WRITE,
+            partitions_at_once=ALL_AT_ONCE if elsewhere is None else PARTITIONS_AT_ONCE,
         )
         self._topics = TopicMaker(
             context,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -43,16 +44,16 @@ class PartitionStateMachine:
         announcer: Announcer,
         *,
         unclean: Callable[[str], bool],
-        states_a_write: int,
+        partitions_at_once: int,
     ) -> None:
-        """`unclean` says of a topic whether replicas that are not in sync may lead, `states_a_write` how many states
-        go into one write of the store."""
+        """`unclean` says of a topic whether replicas that are not in sync may lead; `partitions_at_once` go into one
+        write of the store, and into one order."""
         self._context = context
         self._store = store
         self._channel = channel
         self._announcer = announcer
         self._unclean = unclean
-        self._states_a_write = states_a_write
+        self._partitions_at_once = partitions_at_once
 
     # -- changes ---------------------------------------------------------------------------------------------------
 
@@ -127,8 +128,7 @@ class PartitionStateMachine:
         that does not end, StoreUnavailableError, KafkaError NOT_CONTROLLER.
         """
         changed: list[TopicPartition] = []
-        waiting = iter([partition for partition in partitions if not self._context.is_doomed(partition)])
-        while batch := list(islice(waiting, self._states_a_write)):
+        for batch in self._batches([one for one in partitions if not self._context.is_doomed(one)]):
             for attempt in range(1, ATTEMPTS + 1):
                 states = dict(self._decided(batch, decide))
                 if not states:
@@ -145,6 +145,12 @@ class PartitionStateMachine:
                     changed += written
                     break
         return changed
+
+    def _batches(self, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
+        """So many at a time that neither a write nor a turn of the loop is long."""
+        waiting = iter(list(partitions))
+        while batch := list(islice(waiting, self._partitions_at_once)):
+            yield batch
 
     def _decided(
         self, partitions: Iterable[TopicPartition], decide: Decide
@@ -217,12 +223,13 @@ class PartitionStateMachine:
 
     async def announce(self, partitions: Iterable[TopicPartition], term: ControllerTerm, *, is_new: bool) -> None:
         """Gives the replicas of partitions their orders, then shows the topics to clients."""
-        shown = list(partitions)
-        waiting = shown
-        while waiting:
-            # A leader that failed makes another round with its successor; each round has one live replica less.
-            waiting = await self.order(waiting, term, is_new=is_new)
-        self._announcer.show(shown)
+        for batch in self._batches(partitions):
+            waiting = batch
+            while waiting:
+                # A leader that failed makes another round with its successor; each round has one live replica less.
+                waiting = await self.order(waiting, term, is_new=is_new)
+            self._announcer.show(batch)
+            await asyncio.sleep(0)
 
     async def order(
         self,
@@ -237,22 +244,30 @@ class PartitionStateMachine:
         Returns the partitions that got another leader since theirs failed.
         """
         failed: list[TopicPartition] = []
-        for broker, orders in self._orders(partitions, is_new=is_new, brokers=brokers).items():
-            answers = await self._channel.leader_and_isr(broker, orders)
-            for partition, error in answers.items():
-                if error is ErrorCode.NONE or not self._counts(error):
-                    continue
-                logger.error("broker %d cannot serve %s: %s", broker, partition, error.name)
-                self._context.replica_failed(partition, broker)
-                state = self._context.state(partition)
-                if state is not None and state.leader == broker:
-                    failed.append(partition)
+        for batch in self._batches(partitions):
+            for broker, orders in self._orders(batch, is_new=is_new, brokers=brokers).items():
+                answers = await self._channel.leader_and_isr(broker, orders)
+                failed += self._failures(broker, answers)
+            await asyncio.sleep(0)
 
         def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
             return self._outcome(state, self._elect(partition, state), term)
 
         changed = await self.change(failed, decide, term)
         return [partition for partition in changed if not self._is_leaderless(partition)]
+
+    def _failures(self, broker: int, answers: Mapping[TopicPartition, ErrorCode]) -> list[TopicPartition]:
+        """Notes replicas that cannot be served; returns the partitions that they were to lead."""
+        failed = []
+        for partition, error in answers.items():
+            if error is ErrorCode.NONE or not self._counts(error):
+                continue
+            logger.error("broker %d cannot serve %s: %s", broker, partition, error.name)
+            self._context.replica_failed(partition, broker)
+            state = self._context.state(partition)
+            if state is not None and state.leader == broker:
+                failed.append(partition)
+        return failed
 
     def _counts(self, error: ErrorCode) -> bool:
         """An order that the broker has carried out before is no failure: another controller may have given it."""
