@@ -220,9 +220,7 @@ class TransactionCoordinator:
         if spare is None:
             raise _concurrent()  # it was known before the wait, and has been forgotten meanwhile
         if not self._allowance.has_room(maker):
-            self._expire([one for name in self._allowance.next_of(maker, IDLE_LOOKED_FOR) if (one := self.find(name))])
-        if not self._allowance.has_room(maker):
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "This client has as many transactional ids as it may.")
+            self._make_room(maker)
         fresh = TransactionMetadata(
             producer_id=spare,
             producer_epoch=NO_PRODUCER_EPOCH,
@@ -234,6 +232,17 @@ class TransactionCoordinator:
         self._shard_of(transactional_id).state[transactional_id] = transaction
         self._allowance.made(transactional_id, maker)
         return transaction
+
+    def _make_room(self, maker: Maker) -> None:
+        """Let ids of a client go that it does not use. Raises KafkaError: CONCURRENT_TRANSACTIONS until they are gone,
+        POLICY_VIOLATION if it uses them all.
+        """
+        looked_at = [one for name in self._allowance.next_of(maker, IDLE_LOOKED_FOR) if (one := self.find(name))]
+        self._expire(looked_at)
+        if any(one.is_changing for one in looked_at):
+            raise _concurrent()
+        if not self._allowance.has_room(maker):
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "This client has as many transactional ids as it may.")
 
     def add_partitions(
         self,

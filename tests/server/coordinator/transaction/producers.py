@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.server.data_plane import DataPlane, at, batch, fetch, only_fetched, only_produced, produce, values_in
@@ -61,7 +62,7 @@ class RawProducer:
             answer = await self.connection.send(request, version)
             if answer.error_code not in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
                 break
-            await self.plane.loop.create_task(_pause())
+            await asyncio.sleep(0.01)
         if not answer.error_code:
             self.producer_id, self.epoch, self.sequences = answer.producer_id, answer.producer_epoch, {}
         return ErrorCode(answer.error_code)
@@ -165,12 +166,6 @@ class RawProducer:
         found = self.plane.state.transactions.coordinator.find(self.transactional_id)
         assert found is not None
         return found.metadata
-
-
-async def _pause() -> None:
-    import asyncio
-
-    await asyncio.sleep(0.01)
 
 
 async def find(connection: BrokerConnection, group: str) -> None:

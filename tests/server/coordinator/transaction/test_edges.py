@@ -1,0 +1,267 @@
+"""Late writers, refusals, the ends of epochs and ids, and what operators see of transactions and do to them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.server.coordinator.transaction.producers import NONE, RawProducer, committed_values
+from tests.server.data_plane import DataPlane, play
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest
+from barnabas.protocol.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from barnabas.server.coordinator import allowance
+from barnabas.server.coordinator.transaction.metadata import LAST_EPOCH
+from barnabas.server.coordinator.transaction.states import TransactionState
+
+_E = ErrorCode
+
+
+async def settle(plane: DataPlane, transactional_id: str = "x") -> None:
+    """Nothing is on its way about the id."""
+    found = plane.state.transactions.coordinator.find(transactional_id)
+    assert found is not None
+    await plane.until(lambda: not found.is_busy)
+
+
+@pytest.mark.parametrize(("api_version", "error"), [(9, _E.INVALID_TXN_STATE), (11, _E.TRANSACTION_ABORTABLE)])
+def test_a_batch_that_is_late_cannot_begin_a_transaction(api_version: int, error: ErrorCode) -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=1)
+        assert await producer.append(b"unannounced", api_version=api_version) == error
+        await producer.send(b"a")
+        await producer.commit()
+        await settle(plane)
+        assert await producer.append(b"late", api_version=api_version) == error
+        assert plane.partition().log.last_stable_offset == plane.partition().log.log_end_offset
+
+    play(talk)
+
+
+def test_without_verification_older_producers_begin_transactions_as_they_like() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=1)
+        assert await producer.append(b"unannounced") == NONE
+
+    play(talk, settings={"transaction.partition.verification.enable": "false"})
+
+
+def test_a_late_batch_of_the_second_protocol_has_an_old_epoch() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane)
+        await producer.send(b"a")
+        late = RawProducer(plane, await plane.connect(), "x", 2)
+        late.producer_id, late.epoch, late.sequences = producer.producer_id, producer.epoch, dict(producer.sequences)
+        await producer.commit()
+        assert await late.append(b"late") == _E.INVALID_PRODUCER_EPOCH
+        assert await late.append(b"late", index=1) in (_E.INVALID_PRODUCER_EPOCH, _E.CONCURRENT_TRANSACTIONS)
+        await settle(plane)
+        assert await late.append(b"late", index=1) == _E.INVALID_PRODUCER_EPOCH
+        assert producer.known().state is TransactionState.COMPLETE_COMMIT
+
+    play(talk)
+
+
+def test_with_an_epoch_a_transaction_a_partition_begins_at_sequence_0() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane)
+        producer.sequences["t", 0] = 3
+        assert await producer.append(b"v") == _E.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert producer.known().state is TransactionState.EMPTY
+
+    play(talk)
+
+
+def test_partitions_are_added_all_or_none() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=1)
+        assert await producer.add(0, 7) == [_E.OPERATION_NOT_ATTEMPTED, _E.UNKNOWN_TOPIC_OR_PARTITION]
+        assert await producer.add(0, topic="__transaction_state") == [_E.TOPIC_AUTHORIZATION_FAILED]
+        assert producer.known().state is TransactionState.EMPTY
+        assert await producer.add(0) == await producer.add(0) == [NONE]
+        topics = [AddPartitionsToTxnTopic(name="t", partitions=[0, 1])]
+        fields = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "topics": topics}
+        wanted = [
+            AddPartitionsToTxnTransaction(transactional_id="x", verify_only=True, **fields),
+            AddPartitionsToTxnTransaction(transactional_id="unknown", verify_only=True, **fields),
+        ]
+        answer = await producer.connection.send(AddPartitionsToTxnRequest(transactions=wanted), 5)
+        found = {
+            (one.transactional_id, part.partition_index): part.partition_error_code
+            for one in answer.results_by_transaction
+            for topic in one.topic_results
+            for part in topic.results_by_partition
+        }
+        assert found == {
+            ("x", 0): NONE,
+            ("x", 1): _E.TRANSACTION_ABORTABLE,
+            ("unknown", 0): _E.INVALID_PRODUCER_ID_MAPPING,
+            ("unknown", 1): _E.INVALID_PRODUCER_ID_MAPPING,
+        }
+
+    play(talk)
+
+
+def test_what_init_producer_id_refuses() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane)
+        for timeout_ms in (0, -1, 900_001):
+            assert await producer.init(timeout_ms=timeout_ms) == _E.INVALID_TRANSACTION_TIMEOUT
+        await RawProducer.open(plane)
+        assert await producer.init(keep=True) == _E.PRODUCER_FENCED
+        assert await producer.init(keep=True, version=3) == _E.INVALID_PRODUCER_EPOCH
+        answer = await producer.connection.send(
+            InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000), 4
+        )
+        assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (_E.INVALID_REQUEST, -1, -1)
+
+    play(talk)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_epochs_that_are_used_up_lead_to_another_producer_id(version: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=version)
+        found = plane.state.transactions.coordinator.find("x")
+        assert found is not None
+        first = producer.producer_id
+        producer.epoch = LAST_EPOCH - 1
+        found.metadata = found.metadata._replace(producer_epoch=LAST_EPOCH - 1)
+        await producer.send(b"last")
+        await producer.commit()
+        await settle(plane)
+        if version == 1:
+            assert await producer.init(keep=True) == NONE
+        assert (producer.producer_id, producer.epoch) != (first, LAST_EPOCH)
+        assert producer.producer_id > first and producer.epoch == 0
+        await producer.send(b"first")
+        await producer.commit()
+        await settle(plane)
+        assert await committed_values(plane) == [b"last", b"first"]
+
+    play(talk)
+
+
+def test_ids_that_are_not_used_are_forgotten() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane)
+        other = await RawProducer.open(plane, "open", timeout_ms=900_000)
+        await other.send(b"v")
+        coordinator = plane.state.transactions.coordinator
+        await plane.until(lambda: coordinator.find("x") is None, 30)
+        assert coordinator.find("open") is not None
+        assert await producer.end(is_commit=False) == _E.INVALID_PRODUCER_ID_MAPPING
+
+    settings = {
+        "transactional.id.expiration.ms": "5000",
+        "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+    }
+    play(talk, settings=settings)
+
+
+def test_a_client_that_makes_more_and_more_ids_loses_the_idle_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allowance, "MOST_OF_A_CLIENT", 5)
+
+    async def talk(plane: DataPlane) -> None:
+        for number in range(20):
+            (await RawProducer.open(plane, f"id{number}")).connection.close()
+        coordinator = plane.state.transactions.coordinator
+        assert len(list(coordinator.transactions)) <= 5
+        for transaction in list(coordinator.transactions):
+            await (await RawProducer.open(plane, transaction.transactional_id)).send(b"v")
+        busy = RawProducer(plane, await plane.connect(), "one more", 2)
+        for _ in range(5 - len(list(coordinator.transactions))):
+            await (await RawProducer.open(plane, f"more{_}")).send(b"v")
+        assert await busy.init() == _E.POLICY_VIOLATION
+
+    play(talk)
+
+
+def test_transactions_are_listed_and_described() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane)
+        await producer.send(b"v")
+        (await RawProducer.open(plane, "idle")).connection.close()
+
+        async def listed(version: int = 2, **filters: object) -> list[str]:
+            answer = await producer.connection.send(ListTransactionsRequest(**filters), version)
+            assert answer.error_code == NONE
+            return sorted(one.transactional_id for one in answer.transaction_states)
+
+        assert await listed() == ["idle", "x"]
+        assert await listed(state_filters=["Ongoing"]) == ["x"]
+        assert await listed(state_filters=["Sleeping"]) == []
+        assert await listed(producer_id_filters=[producer.producer_id]) == ["x"]
+        assert await listed(transactional_id_pattern="i.*") == ["idle"]
+        await asyncio.sleep(2)
+        assert "x" in await listed(duration_filter=1000)
+        assert "x" not in await listed(duration_filter=60_000)
+        request = DescribeTransactionsRequest(transactional_ids=["x", "", "unknown"])
+        answer = await producer.connection.send(request, 0)
+        known, empty, unknown = answer.transaction_states
+        assert (known.transaction_state, known.producer_id, known.producer_epoch) == (
+            "Ongoing",
+            producer.producer_id,
+            producer.epoch,
+        )
+        assert [(one.topic, one.partitions) for one in known.topics] == [("t", [0])]
+        assert (empty.error_code, unknown.error_code) == (_E.INVALID_REQUEST, _E.TRANSACTIONAL_ID_NOT_FOUND)
+
+    play(talk)
+
+
+def test_an_operator_ends_a_transaction_by_its_marker() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane)
+        await producer.send(b"hangs")
+        described = await producer.connection.send(
+            DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])]), 0
+        )
+        (state,) = described.topics[0].partitions[0].active_producers
+        assert state.current_txn_start_offset == 0
+        marker = WritableTxnMarker(
+            producer_id=state.producer_id,
+            producer_epoch=state.producer_epoch,
+            transaction_result=False,
+            coordinator_epoch=state.coordinator_epoch,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0, 9])],
+        )
+        answer = await producer.connection.send(WriteTxnMarkersRequest(markers=[marker]), 1)
+        ((topic,),) = (one.topics for one in answer.markers)
+        found = {part.partition_index: part.error_code for part in topic.partitions}
+        assert found == {0: NONE, 9: _E.UNKNOWN_TOPIC_OR_PARTITION}
+        assert plane.partition().log.last_stable_offset == 2
+        assert await committed_values(plane) == []
+        await producer.send(b"again")
+        await producer.commit()
+        await settle(plane)
+        assert await committed_values(plane) == [b"again"]
+
+    play(talk)
+
+
+def test_a_transaction_ends_although_a_topic_of_it_is_deleted() -> None:
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("gone")
+        producer = await RawProducer.open(plane)
+        await producer.send(b"v")
+        await producer.send(b"v", topic="gone")
+        await plane.delete_topic("gone")
+        await producer.commit()
+        await settle(plane)
+        assert await committed_values(plane) == [b"v"]
+
+    play(talk)
