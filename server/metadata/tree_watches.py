@@ -22,7 +22,10 @@ ENTRY_COST = 200
 
 
 class WatchKind(Flag):
-    """What is heard of. DATA and CHILDREN fire once; PERSISTENT is both for good; RECURSIVE is about all below, too."""
+    """What is heard of. DATA and CHILDREN fire once, PERSISTENT is both for good.
+
+    RECURSIVE is for good, too, and about all nodes below, none of whose lists of children it tells of.
+    """
 
     NONE = 0
     DATA = 1

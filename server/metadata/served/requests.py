@@ -216,7 +216,7 @@ def _who_am_i(caller: Caller, _: tuple[()]) -> WhoAmIResponse:
 
 _ADDED = {
     AddWatchMode.PERSISTENT: WatchKind.PERSISTENT,
-    AddWatchMode.PERSISTENT_RECURSIVE: WatchKind.PERSISTENT | WatchKind.RECURSIVE,
+    AddWatchMode.PERSISTENT_RECURSIVE: WatchKind.RECURSIVE,
 }
 _OF_TYPE = {
     WatcherType.CHILDREN: WatchKind.CHILDREN,
@@ -272,7 +272,7 @@ def _set_watches(caller: Caller, request: SetWatchesRequest | SetWatches2Request
         for path in request.persistent_watches:
             caller.watch(path, WatchKind.PERSISTENT)
         for path in request.persistent_recursive_watches:
-            caller.watch(path, WatchKind.PERSISTENT | WatchKind.RECURSIVE)
+            caller.watch(path, WatchKind.RECURSIVE)
     return ()
 
 

@@ -23,11 +23,11 @@ class ServedTree:
     `path` is the journal, which is written on a thread of its own; without one nothing is kept.
     """
 
-    def __init__(self, path: Path | None = None, *, port: int = 0) -> None:
+    def __init__(self, path: Path | None = None, *, keep_sessions: bool = True) -> None:
         self._path = str(path) if path else IN_MEMORY
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="served tree", daemon=True)
-        self._asked_port = port
+        self._keep_sessions = keep_sessions
         self.store: EmbeddedStore
         self.server: TreeServer
 
@@ -57,8 +57,9 @@ class ServedTree:
 
     async def _start(self) -> None:
         work = None if self._path == IN_MEMORY else ThreadWork(self._loop)
-        self.store = EmbeddedStore.open(self._path, now_ms=now_ms, work=work, durable=False, keep_sessions=True)
-        address = ("127.0.0.1", self._asked_port)
+        keep = self._keep_sessions
+        self.store = EmbeddedStore.open(self._path, now_ms=now_ms, work=work, durable=False, keep_sessions=keep)
+        address = ("127.0.0.1", 0)
         self.server = TreeServer(self.store.line, [address], self._loop, token_bytes=secrets.token_bytes)
         await self.server.start()
 

@@ -1,0 +1,248 @@
+"""Clients of the served tree that mean harm, or stop in the middle: others are served, and memory is bounded."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from tests.server.metadata.raw_zookeeper import OPEN, RawClient, creation, look, request
+from tests.server.metadata.served_tree import ServedTree
+from tests.server_process import wait_until
+
+from barnabas.protocol.zookeeper.constants import MAX_FRAME, CreateFlag, OpCode, ZkError
+from barnabas.protocol.zookeeper.jute import MOST_ITEMS, encode
+from barnabas.protocol.zookeeper.multi import MOST_OPERATIONS, encode_results
+from barnabas.protocol.zookeeper.records import (
+    Acl,
+    AuthRequest,
+    CreateRequest,
+    Id,
+    SetWatchesRequest,
+    VersionRequest,
+)
+from barnabas.server.metadata.served import connection, requests, session_clock, tree_server
+from barnabas.server.metadata.tree_rights import MOST_ENTRIES
+
+
+@pytest.fixture
+def served() -> Iterator[ServedTree]:
+    with ServedTree() as tree:
+        yield tree
+
+
+@pytest.fixture
+def bystander(served: ServedTree) -> Iterator[RawClient]:
+    """Somebody who was there before, and is served whatever happens."""
+    with RawClient(served.port) as client:
+        client.connect()
+        yield client
+        assert client.call(OpCode.EXISTS, look("/"))[0].err == 0
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\xff\xff\xff\xff",
+        struct.pack(">i", MAX_FRAME + 1),
+        struct.pack(">i", 0),
+        struct.pack(">i", 20) + bytes(20),
+        struct.pack(">i", 28) + b"\x7f" * 28,
+        struct.pack(">iiqiqi", 28, 0, 0, 0, 0, 0x7FFFFFFF),
+    ],
+)
+def test_what_is_no_beginning_of_a_session_is_cut_off(served: ServedTree, bystander: RawClient, sent: bytes) -> None:
+    with RawClient(served.port) as client:
+        client.send(sent)
+        assert client.is_closed()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        encode_results([(OpCode.DELETE, VersionRequest("/x", -1))] * (MOST_OPERATIONS + 1)),
+        encode_results([(OpCode.GET_DATA, VersionRequest("/x", -1))]),
+        b"",
+        struct.pack(">ibi", OpCode.CREATE, 0, -1),
+    ],
+)
+def test_multis_that_are_too_long_or_none_are_refused(served: ServedTree, bystander: RawClient, body: bytes) -> None:
+    assert bystander.call(OpCode.MULTI, body)[0].err == ZkError.MARSHALLING_ERROR
+
+
+def test_lists_are_bounded(served: ServedTree, bystander: RawClient) -> None:
+    paths = ["/"] * (MOST_ITEMS + 1)
+    watches = encode(SetWatchesRequest(0, paths, [], []))
+    assert bystander.call(OpCode.SET_WATCHES, watches)[0].err == ZkError.MARSHALLING_ERROR
+    many = [Acl(1, Id("digest", f"user:{number}")) for number in range(MOST_ENTRIES + 1)]
+    assert bystander.call(OpCode.CREATE, encode(CreateRequest("/a", b"", many, 0)))[0].err == ZkError.INVALID_ACL
+    count = struct.pack(">i", 0x7FFFFFFF)
+    body = encode(CreateRequest("/a", b"", OPEN, 0))[:10] + count
+    assert bystander.call(OpCode.CREATE, body)[0].err == ZkError.MARSHALLING_ERROR
+
+
+def test_half_received_frames_share_a_budget(
+    served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_server, "HALF_RECEIVED_BYTES", 1 << 20)
+    half = struct.pack(">i", MAX_FRAME) + bytes(MAX_FRAME // 2)
+    with ExitStack() as stack:
+        slow = [stack.enter_context(RawClient(served.port)) for _ in range(5)]
+        for client in slow:
+            client.connect()
+            client.send(half)
+        wait_until(lambda: served.call(lambda: len(served.server.connections)) <= 3, timeout_s=10, what="some are gone")
+        assert slow[0].is_closed()
+        served.call(lambda: None)
+        # Frames that come in one go are taken all the same.
+        large = encode(CreateRequest("/large", bytes(900_000), OPEN, 0))
+        assert bystander.call(OpCode.CREATE, large)[0].err == 0
+
+
+def test_who_says_nothing_is_let_go(served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_server, "PATIENCE_TICKS", 1)
+    with RawClient(served.port) as client:
+        client.send(b"\0\0\0")
+        assert client.is_closed()
+
+
+def test_connections_are_bounded_and_the_homeless_make_room(
+    served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_server, "MOST_CONNECTIONS", 4)
+    with ExitStack() as stack:
+        idle = [stack.enter_context(RawClient(served.port)) for _ in range(3)]
+        wait_until(lambda: served.call(lambda: len(served.server.connections)) == 4, timeout_s=10, what="they are in")
+        late = stack.enter_context(RawClient(served.port))
+        assert late.connect().session_id > 0
+        assert idle[0].is_closed()
+        for client in idle[1:]:
+            client.connect()
+        assert stack.enter_context(RawClient(served.port)).is_closed()
+
+
+def test_sessions_are_bounded(served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_server, "MOST_SESSIONS", 3)
+    for _ in range(2):
+        with RawClient(served.port) as client:
+            client.connect(ms=60_000)
+    with RawClient(served.port) as client, pytest.raises(EOFError):
+        client.connect()
+
+
+def test_watches_are_bounded(served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "WATCH_BYTES", 2000)
+    with RawClient(served.port) as client:
+        client.connect()
+        codes = [client.call(OpCode.EXISTS, look(f"/{number}" * 50, watch=True))[0].err for number in range(20)]
+        assert codes.index(ZkError.SYSTEM_ERROR) > 3
+        assert set(codes) == {ZkError.NO_NODE, ZkError.SYSTEM_ERROR}
+        # The same one a thousand times is one.
+    assert {bystander.call(OpCode.EXISTS, look("/none", watch=True))[0].err for _ in range(1000)} == {ZkError.NO_NODE}
+    assert served.call(lambda: served.server.line.tree.watches.count) == 1
+
+
+def test_watches_and_their_memory_go_with_the_connection(served: ServedTree, bystander: RawClient) -> None:
+    with RawClient(served.port) as client:
+        client.connect()
+        for number in range(100):
+            client.call(OpCode.EXISTS, look(f"/{number}", watch=True))
+        assert served.call(lambda: served.server.line.tree.watches.count) == 100
+    wait_until(
+        lambda: served.call(lambda: served.server.line.tree.watches.count) == 0, timeout_s=10, what="they are gone"
+    )
+    assert served.call(lambda: served.server.line.tree.watches.total_cost) == 0
+
+
+def test_who_does_not_take_answers_is_not_asked_for_more(
+    served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bystander.call(OpCode.CREATE, encode(CreateRequest("/large", bytes(900_000), OPEN, 0)))
+    monkeypatch.setattr(tree_server, "PATIENCE_TICKS", 2)
+    with RawClient(served.port) as greedy:
+        session = greedy.connect().session_id
+        greedy.send(request(OpCode.GET_DATA, look("/large")) * 2000)
+        mine = served.call(lambda: next(one for one in served.server.connections if one.session == session))
+        wait_until(lambda: mine.choked_tick is not None, timeout_s=10, what="nobody reads")
+        assert mine.unsent < 4 << 20
+        assert bystander.call(OpCode.EXISTS, look("/large"))[0].err == 0
+        wait_until(lambda: mine not in served.server.connections, timeout_s=10, what="it is cut off")
+
+
+def test_who_does_not_take_notifications_is_cut_off(
+    served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "UNHEARD_BYTES", 1 << 16)
+    with RawClient(served.port) as deaf:
+        session = deaf.connect().session_id
+        # A watch that stays, of everything.
+        deaf.call(OpCode.ADD_WATCH, b"\0\0\0\1/\0\0\0\1")
+        mine = served.call(lambda: next(one for one in served.server.connections if one.session == session))
+        name = "x" * 10_000
+        for number in range(2000):
+            bystander.call(OpCode.CREATE, encode(CreateRequest(f"/{name}{number}", b"", OPEN, 0)))
+            if mine not in served.server.connections:
+                break
+        assert mine not in served.server.connections
+
+
+def test_many_small_requests_are_a_portion_in_each_turn(served: ServedTree, bystander: RawClient) -> None:
+    with RawClient(served.port) as busy:
+        busy.connect()
+        busy.send(request(OpCode.EXISTS, look("/")) * 5000)
+        assert bystander.call(OpCode.EXISTS, look("/"))[0].err == 0
+        assert [busy.reply()[0].err for _ in range(5000)] == [0] * 5000
+
+
+def test_writes_that_wait_are_bounded_for_all(
+    served: ServedTree, bystander: RawClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_server, "QUEUED_BYTES", 1000)
+    with RawClient(served.port) as busy:
+        busy.connect()
+        busy.send(b"".join(creation("/n_", bytes(900), CreateFlag.PERSISTENT_SEQUENTIAL, xid=n) for n in range(500)))
+        assert [busy.reply()[0].xid for _ in range(500)] == list(range(500))
+    assert served.server.queued_bytes == 0
+
+
+def test_proofs_of_identity_are_bounded(served: ServedTree, bystander: RawClient) -> None:
+    with RawClient(served.port) as client:
+        client.connect()
+        codes = []
+        while not codes or codes[-1] == 0:
+            auth = AuthRequest(0, "digest", f"user:{len(codes)}".encode())
+            codes.append(client.call(OpCode.AUTH, encode(auth))[0].err)
+        assert (len(codes), codes[-1]) == (connection.MOST_IDENTITIES, ZkError.AUTH_FAILED)
+        assert client.is_closed()
+
+
+def test_frame_that_dribbles_in_keeps_nobody_waiting(served: ServedTree, bystander: RawClient) -> None:
+    with RawClient(served.port) as slow:
+        slow.connect()
+        for byte in creation("/a"):
+            slow.send(bytes([byte]))
+            if byte == 0x2F:
+                assert bystander.call(OpCode.EXISTS, look("/a"))[0].err == ZkError.NO_NODE
+        assert slow.reply()[0].err == 0
+
+
+def test_reset_connections_leave_nothing(served: ServedTree, bystander: RawClient) -> None:
+    for _ in range(50):
+        with socket.create_connection(("127.0.0.1", served.port)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(creation("/a")[:9])
+    wait_until(lambda: len(served.server.connections) == 1, timeout_s=10, what="only the bystander is there")
+
+
+def test_process_that_stood_still_does_not_take_it_for_the_silence_of_others() -> None:
+    clock = session_clock.SessionClock()
+    clock.begin(7, 1000)
+    assert [clock.tick() for _ in range(2)] == [[], []]
+    # However long it was until this tick, it is one; what has come meanwhile is read before the next.
+    clock.touch(7)
+    assert [clock.tick() for _ in range(3)] == [[], [], [7]]
+    clock.touch(7)
+    assert len(clock) == 0
