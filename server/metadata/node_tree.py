@@ -283,7 +283,7 @@ class NodeTree:
         self._watch(path, session, watch, WatchKind.CHILDREN)
         return sorted(names)
 
-    def _watch(self, path: str, session: int, watch: Watch | None, kind: WatchKind) -> None:
+    def _watch(self, path: str, session: int, watch: Watch | None, kind: int) -> None:
         if watch is not None:
             self.watches.add(path, session, LocalWatch(watch), kind)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from enum import Flag
 from typing import TYPE_CHECKING, Protocol
 
 from .metadata_store import EventType
@@ -21,8 +20,10 @@ ENTRY_COST = 200
 """Bytes of memory that a watch takes, about, besides its path."""
 
 
-class WatchKind(Flag):
-    """What is heard of. DATA and CHILDREN fire once, PERSISTENT is both for good.
+class WatchKind:
+    """What is heard of, as bits of an int: clients that are back set ten thousands of watches at once.
+
+    DATA and CHILDREN fire once, PERSISTENT is both for good.
 
     RECURSIVE is for good, too, and about all nodes below, none of whose lists of children it tells of.
     """
@@ -32,6 +33,7 @@ class WatchKind(Flag):
     CHILDREN = 2
     PERSISTENT = 4
     RECURSIVE = 8
+    ANY = 15
 
 
 ONCE = WatchKind.DATA | WatchKind.CHILDREN
@@ -59,41 +61,39 @@ class TreeWatches:
     """All watches upon one tree, each belonging to a session. Loop-thread only."""
 
     def __init__(self) -> None:
-        self._by_path: dict[str, dict[Key, WatchKind]] = {}
+        self._by_path: dict[str, dict[Key, int]] = {}
         self._by_session: dict[int, dict[tuple[str, Watcher], None]] = {}
         self._costs: Counter[int] = Counter()
         self._recursive = 0
+        self.total_cost = 0
+        """Bytes of memory for all of them, about."""
 
     @property
     def count(self) -> int:
         """Paths that somebody watches, each counted once for each who does."""
         return sum(map(len, self._by_session.values()))
 
-    @property
-    def total_cost(self) -> int:
-        """Bytes of memory for all of them, about."""
-        return self._costs.total()
-
     def cost(self, session: int) -> int:
         """Bytes of memory that a session's watches take, about."""
         return self._costs[session]
 
-    def add(self, path: str, session: int, watcher: Watcher, kind: WatchKind) -> None:
+    def add(self, path: str, session: int, watcher: Watcher, kind: int) -> None:
         """Has `watcher` hear, besides what it hears already."""
         watches = self._by_path.setdefault(path, {})
         before = watches.get((session, watcher), WatchKind.NONE)
         if not before:
             self._by_session.setdefault(session, {})[path, watcher] = None
             self._costs[session] += len(path) + ENTRY_COST
+            self.total_cost += len(path) + ENTRY_COST
         if kind & ~before & WatchKind.RECURSIVE:
             self._recursive += 1
         watches[session, watcher] = before | kind
 
-    def kind_of(self, path: str, session: int, watcher: Watcher) -> WatchKind:
+    def kind_of(self, path: str, session: int, watcher: Watcher) -> int:
         """What `watcher` hears of a path."""
         return self._by_path.get(path, {}).get((session, watcher), WatchKind.NONE)
 
-    def remove(self, path: str, session: int, watcher: Watcher, kind: WatchKind) -> None:
+    def remove(self, path: str, session: int, watcher: Watcher, kind: int) -> None:
         """Has `watcher` hear no more of this kind."""
         before = self.kind_of(path, session, watcher)
         if not before:
@@ -111,13 +111,14 @@ class TreeWatches:
         held = self._by_session[session]
         del held[path, watcher]
         self._costs[session] -= len(path) + ENTRY_COST
+        self.total_cost -= len(path) + ENTRY_COST
         if not held:
             del self._by_session[session], self._costs[session]
 
     def drop(self, session: int) -> None:
         """Forgets all that a session watches."""
         for path, watcher in list(self._by_session.get(session, ())):
-            self.remove(path, session, watcher, ~WatchKind.NONE)
+            self.remove(path, session, watcher, WatchKind.ANY)
 
     def fire(self, event: WatchEvent, acl: Sequence[Acl]) -> None:
         """Tells everybody whom an event concerns, each once."""

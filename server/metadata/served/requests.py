@@ -141,7 +141,7 @@ class Caller:
         """What is told of a node besides its data."""
         return stat_of(node, len(self.tree.names(path)))
 
-    def watch(self, path: str, kind: WatchKind) -> None:
+    def watch(self, path: str, kind: int) -> None:
         """Has this connection hear of a path. Raises TooManyWatchesError."""
         watches = self.tree.watches
         if watches.cost(self.session) > WATCH_BYTES or watches.total_cost > ALL_WATCH_BYTES:
@@ -221,7 +221,7 @@ _ADDED = {
 _OF_TYPE = {
     WatcherType.CHILDREN: WatchKind.CHILDREN,
     WatcherType.DATA: WatchKind.DATA,
-    WatcherType.ANY: ~WatchKind.NONE,
+    WatcherType.ANY: WatchKind.ANY,
 }
 
 
@@ -244,7 +244,7 @@ def _remove_watches(caller: Caller, request: WatcherTypeRequest) -> tuple[()]:
     return ()
 
 
-def _watches_of_type(caller: Caller, request: WatcherTypeRequest) -> WatchKind:
+def _watches_of_type(caller: Caller, request: WatcherTypeRequest) -> int:
     """Those of the kind that a request means. Raises NoWatcherError if there are none."""
     if request.type not in list(WatcherType):
         raise BadArgumentsError(request.path)
@@ -280,7 +280,7 @@ def _gone(node: Node | None) -> EventType | None:
     return EventType.DELETED if node is None else None
 
 
-def _watch_or_tell(caller: Caller, path: str, kind: WatchKind, happened: EventType | None) -> None:
+def _watch_or_tell(caller: Caller, path: str, kind: int, happened: EventType | None) -> None:
     node = caller.tree.look(path)
     if happened is None:
         caller.watch(path, kind)
