@@ -19,6 +19,7 @@ from ..runtime.turns import RECORDS, Pace
 from .latest_records import LatestRecords
 
 if TYPE_CHECKING:
+    from ...protocol.topic_partition import TopicPartition
     from ..replication.delayed_produce import AppendResult
     from ..replication.partition import Partition
     from ..replication.replica_manager import ReplicaManager
@@ -55,6 +56,15 @@ class CoordinatorLog:
         """A partition if this broker leads it and can use it."""
         partition = self._replicas.find(self.topic, index)
         return partition if partition is not None and partition.is_leader and not partition.is_offline else None
+
+    def on_role_change(self, tell: Callable[[int], object]) -> None:
+        """Have somebody told the partitions that this broker begins to lead, or leads no longer."""
+
+        def changed(topic_partition: TopicPartition) -> None:
+            if topic_partition.topic == self.topic:
+                tell(topic_partition.partition)
+
+        self._replicas.on_role_change.append(changed)
 
     def append(
         self,

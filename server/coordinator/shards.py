@@ -71,10 +71,21 @@ class Shards(Generic[State]):
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._load_lock = asyncio.Lock()
         """One partition is loaded after the other, so that requests wait for one turn's work and not for many."""
-        self._is_closed = False
+        self._is_started = self._is_closed = False
+        log.on_role_change(self._role_changed)
 
     def __iter__(self) -> Iterator[Shard[State]]:
         return iter(list(self._shards.values()))
+
+    def start(self, count: int) -> None:
+        """Load those of `count` partitions that this broker leads, and from now on each whose leader it becomes."""
+        self._is_started = True
+        for index in range(count):
+            self.current(index)
+
+    def _role_changed(self, index: int) -> None:
+        if self._is_started:
+            self.current(index)
 
     @property
     def is_loading(self) -> bool:

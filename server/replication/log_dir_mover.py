@@ -104,6 +104,9 @@ class LogDirMover:
         return found
 
     def _check_replica(self, topic_partition: TopicPartition) -> None:
+        found = self._replicas.find(*topic_partition)
+        if found is not None and not found.is_offline:
+            return  # whether it leads or follows
         try:
             self._replicas.partition(*topic_partition)
         except KafkaError as error:

@@ -315,7 +315,10 @@ class Partition:
         What a later leader than the one that is followed has written is left out, and so is a batch that is cut off
         at the end. Errors as `Log.append_as_follower`.
         """
-        return self.log.append_as_follower(records, leader_epoch=self.leader_epoch).bytes
+        size = self.log.append_as_follower(records, leader_epoch=self.leader_epoch).bytes
+        if self.log.needs_flush:
+            self._listener.flush_wanted(self)
+        return size
 
     def batch_it_begins_in(self, records: memoryview) -> int | None:
         """Where the first batch begins if this log is empty and begins inside of it, as the leader's may.
@@ -504,6 +507,7 @@ class Partition:
         """The first record that is not older, or what a special timestamp stands for. Raises LogDirFailedError."""
         log = self.log
         if timestamp == LATEST:
+            self._check_bound_is_known(isolation)
             return FoundOffset(self.read_bound(isolation), leader_epoch=self.leader_epoch)
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = log.log_start_offset
@@ -514,8 +518,16 @@ class Partition:
         elif timestamp >= 0:
             found = log.fetch_offset_by_timestamp(timestamp)
         if found is None or found.offset >= self.read_bound(isolation):
+            self._check_bound_is_known(isolation)
             return FoundOffset()
         return FoundOffset(found.offset, found.timestamp, log.leader_epochs.epoch_for_offset(found.offset))
+
+    def _check_bound_is_known(self, isolation: FetchIsolation) -> None:
+        """Raises KafkaError OFFSET_NOT_AVAILABLE while a new leader may not know yet all that consumers have seen."""
+        followers = self.followers
+        if followers is not None and isolation != "log end" and self.log.high_watermark < followers.epoch_start:
+            reason = f"the high watermark {self.log.high_watermark} is below the start of epoch {self.leader_epoch}"
+            raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE, reason)
 
     def legacy_fetch_offsets_for_timestamp(
         self, timestamp: int, isolation: FetchIsolation, max_num_offsets: int

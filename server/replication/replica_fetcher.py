@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
@@ -32,6 +32,10 @@ logger = room_logger("replication")
 
 SINCE_TRUNCATION_ON_FETCH = 12
 NO_PAUSE = 0.0
+IDLE_SECONDS = 3600.0
+"""While there is nothing to fetch; `follow` ends that."""
+FIRST_BACKOFF_SECONDS, MOST_DOUBLINGS = 0.02, 10
+"""Before the second attempt; it doubles up to `replica.fetch.backoff.ms`."""
 
 
 class FollowedLogs(Protocol):
@@ -69,8 +73,10 @@ class Followed:
     """Its term: in another one this entry is void."""
     is_compared: bool = False
     """Whether the log has nothing that the leader does not have, as far as epochs tell."""
-    not_before: float = field(default=NO_PAUSE)
+    not_before: float = NO_PAUSE
     """Loop time."""
+    failures: int = 0
+    """In a row."""
 
     @property
     def is_valid(self) -> bool:
@@ -134,11 +140,13 @@ class ReplicaFetcher:
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        failures = 0
         while True:
             self._wake.clear()
-            pause = self._limits().backoff_ms / 1000
+            pause = min(FIRST_BACKOFF_SECONDS * 2**failures, self._limits().backoff_ms / 1000)
+            failures = min(failures + 1, MOST_DOUBLINGS)
             try:
-                pause = await self._round()
+                pause, failures = await self._round(), 0
             except KafkaError as error:
                 logger.info("fetching from broker %d: %s", self._leader.broker_id, error)
                 if error.code in (
@@ -164,7 +172,7 @@ class ReplicaFetcher:
                 del self._followed[topic_partition]
         due = {name: one for name, one in self._followed.items() if one.not_before <= now}
         if not due:
-            return min((one.not_before - now for one in self._followed.values()), default=self._idle)
+            return min((one.not_before - now for one in self._followed.values()), default=IDLE_SECONDS)
         version = await self._leader.fetch_version()
         await self._compare(due, tells_divergence=version >= SINCE_TRUNCATION_ON_FETCH)
         limits = self._limits()
@@ -179,13 +187,11 @@ class ReplicaFetcher:
         await self._take_in(response, targets, {target.topic_id: name.topic for name, target in targets.items()})
         return NO_PAUSE
 
-    @property
-    def _idle(self) -> float:
-        """Seconds to wait while there is nothing to fetch: `follow` ends that."""
-        return 3600.0
-
     def _put_off(self, one: Followed) -> None:
-        one.not_before = self._loop.time() + self._limits().backoff_ms / 1000
+        """Fetch it again after a while: orders reach a leader and its followers one soon after the other."""
+        pause = min(FIRST_BACKOFF_SECONDS * 2**one.failures, self._limits().backoff_ms / 1000)
+        one.not_before = self._loop.time() + pause
+        one.failures = min(one.failures + 1, MOST_DOUBLINGS)
 
     # -- where logs part -------------------------------------------------------------------------------------------
 
@@ -222,6 +228,8 @@ class ReplicaFetcher:
 
     async def _cut(self, one: Followed, offset: int) -> bool:
         """Cut a log down to an offset; whether that is done."""
+        if not one.is_valid:
+            return False  # since the leader was asked: it may lead now
         name, log = one.partition.topic_partition, one.partition.log
         if offset >= log.log_end_offset:
             log.truncate_to(offset)  # nothing but epochs without records
@@ -304,6 +312,7 @@ class ReplicaFetcher:
             logger.warning("%s: what its leader sent is not taken: %s", partition.topic_partition, error)
             self._put_off(one)
         else:
+            one.failures = 0
             return size > 0
         return False
 

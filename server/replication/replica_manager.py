@@ -192,6 +192,8 @@ class ReplicaManager:
         if leader_epoch < partition.leader_epoch:
             reason = f"{topic_partition} is in leader epoch {partition.leader_epoch}, and the order in {leader_epoch}"
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, reason)
+        if partition.is_offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} has failed")
         return partition
 
     def _role_changed(self, partition: Partition) -> None:

@@ -1,8 +1,9 @@
 """ListOffsets (key 2): offsets by time, and the ends of a log.
 
-Version 0 answers several segment starts; 4 adds leader epochs; 7 the offset of the largest timestamp; 8 the earliest
-local offset (KIP-405); 9 the latest tiered one; 11 the earliest one not yet uploaded. Nothing is tiered here, so the
-earliest local offset is the log start and the last two are unknown (-1), as Kafka answers without remote storage.
+Version 0 answers several segment starts; 4 adds leader epochs; 5 tells that a new leader does not know the end yet;
+7 the offset of the largest timestamp; 8 the earliest local offset (KIP-405); 9 the latest tiered one; 11 the earliest
+one not yet uploaded. Nothing is tiered here, so the earliest local offset is the log start and the last two are unknown
+(-1), as Kafka answers without remote storage.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from ...replication.replica_manager import ReplicaManager
 
 SINCE_LEADER_EPOCH = 4
+SINCE_OFFSET_NOT_AVAILABLE = 5
 CONSUMER_REPLICA_ID = -1
 
 
@@ -47,9 +49,12 @@ def handle(
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is named twice")
                 answers.append(_offset(ctx.api_version, replica_manager, isolation, topic.name, wanted))
             except KafkaError as error:
+                code = error.code
+                if code is ErrorCode.OFFSET_NOT_AVAILABLE and ctx.api_version < SINCE_OFFSET_NOT_AVAILABLE:
+                    code = ErrorCode.LEADER_NOT_AVAILABLE
                 answers.append(
                     ListOffsetsPartitionResponse(
-                        partition_index=wanted.partition_index, error_code=error.code, offset=-1, timestamp=-1
+                        partition_index=wanted.partition_index, error_code=code, offset=-1, timestamp=-1
                     )
                 )
             yield

@@ -103,8 +103,7 @@ class GroupCoordinator:
 
     def start(self) -> None:
         """Begin to load the groups of all partitions that this broker leads."""
-        for index in range(self.partition_count or 0):
-            self._shards.current(index)
+        self._shards.start(self.partition_count or 0)
 
     def move_away_and_back(self) -> None:
         """Give all groups up and load them anew, as if another broker had led their partitions for a moment."""

@@ -89,8 +89,7 @@ class TransactionCoordinator:
 
     def start(self) -> None:
         """Begin to load the transactional ids of all partitions that this broker leads."""
-        for index in range(self.topic.partition_count or 0):
-            self._shards.current(index)
+        self._shards.start(self.topic.partition_count or 0)
 
     async def close(self) -> None:
         """Give all transactional ids up."""

@@ -143,3 +143,30 @@ def test_an_append_that_takes_long_is_told_once_and_its_outcome_later() -> None:
         assert keeper.log.append(7, [], told.append, timeout_ms=100) and told[3:] == [ErrorCode.NONE]
 
     play(talk, delays=SLOW_DISK)
+
+
+def test_a_shard_goes_and_comes_with_the_leadership() -> None:
+    """Nobody has to ask for it."""
+
+    async def talk(plane: DataPlane) -> None:
+        keeper, manager = Keeper(plane), plane.state.replica_manager
+        await keeper.append((b"a", b"1"))
+        keeper.shards.start(2)
+        await plane.until(lambda: not keeper.shards.is_loading)
+        assert [shard.state for shard in keeper.shards] == [{b"a": b"1"}, {}]
+        partition = plane.partition()
+        terms = {"topic_id": partition.topic_id, "partition_epoch": 9, "replicas": (1, 2), "is_new": False}
+        name, epoch = partition.topic_partition, partition.leader_epoch
+        manager.become_follower(name, leader=2, leader_epoch=epoch + 1, isr=(1, 2), **terms)
+        assert keeper.unloaded == [{b"a": b"1"}]
+        assert keeper.shards.known(0) is None
+        manager.become_leader(name, leader_epoch=epoch + 2, isr=(1,), **terms)
+        assert keeper.shards.known(0) is not None
+        await plane.until(lambda: not keeper.shards.is_loading)
+        assert keeper.shards.loaded(0).state == {b"a": b"1"}
+        with pytest.raises(KafkaError) as caught:
+            manager.become_follower(name, leader=2, leader_epoch=epoch + 1, isr=(2,), **terms)
+        assert caught.value.code is ErrorCode.STALE_CONTROLLER_EPOCH
+        await keeper.shards.close()
+
+    play(talk)

@@ -19,6 +19,8 @@ from barnabas.protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from barnabas.protocol.messages.fetch import ReplicaState
+from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
@@ -327,3 +329,86 @@ def test_consumers_are_sent_to_their_rack_and_served_there() -> None:
         assert only_fetched(await waiting).error_code == ErrorCode.NONE, "the end of a role ends the wait"
 
     play(story, settings={"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"})
+
+
+def test_a_new_leader_does_not_let_consumers_jump_back() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.append(b"a", b"b")
+        cluster.world.network.cut(cluster.members[1].broker.node, cluster.members[2].broker.node)
+        cluster.members[2].partition.log.high_watermark = 1
+        cluster.elect(2, isr=(2, 1))
+        await asyncio.sleep(0.1)
+        wanted = ListOffsetsPartition(partition_index=0, timestamp=-1)
+        request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[wanted])])
+        connection = await cluster.connect(2)
+        codes = [
+            (await connection.send(request, version)).topics[0].partitions[0].error_code for version in (2, 4, 5, 10)
+        ]
+        assert codes == [ErrorCode.LEADER_NOT_AVAILABLE] * 2 + [ErrorCode.OFFSET_NOT_AVAILABLE] * 2
+        cluster.world.network.heal()
+        await cluster.until(lambda: cluster.is_even)
+        assert (await connection.send(request, 5)).topics[0].partitions[0].offset == 2
+
+    play(story)
+
+
+def test_coordinators_move_with_their_partitions() -> None:
+    async def story(cluster: Cluster) -> None:
+        told: list[tuple[int, bool]] = []
+        for member in cluster.members.values():
+            assert member.broker.server is not None
+            manager = member.broker.server.state.replica_manager
+            manager.on_role_change.append(
+                lambda name, member=member: told.append((member.id, member.partition.is_leader))
+            )
+        cluster.elect(2)
+        await asyncio.sleep(0.1)
+        assert sorted(told) == [(1, False), (2, True)]
+        cluster.elect(2)
+        await asyncio.sleep(0.1)
+        assert sorted(told[2:]) == [(1, False), (2, True)]
+
+    play(story)
+
+
+def test_who_lags_is_throttled_at_the_leader_and_at_the_follower() -> None:
+    async def story(cluster: Cluster) -> None:
+        for member in cluster.members.values():
+            assert member.broker.server is not None
+            state = member.broker.server.state
+            rate = {f"{role}.replication.throttled.rate": "2000" for role in ("leader", "follower")}
+            state.dynamic_config.broker_config_changed(rate, per_broker=False)
+            lists = {f"{role}.replication.throttled.replicas": "*" for role in ("leader", "follower")}
+            state.dynamic_config.topic_config_changed("t", lists)
+        cluster.world.network.cut(cluster.members[1].broker.node, cluster.members[2].broker.node)
+        cluster.elect(1, isr=(1,))
+        await asyncio.sleep(0.1)
+        for _ in range(100):
+            await cluster.append(b"x" * 1000, acks=1)
+        cluster.world.network.heal()
+        began = cluster.world.loop.time()
+        await cluster.until(lambda: cluster.isr == (1, 2))
+        assert 35 < cluster.world.loop.time() - began < 90, "a hundred kilobytes at two a second"
+        began = cluster.world.loop.time()
+        for _ in range(10):
+            await cluster.append(b"x" * 1000)
+        assert cluster.world.loop.time() - began < 1, "who is in sync is not held back"
+
+    play(story, settings={"replica.fetch.max.bytes": "3000"})
+
+
+def test_a_fetch_of_an_earlier_life_counts_for_nothing() -> None:
+    async def story(cluster: Cluster) -> None:
+        await cluster.append(b"a", b"b")
+        connection = await cluster.connect(1)
+        wanted = at(0, current_leader_epoch=cluster.leader_epoch)
+        name = {"topic_id": TOPIC_ID}
+        asked = fetch(wanted, **name, replica_state=ReplicaState(replica_id=2, replica_epoch=0))
+        assert only_fetched(await connection.send(asked, 15)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        followers = cluster.members[1].partition.followers
+        assert followers is not None
+        assert followers.replicas[2].log_end_offset == 2
+        stranger = fetch(wanted, **name, replica_state=ReplicaState(replica_id=9, replica_epoch=0))
+        assert only_fetched(await connection.send(stranger, 15)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    play(story)
