@@ -178,6 +178,8 @@ class ReceivedOrders:
             replicas=order.replicas,
             isr=order.isr,
             is_new=order.is_new,
+            adding_replicas=order.adding_replicas,
+            removing_replicas=order.removing_replicas,
         )
 
     def _follow(self, order: LeaderAndIsr) -> None:

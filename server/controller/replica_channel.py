@@ -126,6 +126,8 @@ class LocalReplicas(Protocol):
         replicas: tuple[int, ...],
         isr: tuple[int, ...],
         is_new: bool,
+        adding_replicas: tuple[int, ...] = (),
+        removing_replicas: tuple[int, ...] = (),
     ) -> None:
         """Leads the partition from now on."""
         ...

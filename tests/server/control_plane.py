@@ -62,6 +62,8 @@ class Replicas:
         replicas: tuple[int, ...],
         isr: tuple[int, ...],
         is_new: bool,
+        adding_replicas: tuple[int, ...] = (),
+        removing_replicas: tuple[int, ...] = (),
     ) -> None:
         if topic_partition in self.failing:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "told to fail")
