@@ -68,6 +68,8 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
         print(f"listening {listener.name}://{listener.advertised_host}:{listener.advertised_port}")
     if server.health is not None:
         print(f"health {server.health.url}")
+    for url in server.metrics.urls if server.metrics is not None else ():
+        print(f"metrics {url}")
     print(f"ready broker.id={server.state.broker_id} cluster.id={server.state.cluster_id}", flush=True)
     failed = loop.create_task(server.failed.wait())
     stopping = loop.create_task(stop.wait())

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .config.broker_config import BrokerConfig
     from .config.listeners import ListenerConfig
     from .metadata.metadata_store import MetadataStore
+    from .metrics.metrics_http import MetricsServer
     from .runtime.ports import Ports
     from .security.authorizer import Authorizer
 
@@ -101,6 +102,8 @@ class BrokerServer:
         self._stopping = False
         self.health: HealthServer | None = None
         """Answers readiness probes and shows the cleaner, if `health.port` asks for it."""
+        self.metrics: MetricsServer | None = None
+        """Tells what is measured, if `metrics.listeners` asks for it."""
         if config.health_port is not None:
             routes = CleanerRoutes(lambda: self.state.cleaner).routes()
             self.health = HealthServer("127.0.0.1", config.health_port, self._health, loop, routes)
@@ -357,15 +360,25 @@ class BrokerServer:
         # Before anybody else can take what the start has left of it.
         await self._directories.use_reserves(Reserve.fill)
         await sockets.start()
+        await self._serve_operators(state)
+        self._schedule(state)
+        self._stops.append(self._scheduler.close)
+        state.cleaner.start()
+        self._stops.append(state.cleaner.close)
+
+    async def _serve_operators(self, state: BrokerState) -> None:
+        """Open what is asked over HTTP."""
         if self.health is not None:
             await self.health.start()
             self._stops.append(self.health.close)
             # Where any free port will do, whoever asks for the setting wants to know which one it became.
             self.config.settle("health.port", str(self.health.port))
-        self._schedule(state)
-        self._stops.append(self._scheduler.close)
-        state.cleaner.start()
-        self._stops.append(state.cleaner.close)
+        if self.config.metrics_addresses:
+            from .metrics.metrics_http import MetricsServer
+
+            self.metrics = MetricsServer(self.config.metrics_addresses, self._loop, self._health)
+            self._stops.append(self.metrics.close)
+            await self.metrics.start(state, self.apis, self.sockets)
 
     async def stop(self) -> None:
         """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean."""

@@ -59,6 +59,8 @@ class Log:
         self.segments: LogSegments = loaded.segments
         """Oldest first; the last one is active. For others to look at."""
         self.active_segment: LogSegment = loaded.segments.last
+        self.appended_records = self.appended_bytes = 0
+        """What `append_as_leader` has added since this log was opened."""
         self._first_unstable_offset = NEVER
         self._unsynced = UnsyncedFiles(loader.fs, loaded.log_end_offset)
         self._reader = LogReader(self.segments, self._unsynced)
@@ -184,6 +186,8 @@ class Log:
         if segment.records.size == size:
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
+        self.appended_records += result.record_count
+        self.appended_bytes += size
         if leader_epoch != self.leader_epochs.latest_epoch and target_magic == 2:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if producers:

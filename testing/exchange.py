@@ -19,10 +19,7 @@ from ..server.apis.error_answers import error_answer
 
 if TYPE_CHECKING:
     from ..server.apis.kafka_apis import Handle, Respond
-    from ..server.apis.request_context import RequestContext
-
-Change = Callable[["Respond", "RequestContext", Any], None]
-"""Gets what sends an answer, the request's context, and the answer; None is the answer to who wants none."""
+    from ..server.apis.request_context import Change, RequestContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +37,7 @@ class Exchange:
 
     def answered_through(self, change: Change) -> Any:
         """Go the usual way, with an answer that goes through `change`."""
-        self.context.answer_through(change)
-        answer = self.handle()
-        if answer is None or isinstance(answer, CoroutineType | GeneratorType):
-            return answer
-        self.context.respond(answer)
-        return None
+        return self.context.handle_through(self.handler, self.request, change)
 
 
 def kept(request: Any) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from types import CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...protocol.room_logger import room_logger
 
@@ -33,6 +34,10 @@ class Channel(Protocol):
 
     def mute(self, seconds: float) -> None:
         """Look at no further request for that long once the one in hand is answered."""
+
+
+Change: TypeAlias = "Callable[[Callable[[RequestContext, Any], None], RequestContext, Any], None]"
+"""Gets what sends an answer, the request's context, and the answer; None is the answer to who wants none."""
 
 
 class RequestContext:
@@ -104,11 +109,14 @@ class RequestContext:
         """Encode and send the response, and let the connection go on with its next request."""
         self._respond(self, response)
 
-    def answer_through(
-        self, change: Callable[[Callable[[RequestContext, Any], None], RequestContext, Any], None]
-    ) -> None:
-        """Have the answer go through `change`, which gets what sends it before its arguments."""
+    def handle_through(self, handle: Callable[[RequestContext, Any], Any], request: Any, change: Change) -> Any:
+        """Have the request handled, and its answer go through `change`; returns what a handler returns."""
         self._respond = partial(change, self._respond)
+        answer = handle(self, request)
+        if answer is None or isinstance(answer, CoroutineType | GeneratorType):
+            return answer
+        self.respond(answer)
+        return None
 
     def finish(self, response: Any, error: BaseException | None) -> None:
         """Respond with what long work came to."""

@@ -186,6 +186,7 @@ class BrokerConfig(Settings):
         self.coordinator_addresses = self._parse_coordinator_listeners()
         overrides = str(self.get("max.connections.per.ip.overrides"))
         self.max_connections_per_ip_overrides: Mapping[str, int] = parse_overrides(overrides)
+        self.metrics_addresses = parse_addresses("metrics.listeners", self.metrics_listeners or "")
         self.log_dirs = self._parse_log_dirs()
         self.configured_broker_id = self._parse_broker_id()
         self.broker_id = _FALLBACK_BROKER_ID if self.configured_broker_id is None else self.configured_broker_id

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .keys.catalogue import BROKER_KEYS
 from .keys.quorum_keys import KRAFT_NAMES, ZOOKEEPER_NAMES
-from .listeners import ListenerConfig
+from .listeners import ListenerConfig, is_loopback, parse_addresses
 from .message_format import INTER_BROKER_PROTOCOL, heeds_message_format, ignored_format
 from .sentences import BROKER_SENTENCES
 
@@ -27,6 +27,7 @@ def notices_of(static: Mapping[str, str], open_listeners: Sequence[ListenerConfi
             _named("Unknown configuration keys, kept without effect", [name for name in static if is_unknown(name)]),
             _idle_format(static),
             _without_authorizer(static),
+            *_open_metrics(static.get("metrics.listeners", "")),
             *map(_open_listener, open_listeners),
         )
         if line
@@ -64,6 +65,13 @@ def is_unknown(name: str) -> bool:
 
 def _named(subject: str, names: Sequence[str]) -> str:
     return f"{subject}: {', '.join(sorted(names))}" if names else ""
+
+
+def _open_metrics(addresses: str) -> Iterator[str]:
+    for host, port in parse_addresses("metrics.listeners", addresses):
+        if not is_loopback(host):
+            where = host or "all interfaces"
+            yield f"Names of topics and groups, and how much they do, are told to everybody at port {port} of {where}"
 
 
 def _open_listener(listener: ListenerConfig) -> str:

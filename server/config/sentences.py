@@ -72,6 +72,11 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "Port on 127.0.0.1 where `GET /health` answers 200 once clients are served, and where compaction is seen "
             "and asked for (0: any free one, as `barnabas start` has it unless told otherwise); none by default."
         ),
+        "metrics.listeners": (
+            "Addresses, `host:port` with commas in between, where `GET /metrics` answers Prometheus and OpenMetrics, "
+            "and `/health` and `/ready` a probe from outside (no host: all interfaces; port 0: any free one); none by "
+            "default."
+        ),
         "group.consumer.assignors": (
             "Ways to assign partitions that members of the consumer protocol may ask for, the default first: `uniform` "
             "and `range`."

@@ -80,6 +80,7 @@ class Settings:
     log_segment_bytes: int
     log_segment_delete_delay_ms: int
     max_connections: int
+    metrics_listeners: str | None
     max_connections_per_ip: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int

@@ -79,6 +79,8 @@ class SocketServer:
         self.loop = loop
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with the ports they really have."""
+        self.protocol_errors = 0
+        """Connections closed because of bytes that are no request."""
         self._config = config
         self._handle = handle
         self._gate = SaslGate(handle, loop)
@@ -106,6 +108,11 @@ class SocketServer:
     @property
     def connection_count(self) -> int:
         return len(self._connections)
+
+    @property
+    def connections_by_listener(self) -> dict[str, int]:
+        """How many connections are open, by the name of the listener."""
+        return {listener.name: self._by_listener[listener.name] for listener in self.listeners}
 
     async def bind(self) -> list[ListenerConfig]:
         """Bind every listener, reading nothing yet; returns them with the real ports in place of 0.
@@ -240,6 +247,7 @@ class SocketServer:
 
     def protocol_error(self, connection: Connection, error: ProtocolError) -> None:
         """A client sent bytes that are no legal request; its connection is being closed."""
+        self.protocol_errors += 1
         self._errors.write(logging.INFO, "closed the connection from %s: %s", connection.session.client_host, error)
 
     # -- inside ----------------------------------------------------------------------------------------------------

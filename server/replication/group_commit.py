@@ -47,6 +47,8 @@ class GroupCommit:
         self._loop = loop
         self._partitions_per_flush = min(PARTITIONS_PER_FLUSH, (ports.log_files or 2 * PARTITIONS_PER_FLUSH) // 2)
         self._on_dir_failed = on_dir_failed
+        self.on_flushed: Callable[[float], None] | None = None
+        """Hears after how many seconds a round was on the disk, if anybody measures."""
         self._waiting: dict[str, dict[Partition, None]] = {}
         self._busy: set[str] = set()
         self._lingering: dict[Partition, None] = {}
@@ -136,16 +138,25 @@ class GroupCommit:
         return flushes
 
     def _run(self, directory: str, flushes: list[Flush]) -> None:
-        def done(_: None, error: BaseException | None) -> None:
+        stopwatch = self._ports.stopwatch
+
+        def flush_all() -> float:
+            began = stopwatch()
+            run_together([flush for _, _, flush in flushes])
+            return stopwatch() - began
+
+        def done(seconds: float | None, error: BaseException | None) -> None:
             if isinstance(error, FlushPostponedError):
                 logger.warning("%s: a flush is tried again: %s", directory, error)
                 self._loop.call_later(RETRY_SECONDS, self._run, directory, flushes)
             elif error is not None:
                 self._fail(directory, error)
             else:
+                if self.on_flushed is not None and seconds is not None:
+                    self.on_flushed(seconds)
                 self._complete(directory, deque(flushes))
 
-        self._ports.work.submit(directory, lambda: run_together([flush for _, _, flush in flushes]), done)
+        self._ports.work.submit(directory, flush_all, done)
 
     def _complete(self, directory: str, flushes: deque[Flush]) -> None:
         """Tell the partitions; others are served after each crowded one, and after a while in any case.

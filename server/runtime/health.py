@@ -1,9 +1,11 @@
 """A small HTTP port on this machine: is the broker ready, and what else its parts want to show or be asked.
 
-`GET /health` answers 200 once clients are served, 503 before that and from the moment a stop begins: a readiness probe
-of a container platform or a script needs no Kafka client for it. One answer a connection; it is not a web server.
+`GET /health`, and `/ready` just so, answers 200 once clients are served, 503 before that and from the moment a stop
+begins: a readiness probe of a container platform or a script needs no Kafka client for it. One answer a connection; it
+is not a web server.
 
-A browser on this machine may be led here by any page it shows. So everything but `/health` is answered only under a
+A browser on this machine may be led here by any page it shows. So everything else is, unless the port is meant for
+strangers, answered only under a
 local name (a page's own name that leads here is none), and what changes something only with the header `X-Barnabas`,
 which no page can send to a foreign address without asking first, and such questions are refused.
 """
@@ -28,6 +30,14 @@ MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
 GUARD_HEADER = "x-barnabas"
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Text(NamedTuple):
+    """An answer that is no JSON."""
+
+    status: str
+    content_type: str
+    body: bytes
 
 
 class Answer(NamedTuple):
@@ -63,7 +73,7 @@ class Request:
         return self.headers.get("host", "").rpartition(":")[0] in _LOCAL_NAMES
 
 
-Route: TypeAlias = Callable[[Request], Awaitable[Answer]]
+Route: TypeAlias = Callable[[Request], Awaitable["Answer | Text"]]
 
 
 class HealthServer:
@@ -76,7 +86,11 @@ class HealthServer:
         status: Status,
         loop: asyncio.AbstractEventLoop,
         routes: Mapping[tuple[str, str], Route] | None = None,
+        *,
+        is_open: bool = False,
     ) -> None:
+        """With `is_open` whoever reaches the port is answered, by whatever name: then routes change nothing."""
+        self._is_open = is_open
         self._host = host
         self._port = port
         self._status = status
@@ -95,11 +109,12 @@ class HealthServer:
     @property
     def url(self) -> str:
         """Where to ask for readiness."""
-        return f"http://{self._host}:{self.port}/health"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self.port}/health"
 
     async def start(self) -> None:
         """Bind and serve. Raises OSError."""
-        self._server = await self._loop.create_server(lambda: _Exchange(self), self._host, self._port)
+        self._server = await self._loop.create_server(lambda: _Exchange(self), self._host or None, self._port)
 
     async def close(self) -> None:
         """Stop; whoever still waits for an answer gets none."""
@@ -121,24 +136,24 @@ class HealthServer:
 
     async def _exchange(self, exchange: _Exchange, request: Request) -> None:
         try:
-            answer = await self._answer(request)
+            answer: Answer | Text = await self._answer(request)
         except Exception:
             logger.exception("%s %s failed", request.method, request.path)
             answer = Answer("500 Internal Server Error", {"error": "see the broker's log"})
         exchange.end(_response(answer, without_body=request.method == "HEAD"))
 
-    async def _answer(self, request: Request) -> Answer:
+    async def _answer(self, request: Request) -> Answer | Text:
         method = "GET" if request.method == "HEAD" else request.method
-        if request.path == "/health":
+        if request.path in ("/health", "/ready"):
             if method != "GET":
                 return Answer("405 Method Not Allowed", {"error": "GET is what works"})
             ready, facts = self._status()
             return Answer("200 OK" if ready else "503 Service Unavailable", {"ready": ready, **facts})
         route = self._routes.get((method, request.path))
         if route is None:
-            paths = sorted({path for _, path in self._routes} | {"/health"})
+            paths = sorted({path for _, path in self._routes} | {"/health", "/ready"})
             return Answer("404 Not Found", {"error": f"here are {', '.join(paths)}"})
-        if not request.is_local:
+        if not (self._is_open or request.is_local):
             return Answer("403 Forbidden", {"error": "only for this machine, by a local name"})
         if method != "GET" and GUARD_HEADER not in request.headers:
             return Answer("403 Forbidden", {"error": "a request that changes something has the header X-Barnabas"})
@@ -190,8 +205,11 @@ class _Exchange(asyncio.Protocol):
             self._transport.close()
 
 
-def _response(answer: Answer, *, without_body: bool) -> bytes:
-    body = json.dumps(answer.facts).encode() + b"\n"
-    fields = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: close")
+def _response(answer: Answer | Text, *, without_body: bool) -> bytes:
+    if isinstance(answer, Text):
+        content_type, body = answer.content_type, answer.body
+    else:
+        content_type, body = "application/json", json.dumps(answer.facts).encode() + b"\n"
+    fields = (f"Content-Type: {content_type}", f"Content-Length: {len(body)}", "Connection: close")
     head = "\r\n".join((f"HTTP/1.1 {answer.status}", *fields, "", "")).encode()
     return head if without_body else head + body

@@ -15,5 +15,6 @@ OWN_KEYS: tuple[ConfigKey, ...] = (
     integer("health.port", None, MEDIUM, Range(0, 65535)),
     string("log.cleaner.hash.algorithm", "MD5", MEDIUM, OneOf(*HASHES, "exact"), mode=CLUSTER_WIDE),
     string("log.cleaner.worker", "process", MEDIUM, OneOf("process", "thread")),
+    string("metrics.listeners", None, MEDIUM),
     string("metadata.store.path", None, MEDIUM),
 )

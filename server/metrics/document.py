@@ -1,0 +1,95 @@
+"""The page of all metrics: `python -m barnabas.server.metrics.document > docs/metrics.md`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .catalogue import METRICS
+
+INTRODUCTION = """\
+# Metrics
+
+*Written from `server/metrics/catalogue.py` by `python -m barnabas.server.metrics.document`; a test holds it to that.*
+
+```sh
+barnabas start --data ./data --override metrics.listeners=127.0.0.1:9404
+curl http://127.0.0.1:9404/metrics
+```
+
+`metrics.listeners` names the addresses, `host:port` with commas in between. Without a host everybody who reaches the
+port is told the names of topics and groups and how much they do, of which the log warns. `/metrics` answers Prometheus'
+text format, or OpenMetrics where that is asked for; `/health` and `/ready` answer 200 once clients are served, and 503
+from the moment a stop begins. What is asked for again within a second is what it was.
+
+Names and labels are those that Prometheus' JMX exporter makes of Kafka's MBeans by its rules for Kafka, so that
+dashboards for Kafka work; groups are named as by kafka_exporter. A quantile is of the last 1028 measurements; of an
+API's requests each eighth is timed, all are counted. A metric without `topic` beside one with it is the sum, as there.
+
+Without the setting nothing is measured. With it a request costs some hundred nanoseconds more.
+
+| metric | labels | what | in Kafka |
+|--|--|--|--|"""
+
+LABELS = {
+    "kafka_network_requestmetrics_requests": "request, version",
+    "kafka_server_socket_server_metrics_connection_count": "listener, networkProcessor",
+    "kafka_server_delayedoperationpurgatory_purgatorysize": "delayedOperation",
+    "kafka_log_logcleanermanager_uncleanable_partitions_count": "logDirectory",
+    "kafka_log_logcleanermanager_uncleanable_bytes": "logDirectory",
+    "kafka_consumergroup_members": "consumergroup",
+    "kafka_consumergroup_lag_sum": "consumergroup, topic",
+    "barnabas_info": "version, broker_id, cluster_id",
+}
+BY_BEGINNING = (
+    ("kafka_network_requestmetrics_", "request"),
+    ("kafka_server_brokertopicmetrics_total", ""),
+    ("kafka_server_brokertopicmetrics_", "topic, or none"),
+    ("kafka_log_log_", "topic, partition"),
+    ("kafka_consumergroup_", "consumergroup, topic, partition"),
+)
+
+END = """
+Memory, descriptors, processor time and the garbage collector are `process_*` and `python_*` of prometheus-client, where
+Kafka has the JVM's.
+
+## What Kafka has and this has not
+
+| MBeans | why |
+|--|--|"""
+
+
+MISSING = (
+    (
+        "`RequestQueueTimeMs`, `ResponseQueueTimeMs`, `RequestQueueSize`, idle percentages of threads",
+        "one thread takes requests and answers them, without a queue; `barnabas_loop_lag_seconds` tells how busy it is",
+    ),
+    ("`OneMinuteRate` and other rates", "the exporter's rules leave them to `rate()` over the counters, too"),
+    (
+        "`ErrorsPerSec`, `FailedProduceRequestsPerSec`, `FailedFetchRequestsPerSec`",
+        "each answer would have to be gone through",
+    ),
+    ("`FetchConsumer` and `FetchFollower` apart, `ReplicationBytesInPerSec`", "all is `Fetch`"),
+    (
+        "byte rates and throttle times of quotas, by client",
+        "clients name themselves, and may have as many names as they send requests",
+    ),
+    ("those of KRaft, ZooKeeper and tiered storage", "nothing of the kind is measured"),
+)
+
+
+def render() -> str:
+    """The whole page."""
+    return "\n".join([INTRODUCTION, *_rows(), END, *(f"| {what} | {why} |" for what, why in MISSING)]) + "\n"
+
+
+def _rows() -> Iterator[str]:
+    for name, metric in METRICS.items():
+        labels = LABELS.get(name) or next((of for start, of in BY_BEGINNING if name.startswith(start)), "")
+        if metric.kind == "summary":
+            labels = ", ".join(filter(None, (labels, "quantile")))
+        suffix = "_total" if metric.kind == "counter" else ""
+        yield f"| `{name}{suffix}` | {labels} | {metric.says} | `{metric.source}` |"
+
+
+if __name__ == "__main__":
+    print(render(), end="")

@@ -1,0 +1,52 @@
+"""Samples as the text that Prometheus reads, by prometheus-client. Takes a while with many: call it beside the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric as Family
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.platform_collector import PlatformCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from .catalogue import METRICS
+from .readings import Sample
+
+
+class _Given:
+    """A collector of what was read before."""
+
+    def __init__(self, samples: Iterable[Sample]) -> None:
+        self._families: dict[str, Family] = {}
+        for family, part, labels, value in samples:
+            known = self._families.get(family)
+            if known is None:
+                metric = METRICS[family]
+                known = self._families[family] = Family(family, f"{metric.says} ({metric.source})", metric.kind)
+            known.add_sample(family + part, dict(labels), value)
+
+    def collect(self) -> Iterator[Family]:
+        """What the registry asks for."""
+        yield from self._families.values()
+
+
+class Exposition:
+    """Renders for whoever asks: OpenMetrics where it is accepted, else the older text. Any thread, one at a time."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        GCCollector(registry=self._registry)
+
+    def render(self, samples: list[Sample], accept: str) -> tuple[str, bytes]:
+        """Content type and body."""
+        given = _Given(samples)
+        self._registry.register(given)
+        try:
+            encode, content_type = choose_encoder(accept)
+            return content_type, encode(self._registry)
+        finally:
+            self._registry.unregister(given)

@@ -1,0 +1,90 @@
+"""The addresses of `metrics.listeners`: `/metrics`, `/health` and `/ready` for whoever reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..runtime.health import Answer, HealthServer, Request, Status, Text
+from .exposition import Exposition
+from .readings import Readings, Sample
+from .request_meters import RequestMeters, Times
+
+if TYPE_CHECKING:
+    from ..apis.kafka_apis import KafkaApis
+    from ..broker_state import BrokerState
+    from ..network.socket_server import SocketServer
+
+LANE = "metrics"
+FRESH_SECONDS = 1.0
+"""Who asks again sooner gets the same numbers: however many ask, they are read once in this time."""
+LAG_SECONDS = 0.1
+"""How often it is measured how late the loop is."""
+
+
+class MetricsServer:
+    """Measures from `start` to `close`. Loop-thread only."""
+
+    def __init__(self, addresses: list[tuple[str, int]], loop: asyncio.AbstractEventLoop, status: Status) -> None:
+        self._loop = loop
+        self._servers = [
+            HealthServer(host, port, status, loop, {("GET", "/metrics"): self._metrics}, is_open=True)
+            for host, port in addresses
+        ]
+        self._exposition = Exposition()
+        self._lag = Times()
+        self._timer: asyncio.TimerHandle | None = None
+        self._state: BrokerState | None = None
+        self._read: Callable[[], Awaitable[list[Sample]]] | None = None
+        self._rendered: dict[str, tuple[float, asyncio.Task[tuple[str, bytes]]]] = {}
+        """By what was accepted: since when, and the text or what it will be."""
+
+    @property
+    def urls(self) -> list[str]:
+        """Where to ask, with the ports that were really bound."""
+        return [server.url.replace("/health", "/metrics") for server in self._servers]
+
+    async def start(self, state: BrokerState, apis: KafkaApis, sockets: SocketServer) -> None:
+        """Begin to measure and to answer. Raises OSError."""
+        requests, flushes = RequestMeters(state.ports.stopwatch, state.metadata.topic_name), Times()
+        apis.surround(requests.around)
+        state.replica_manager.flushes.on_flushed = flushes.add
+        readings = Readings(state, requests, flushes, self._lag)
+        self._read = lambda: readings.take(sockets, apis.failures)
+        self._state = state
+        for server in self._servers:
+            await server.start()
+        self._measure_lag(state.ports.stopwatch)
+
+    async def close(self) -> None:
+        """Stop; whoever still waits for an answer gets none."""
+        if self._timer is not None:
+            self._timer.cancel()
+        for server in self._servers:
+            await server.close()
+        tasks = [task for _, task in self._rendered.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _measure_lag(self, stopwatch: Callable[[], float], due: float | None = None) -> None:
+        now = stopwatch()
+        if due is not None:
+            self._lag.add(max(0.0, now - due))
+        self._timer = self._loop.call_later(LAG_SECONDS, self._measure_lag, stopwatch, now + LAG_SECONDS)
+
+    async def _metrics(self, request: Request) -> Answer | Text:
+        accept = "openmetrics" if "application/openmetrics-text" in request.headers.get("accept", "") else "text"
+        since, rendering = self._rendered.get(accept, (0.0, None))
+        if rendering is None or (rendering.done() and self._loop.time() - since >= FRESH_SECONDS):
+            rendering = self._loop.create_task(self._render(request.headers.get("accept", "")))
+            self._rendered[accept] = self._loop.time(), rendering
+        content_type, body = await asyncio.shield(rendering)
+        return Text("200 OK", content_type, body)
+
+    async def _render(self, accept: str) -> tuple[str, bytes]:
+        assert self._state is not None and self._read is not None, "not started"
+        samples = await self._read()
+        return await self._state.ports.work.run(LANE, partial(self._exposition.render, samples, accept))

@@ -1,0 +1,193 @@
+"""All metrics of a broker at one moment, read in turns of the loop out of what is there anyway."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+from ... import __version__
+from ..cleaning.cleaner_status import CleanerStatus
+from ..runtime.turns import Pace
+from .catalogue import QUANTILES
+from .log_meters import LogMeters
+from .request_meters import RequestMeters, Times
+
+if TYPE_CHECKING:
+    from ..broker_state import BrokerState
+    from ..network.socket_server import SocketServer
+
+MILLISECONDS = 1000
+SAMPLES = 50
+"""In one turn of the loop: quantiles of some histograms, or some logs."""
+
+
+class Sample(NamedTuple):
+    """One number; `part` is what the name ends in, beyond the family's."""
+
+    family: str
+    part: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Readings:
+    """Loop-thread only."""
+
+    def __init__(self, state: BrokerState, requests: RequestMeters, flushes: Times, loop_lag: Times) -> None:
+        self._state = state
+        self._requests = requests
+        self._flushes = flushes
+        self._loop_lag = loop_lag
+        self._logs = LogMeters()
+
+    async def take(self, sockets: SocketServer, failures: int) -> list[Sample]:
+        """Every sample there is. Others are served meanwhile, so that they need not be of one instant."""
+        samples, pace = [], Pace(SAMPLES)
+        for sample in chain(
+            self._logs.look(self._state.log_manager.logs),
+            self._of_broker(sockets, failures),
+            self._of_topics(),
+            self._of_requests(),
+            self._of_partitions(),
+            self._of_logs(),
+            self._of_cleaner(),
+            self._of_groups(),
+        ):
+            if sample is not None:
+                samples.append(sample)
+            await pace.step()
+        return samples
+
+    def _of_broker(self, sockets: SocketServer, failures: int) -> Iterator[Sample]:
+        state = self._state
+        labels = {"version": __version__, "broker_id": str(state.broker_id), "cluster_id": state.cluster_id}
+        yield Sample("barnabas_info", "", labels, 1)
+        yield Sample("barnabas_protocol_errors", "_total", {}, sockets.protocol_errors)
+        yield Sample("barnabas_failed_requests", "_total", {}, failures)
+        yield from _summary("barnabas_loop_lag_seconds", {}, self._loop_lag, 1)
+        yield from _summary("kafka_log_logflushstats_logflushrateandtimems", {}, self._flushes, MILLISECONDS)
+        for name, count in sockets.connections_by_listener.items():
+            labels = {"listener": name, "networkProcessor": "0"}
+            yield Sample("kafka_server_socket_server_metrics_connection_count", "", labels, count)
+        for purgatory in (state.replica_manager.produce_purgatory, state.replica_manager.fetch_purgatory):
+            yield Sample(
+                "kafka_server_delayedoperationpurgatory_purgatorysize",
+                "",
+                {"delayedOperation": purgatory.name},
+                len(purgatory),
+            )
+        yield Sample("kafka_server_fetchsessioncache_numincrementalfetchsessions", "", {}, len(state.fetch_sessions))
+
+    def _of_topics(self) -> Iterator[Sample]:
+        logs, out = self._logs, self._requests.bytes_out
+        here = {name for name in out if self._state.metadata.topic(name) is not None}
+        name = "kafka_server_brokertopicmetrics_"
+        yield Sample(f"{name}messagesin", "_total", {}, logs.all_messages)
+        yield Sample(f"{name}bytesin", "_total", {}, logs.all_bytes)
+        yield Sample(f"{name}bytesout", "_total", {}, out.total())
+        for api in ("Produce", "Fetch"):
+            count = sum(cell[0] for (one, _), cell in self._requests.requests.items() if one == api)
+            yield Sample(f"{name}total{api.lower()}requests", "_total", {}, count)
+        for topic, count in logs.messages.items():
+            yield Sample(f"{name}messagesin", "_total", {"topic": topic}, count)
+            yield Sample(f"{name}bytesin", "_total", {"topic": topic}, logs.bytes[topic])
+        for topic in here:
+            yield Sample(f"{name}bytesout", "_total", {"topic": topic}, out[topic])
+
+    def _of_requests(self) -> Iterator[Sample]:
+        name, counts = "kafka_network_requestmetrics_", Counter[str]()
+        for (api, version), cell in self._requests.requests.items():
+            counts[api] += cell[0]
+            yield Sample(f"{name}requests", "_total", {"request": api, "version": str(version)}, cell[0])
+        for api, times in self._requests.times.items():
+            labels = {"request": api}
+            for phase, of_phase in (
+                ("totaltimems", times.total),
+                ("localtimems", times.local),
+                ("remotetimems", times.remote),
+                ("responsesendtimems", times.send),
+            ):
+                yield from _summary(f"{name}{phase}", labels, of_phase, MILLISECONDS, scale=counts[api])
+
+    def _of_partitions(self) -> Iterator[Sample | None]:
+        state, name, counts = self._state, "kafka_server_replicamanager_", Counter[str]()
+        for partition in state.replica_manager.partitions:
+            yield None
+            counts["partitioncount"] += 1
+            if partition.is_leader:
+                in_sync = len(partition.in_sync_replicas)
+                counts["leadercount"] += 1
+                counts["underreplicatedpartitions"] += in_sync < len(partition.replicas)
+                counts["underminisrpartitioncount"] += in_sync < partition.min_in_sync_replicas
+        counts["offlinereplicacount"] = len(state.log_manager.held.offline)
+        for what in (
+            "partitioncount",
+            "leadercount",
+            "underreplicatedpartitions",
+            "underminisrpartitioncount",
+            "offlinereplicacount",
+        ):
+            yield Sample(f"{name}{what}", "", {}, counts[what])
+        name, is_active = "kafka_controller_kafkacontroller_", state.controller.is_active
+        for topic in list(state.metadata.topic_names) if is_active else ():
+            image = state.metadata.topic(topic)
+            if image is not None:
+                counts["globaltopiccount"] += 1
+                counts["globalpartitioncount"] += len(image.partitions)
+                counts["offlinepartitionscount"] += sum(one.leader < 0 for one in image.partitions.values())
+            yield None
+        yield Sample(f"{name}activecontrollercount", "", {}, int(is_active))
+        for what in ("globaltopiccount", "globalpartitioncount", "offlinepartitionscount"):
+            yield Sample(f"{name}{what}", "", {}, counts[what])
+
+    def _of_logs(self) -> Iterator[Sample]:
+        logs = self._state.log_manager
+        offline = len(logs.held.dirs) - len(logs.held.online_dirs)
+        yield Sample("kafka_log_logmanager_offlinelogdirectorycount", "", {}, offline)
+        for (topic, partition), log in list(logs.logs.items()):
+            labels = {"topic": topic, "partition": str(partition)}
+            yield Sample("kafka_log_log_size", "", labels, log.size)
+            yield Sample("kafka_log_log_logstartoffset", "", labels, log.log_start_offset)
+            yield Sample("kafka_log_log_logendoffset", "", labels, log.log_end_offset)
+            yield Sample("kafka_log_log_numlogsegments", "", labels, len(log.segments))
+
+    def _of_cleaner(self) -> Iterator[Sample]:
+        for name, value in CleanerStatus(self._state.cleaner).metrics().items():
+            properties = dict(pair.split("=", 1) for pair in name.partition(":")[2].split(","))
+            family = f"kafka_log_{properties['type']}_{properties['name']}".lower().replace("-", "_")
+            directory = properties.get("logDirectory")
+            yield Sample(family, "", {} if directory is None else {"logDirectory": directory}, value)
+
+    def _of_groups(self) -> Iterator[Sample]:
+        state, groups, offsets = self._state, list(self._state.groups.groups), 0
+        for group in groups:
+            name, sums = group.group_id, Counter[str]()
+            yield Sample("kafka_consumergroup_members", "", {"consumergroup": name}, len(group.members))
+            for (topic, partition), committed in list(group.offsets.committed.items()):
+                offsets += 1
+                labels = {"consumergroup": name, "topic": topic, "partition": str(partition)}
+                yield Sample("kafka_consumergroup_current_offset", "", labels, committed.offset)
+                replica = state.replica_manager.find(topic, partition)
+                if replica is not None:
+                    lag = max(0, replica.log.high_watermark - committed.offset)
+                    sums[topic] += lag
+                    yield Sample("kafka_consumergroup_lag", "", labels, lag)
+            for topic, lag in sums.items():
+                yield Sample("kafka_consumergroup_lag_sum", "", {"consumergroup": name, "topic": topic}, lag)
+        yield Sample("kafka_coordinator_group_groupmetadatamanager_numgroups", "", {}, len(groups))
+        yield Sample("kafka_coordinator_group_groupmetadatamanager_numoffsets", "", {}, offsets)
+
+
+def _summary(
+    family: str, labels: Mapping[str, str], times: Times, unit: float, *, scale: int | None = None
+) -> Iterator[Sample]:
+    """Quantiles of the last measurements, and how many there were; `scale` is how many if not all were measured."""
+    last = sorted(times.last)
+    for quantile in QUANTILES if last else ():
+        value = last[min(len(last) - 1, int(float(quantile) * len(last)))]
+        yield Sample(family, "", {**labels, "quantile": quantile}, value * unit)
+    count = times.count if scale is None else scale
+    yield Sample(family, "_count", labels, count)
+    yield Sample(family, "_sum", labels, times.total * unit * (count / times.count if times.count else 1))

@@ -1,0 +1,201 @@
+"""`metrics.listeners`: what clients did is what Prometheus reads, under the names that the documentation has."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as families
+
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.keys.validators import ConfigError
+from barnabas.server.metrics.catalogue import METRICS
+from barnabas.server.metrics.document import render
+from barnabas.server.metrics.metrics_http import FRESH_SECONDS
+from barnabas.testing import Broker
+
+ROOT = Path(__file__).parents[3]
+OF_THE_PROCESS = ("process_", "python_")
+INHERITED = {
+    "kafka_consumergroup_lag_sum",
+    "kafka_log_logcleanermanager_time_since_last_run_ms",
+    "kafka_log_logcleanermanager_uncleanable_bytes",
+    "kafka_log_logcleanermanager_uncleanable_partitions_count",
+    "kafka_server_delayedoperationpurgatory_purgatorysize",
+    "kafka_server_socket_server_metrics_connection_count",
+}
+"""Names that promtool finds fault with: they are Kafka's."""
+Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    settings = {"metrics.listeners": "127.0.0.1:0", "acks.all.durability": "disk"}
+    with Broker({"t": 2}, config=settings) as broker:
+        yield broker
+
+
+def read(broker: Broker, path: str = "/metrics", **headers: str) -> str:
+    assert broker.server.metrics is not None
+    (url,) = broker.server.metrics.urls
+    request = urllib.request.Request(url.removesuffix("/metrics") + path, headers=headers)
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
+def values(text: str) -> Values:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families(text)
+        for sample in family.samples
+    }
+
+
+def one(found: Values, name: str, **labels: str) -> float:
+    return found[name, tuple(sorted(labels.items()))]
+
+
+def at_work(broker: Broker) -> None:
+    """A producer writes a hundred records, a group reads and commits sixty of them."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "none"})
+    for number in range(100):
+        producer.produce("t", b"v" * 50, partition=number % 2)
+    assert producer.flush(20) == 0
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    assert len(consumer.consume(60, timeout=30)) == 60
+    consumer.commit(asynchronous=False)
+    consumer.close()
+
+
+def test_what_clients_did(broker: Broker) -> None:
+    at_work(broker)
+    found = values(read(broker))
+    log_bytes = sum(one(found, "kafka_log_log_size", topic="t", partition=str(index)) for index in (0, 1))
+    assert one(found, "kafka_server_brokertopicmetrics_messagesin_total", topic="t") == 100
+    assert one(found, "kafka_server_brokertopicmetrics_bytesin_total", topic="t") == log_bytes
+    assert one(found, "kafka_server_brokertopicmetrics_messagesin_total") > 100, "those of groups, too"
+    assert one(found, "kafka_server_brokertopicmetrics_bytesout_total", topic="t") >= log_bytes
+    assert one(found, "kafka_log_log_logendoffset", topic="t", partition="1") == 50
+    lags = [one(found, "kafka_consumergroup_lag", consumergroup="g", topic="t", partition=index) for index in "01"]
+    assert sum(lags) == one(found, "kafka_consumergroup_lag_sum", consumergroup="g", topic="t") == 40
+    produced = sum(value for (name, labels), value in found.items() if is_request(name, labels, "Produce"))
+    assert produced == one(found, "kafka_server_brokertopicmetrics_totalproducerequests_total") > 0
+    assert one(found, "kafka_network_requestmetrics_totaltimems_count", request="Produce") == produced
+    phases = [
+        one(found, f"kafka_network_requestmetrics_{phase}_sum", request="Produce")
+        for phase in ("localtimems", "remotetimems", "responsesendtimems", "totaltimems")
+    ]
+    assert all(phase >= 0 for phase in phases)
+    assert sum(phases[:3]) == pytest.approx(phases[3], rel=0.2)
+    assert phases[1] > 0, "the disk was waited for"
+    assert one(found, "kafka_log_logflushstats_logflushrateandtimems_count") > 0
+    assert one(found, "kafka_server_replicamanager_partitioncount") == len(broker.server.state.log_manager.logs)
+    assert one(found, "kafka_controller_kafkacontroller_activecontrollercount") == 1
+
+
+def is_request(name: str, labels: tuple[tuple[str, str], ...], api: str) -> bool:
+    return name == "kafka_network_requestmetrics_requests_total" and ("request", api) in labels
+
+
+def test_counters_go_on_when_topics_go(broker: Broker) -> None:
+    name = "kafka_server_brokertopicmetrics_messagesin_total"
+    broker.produce("t", ["a"] * 5)
+    before = values(read(broker))
+    broker.delete_topic("t")
+    broker.create_topic("t")
+    broker.produce("t", ["a"] * 2)
+    broker._call(asyncio.sleep(FRESH_SECONDS))
+    after = values(read(broker))
+    assert (one(before, name), one(before, name, topic="t")) == (5, 5)
+    assert one(after, name) == 7
+
+
+def test_every_metric_is_in_the_catalogue_and_in_the_documentation(broker: Broker) -> None:
+    at_work(broker)
+    told = {family.name for family in families(read(broker)) if not family.name.startswith(OF_THE_PROCESS)}
+    assert told == set(METRICS)
+    page = (ROOT / "docs" / "metrics.md").read_text()
+    assert page == render()
+    rows = set(re.findall(r"^\| `(\w+)` ", page.partition("## What Kafka has")[0], re.M))
+    assert rows == {name + ("_total" if METRICS[name].kind == "counter" else "") for name in METRICS}
+
+
+def test_openmetrics_for_who_asks_for_it(broker: Broker) -> None:
+    text = read(broker, accept="application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
+    assert {family.name for family in openmetrics(text)} >= {"kafka_log_log_size", "barnabas_info"}
+
+
+def test_who_asks_again_at_once_gets_the_same(broker: Broker) -> None:
+    first = read(broker)
+    broker.produce("t", ["a"])
+    assert read(broker) == first
+
+
+def test_probes_from_outside(broker: Broker) -> None:
+    for path in ("/health", "/ready"):
+        assert '"ready": true' in read(broker, path, Host="broker.example.org")
+    with pytest.raises(urllib.error.HTTPError, match="404"):
+        read(broker, "/compaction")
+    broker.server.failed.set()
+    with pytest.raises(urllib.error.HTTPError, match="503"):
+        read(broker, "/ready")
+
+
+def test_a_name_of_a_group_breaks_no_line(broker: Broker) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": 'a"b\\c\nd{}', "log_level": 0})
+    consumer.subscribe(["t"])
+    while not consumer.assignment():
+        consumer.poll(0.05)
+    found = values(read(broker))
+    consumer.close()
+    assert one(found, "kafka_consumergroup_members", consumergroup='a"b\\c\nd{}') == 1
+
+
+def test_without_the_setting_nothing_is_measured() -> None:
+    with Broker(["t"]) as broker:
+        broker.produce("t", ["a"])
+        assert broker.server.metrics is None
+        assert broker.server.state.replica_manager.flushes.on_flushed is None
+
+
+@pytest.mark.parametrize("addresses", ["9404", "host", "host:99999", "host:-1"])
+def test_addresses_that_are_none(addresses: str) -> None:
+    with pytest.raises(ConfigError, match="host:port is expected"):
+        BrokerConfig({"metrics.listeners": addresses})
+
+
+def test_who_opens_it_to_everybody_is_told() -> None:
+    config = BrokerConfig({"metrics.listeners": ":9404, 127.0.0.1:9405, [::1]:9406"})
+    assert config.metrics_addresses == [("", 9404), ("127.0.0.1", 9405), ("::1", 9406)]
+    assert [line for line in config.notices if "9404" in line] != []
+    assert not [line for line in config.notices if "9405" in line or "9406" in line]
+
+
+def test_a_port_that_is_taken_ends_the_start() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(OSError, match=str(port)), Broker(config={"metrics.listeners": f"127.0.0.1:{port}"}):
+            pass
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
+def test_promtool_finds_fault_with_kafkas_names_only(broker: Broker) -> None:
+    at_work(broker)
+    done = subprocess.run(
+        ["promtool", "check", "metrics"], input=read(broker), capture_output=True, text=True, timeout=30, check=False
+    )
+    complaints = {line.split()[0] for line in done.stderr.splitlines()}
+    assert complaints <= INHERITED, done.stderr
