@@ -4,26 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
+import platform
 import signal
 import sys
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from .. import __version__
+from ..protocol.native import native
+from ..protocol.room_logger import room_logger
 from .cleaning.cleaning_work import cleaning_work
 from .runtime.host import event_loop, host_ports, keep_freed_memory, preempt_nobody, raise_open_files
+from .runtime.log_output import LogOutput
 
 if TYPE_CHECKING:
+    from .broker import BrokerServer
     from .config.broker_config import BrokerConfig
 
-logger = logging.getLogger("barnabas")
+logger = room_logger("broker")
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
+"""Each asks for a clean end: of a service, at a keyboard, of the terminal."""
+DEFAULT_LOG = LogOutput()
 
 
-def run(config: BrokerConfig, topics: Mapping[str, int] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT, then shut down cleanly; returns the process's exit status."""
-    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+def run(config: BrokerConfig, topics: Mapping[str, int] | None = None, log: LogOutput = DEFAULT_LOG) -> int:
+    """Serve until SIGTERM, SIGINT or SIGHUP, then shut down cleanly; returns the process's exit status."""
+    log.begin()
     raise_open_files()
     keep_freed_memory()
     preempt_nobody()
@@ -39,7 +49,7 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
     from .broker import BrokerServer
 
     stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in END_SIGNALS:
         loop.add_signal_handler(number, stop.set)
     for notice in config.notices:
         logger.warning("%s", notice)
@@ -47,6 +57,9 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
         host_ports(loop, cleaning_work(config.log_cleaner_worker, loop)), collect_new=partial(gc.collect, 1)
     )
     server = BrokerServer(config, ports, loop)
+    code = "compiled code" if native is not None else "no compiled code"
+    logger.info("Barnabas %s starts on Python %s with %s", __version__, platform.python_version(), code)
+    began = time.perf_counter()
     try:
         await server.start()
         loop.add_signal_handler(signal.SIGHUP, server.state.security.reload)
@@ -64,6 +77,7 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
     # come to stay, and then at most once in 28 million objects or in a million requests of members (see `turns.py`).
     gc.freeze()
     gc.set_threshold(200, 1, 70_000)
+    _tell_start(server, time.perf_counter() - began)
     for listener in server.listeners:
         print(f"listening {listener.name}://{listener.advertised_host}:{listener.advertised_port}")
     if server.health is not None:
@@ -79,6 +93,18 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
     for task in (failed, stopping):
         task.cancel()
     return 1 if server.failed.is_set() else 0
+
+
+def _tell_start(server: BrokerServer, seconds: float) -> None:
+    """What was found on the disks, and where the broker can be reached."""
+    held = server.state.log_manager.held
+    for log_dir in held.online_dirs:
+        how = "after a clean stop" if log_dir.was_clean_shutdown else "recovered: it is new or had no clean stop"
+        logger.info("%s: %d logs, %s", log_dir.path, len(list(held.held_by(log_dir))), how)
+    for listener in server.listeners:
+        where = f"{listener.host or 'all interfaces'}:{listener.port}"
+        logger.info("%s listens on %s (%s)", listener.name, where, listener.security_protocol)
+    logger.info("started in %.3f s", seconds)
 
 
 def main(arguments: list[str] | None = None) -> int:

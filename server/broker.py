@@ -15,6 +15,7 @@ from ..protocol.room_logger import room_logger
 from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from ..storage.reserve import Reserve
 from .apis.kafka_apis import KafkaApis
+from .apis.request_log import RequestLog
 from .apis.services import Services
 from .broker_state import BrokerState
 from .cleaning.cleaner_http import CleanerRoutes
@@ -67,6 +68,8 @@ REPLICA_RETRY_MS = 10_000
 """How often a partition that found no room for its log is tried again."""
 DELETION_LANE = "#deletion"
 """To free the blocks of a large file takes a while, for which no append should have to wait."""
+LOG_LEVEL_CHECK_MS = 1000
+"""How often it is looked at whether requests are to be logged."""
 DELETION_CHECK_MS = 1000
 """How often folders of deleted topics whose delay is over are removed."""
 
@@ -479,6 +482,9 @@ class BrokerServer:
             lambda: config.producer_id_expiration_check_interval_ms,
             state.replica_manager.expire_producers,
         )
+        request_log = RequestLog(self.apis, self._ports.stopwatch)
+        request_log.follow_level()
+        every("request log", lambda: LOG_LEVEL_CHECK_MS, request_log.follow_level)
         every("offset expiration", lambda: config.offsets_retention_check_interval_ms, state.groups.expire)
         transactions = state.transactions.coordinator
         every(

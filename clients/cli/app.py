@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from ... import __version__
+from ...protocol.native import native
 
 COMMANDS = (
     "start",
@@ -51,7 +53,8 @@ app = typer.Typer(cls=LazyGroup, no_args_is_help=True, context_settings={"help_o
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"barnabas {__version__}")
+        code = "compiled code" if native is not None else "no compiled code"
+        typer.echo(f"barnabas {__version__} (Python {platform.python_version()}, {code})")
         raise typer.Exit
 
 

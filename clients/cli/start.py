@@ -10,21 +10,25 @@ from typing import Any
 
 DEFAULT_DATA = "./barnabas-data"
 DEFAULT_PORT = 9092
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status."""
+    """Serve until SIGTERM, SIGINT or SIGHUP; returns the exit status."""
     options = _parser().parse_args(arguments)
     config_room = import_module("barnabas.server.config.broker_config")
     try:
         properties = _properties(options)
         topics = dict(map(_topic, options.topic))
         config = config_room.BrokerConfig.from_properties(properties)
+        log = import_module("barnabas.server.runtime.log_output").LogOutput(
+            options.log_level.upper(), options.log_format, options.log_file
+        )
     except (OSError, ValueError) as error:
         print(f"barnabas start: {error}", file=sys.stderr)
         return 2
     try:
-        status: int = import_module("barnabas.server.__main__").run(config, topics)
+        status: int = import_module("barnabas.server.__main__").run(config, topics, log)
     except Exception as error:  # noqa: BLE001 - the end of the process: the reason, not a traceback, is the answer
         print(f"barnabas start: {error}", file=sys.stderr)
         return 1
@@ -45,6 +49,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--port", type=int, metavar="N", help=f"short for --listener PLAINTEXT://127.0.0.1:N ({DEFAULT_PORT}; 0: any)")
     add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create unless it exists")
     add("--override", action="append", default=[], metavar="KEY=VALUE", help="any other setting; may be repeated")
+    add("--log-level", default="INFO", type=str.upper, choices=LOG_LEVELS, help="from which on lines are written")
+    add("--log-format", default="text", choices=("text", "json"), help="what a line of the log looks like")
+    add("--log-file", metavar="FILE", help="write the log there, ten files of 100 MB, instead of to standard error")
     return parser
 
 

@@ -48,6 +48,7 @@ class RequestContext:
         "_respond",
         "api_key",
         "api_version",
+        "began",
         "channel",
         "charge",
         "client_id",
@@ -75,6 +76,8 @@ class RequestContext:
         """What of the request its client may not do; no handler sees it."""
         self.is_long = False
         """Whether its answer is encoded beside the loop, as there may be much of it."""
+        self.began: float
+        """When its handler began, if anybody takes the time of requests; on a clock that is theirs."""
         self._respond = respond
         self._authorizer = authorizer
 

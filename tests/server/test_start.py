@@ -154,7 +154,7 @@ group.initial.rebalance.delay.ms=0
     )
     broker = start(str(properties)).ready()
     assert await addresses(port) == {("127.0.0.1", port)}
-    line = broker.line(r".* WARNING Ignored, no ZooKeeper ensemble is used: (.*)")
+    line = broker.line(r".* WARNING barnabas\.broker: Ignored, no ZooKeeper ensemble is used: (.*)")
     assert line[1].split(", ") == ["zookeeper.connect", "zookeeper.connection.timeout.ms"]
     broker.line(r"ready broker\.id=0 .*")
 
@@ -176,7 +176,7 @@ log.dirs={tmp_path / "data"}
     )
     broker = start(str(properties)).ready()
     assert await addresses(port) == {("localhost", port)}
-    line = broker.line(r".* WARNING Ignored, they concern a KRaft quorum: (.*)")
+    line = broker.line(r".* WARNING barnabas\.broker: Ignored, they concern a KRaft quorum: (.*)")
     assert line[1].split(", ") == [
         "controller.listener.names",
         "controller.quorum.bootstrap.servers",
@@ -188,7 +188,7 @@ log.dirs={tmp_path / "data"}
     broker.line(r"ready broker\.id=5 .*")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_clean_end(plain: Callable[..., Started], number: signal.Signals) -> None:
     broker = plain().ready()
     cluster = broker.line(r"ready .* cluster\.id=(\S+)")[1]
@@ -199,6 +199,36 @@ def test_a_clean_end(plain: Callable[..., Started], number: signal.Signals) -> N
     again = plain().ready()
     assert again.line(r"ready .* cluster\.id=(\S+)")[1] == cluster
     assert not again.is_marked_clean
+
+
+def test_the_log_tells_of_the_start(plain: Callable[..., Started]) -> None:
+    broker = plain("--topic", "orders:3").ready()
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d"
+    broker.line(time + r" INFO barnabas\.broker: Barnabas \S+ starts on Python \S+ with (no )?compiled code")
+    broker.line(rf"{time} INFO barnabas\.broker: PLAINTEXT listens on 127\.0\.0\.1:{broker.port} \(PLAINTEXT\)")
+    broker.line(rf"{time} INFO barnabas\.broker: {broker.data}: 3 logs, recovered: it is new or had no clean stop")
+    broker.line(time + r" INFO barnabas\.broker: started in \d\.\d{3} s")
+    assert broker.end() == 0
+    again = plain().ready()
+    again.line(rf"{time} INFO barnabas\.broker: {broker.data}: 3 logs, after a clean stop")
+
+
+async def test_requests_are_logged_at_debug(plain: Callable[..., Started]) -> None:
+    broker = plain("--log-level", "debug").ready()
+    await addresses(broker.port)
+    broker.line(r".* DEBUG barnabas\.apis: Metadata v\d+ from 127\.0\.0\.1 client\.id=.*: answered in \d+\.\d{3} ms")
+    assert broker.end() == 0
+
+
+def test_a_log_for_machines_in_a_file(plain: Callable[..., Started], tmp_path: Path) -> None:
+    log = tmp_path / "broker.log"
+    broker = plain("--log-format", "json", "--log-file", str(log), "--log-level", "WARNING", "--override", "a\nb=c")
+    broker.ready()
+    assert broker.end() == 0
+    (facts,) = [json.loads(line) for line in log.read_text().splitlines()]
+    assert facts.keys() == {"time", "level", "logger", "message"}
+    assert facts["message"] == "Unknown configuration keys, kept without effect: a\\nb"
+    assert "Unknown" not in broker.output
 
 
 def test_kill_leaves_no_marker_and_the_next_start_is_none_the_worse(plain: Callable[..., Started]) -> None:
@@ -213,7 +243,7 @@ def test_a_second_broker_on_the_same_folder(plain: Callable[..., Started]) -> No
     first = plain().ready()
     second = plain()
     assert second.process.wait(READY_S) == ERROR_STATUS
-    assert second.output == f"barnabas start: {first.data}: another broker is using this log directory\n"
+    assert second.output.splitlines()[-1] == f"barnabas start: {first.data}: another broker is using this log directory"
     assert first.end() == 0
     assert plain().ready().end() == 0
 
