@@ -29,17 +29,6 @@ def is_loopback(host: str) -> bool:
     return (mapped or address).is_loopback
 
 
-def parse_addresses(name: str, text: str) -> list[tuple[str, int]]:
-    """Hosts and ports of `host:port, …`; an empty host is all interfaces. Raises ConfigError of the key `name`."""
-    addresses = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        match = _LISTENER.fullmatch(f"://{part.removeprefix('http://').removesuffix('/')}")
-        if match is None or not 0 <= int(match["port"]) <= 65535:
-            raise ConfigError(name, text, "host:port is expected, several of them with commas in between")
-        addresses.append((match["bracketed"] or match["host"] or "", int(match["port"])))
-    return addresses
-
-
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
     """One listener. `host` is empty for all interfaces and `port` 0 for any free port, as written in `listeners`.

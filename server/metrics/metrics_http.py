@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -27,7 +27,7 @@ LAG_SECONDS = 0.1
 class MetricsServer:
     """Measures from `start` to `close`. Loop-thread only."""
 
-    def __init__(self, addresses: list[tuple[str, int]], loop: asyncio.AbstractEventLoop, status: Status) -> None:
+    def __init__(self, addresses: Iterable[tuple[str, int]], loop: asyncio.AbstractEventLoop, status: Status) -> None:
         self._loop = loop
         self._servers = [
             HealthServer(host, port, status, loop, {("GET", "/metrics"): self._metrics}, is_open=True)
