@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 logger = room_logger("broker")
 
-END_SIGNALS = (signal.SIGTERM, signal.SIGINT, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
-"""Each asks for a clean end: of a service, at a keyboard, of the terminal."""
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""Each asks for a clean end: of a service, at a keyboard. SIGHUP has certificates read again."""
 DEFAULT_LOG = LogOutput()
 
 
 def run(config: BrokerConfig, topics: Mapping[str, int] | None = None, log: LogOutput = DEFAULT_LOG) -> int:
-    """Serve until SIGTERM, SIGINT or SIGHUP, then shut down cleanly; returns the process's exit status."""
+    """Serve until SIGTERM or SIGINT, then shut down cleanly; returns the process's exit status."""
     log.begin()
     raise_open_files()
     keep_freed_memory()

@@ -14,7 +14,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def main(arguments: list[str]) -> int:
-    """Serve until SIGTERM, SIGINT or SIGHUP; returns the exit status."""
+    """Serve until SIGTERM or SIGINT; returns the exit status."""
     options = _parser().parse_args(arguments)
     config_room = import_module("barnabas.server.config.broker_config")
     try:

@@ -188,7 +188,7 @@ log.dirs={tmp_path / "data"}
     broker.line(r"ready broker\.id=5 .*")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_clean_end(plain: Callable[..., Started], number: signal.Signals) -> None:
     broker = plain().ready()
     cluster = broker.line(r"ready .* cluster\.id=(\S+)")[1]
@@ -199,6 +199,14 @@ def test_a_clean_end(plain: Callable[..., Started], number: signal.Signals) -> N
     again = plain().ready()
     assert again.line(r"ready .* cluster\.id=(\S+)")[1] == cluster
     assert not again.is_marked_clean
+
+
+def test_a_terminal_that_is_closed_ends_nothing(plain: Callable[..., Started]) -> None:
+    broker = plain().ready()
+    os.kill(broker.process.pid, signal.SIGHUP)
+    assert broker.end() == 0
+    assert broker.is_marked_clean
+    assert "Traceback" not in broker.output
 
 
 def test_the_log_tells_of_the_start(plain: Callable[..., Started]) -> None:
