@@ -69,6 +69,7 @@ class BatchSettings:
     compression_level: int | None
     linger: float
     delivery_timeout: float
+    is_transactional: bool = False
 
 
 class ProducerBatch:
@@ -95,7 +96,10 @@ class ProducerBatch:
         self.created = created
         self.settings = settings
         self.builder: RecordBatchBuilder | None = RecordBatchBuilder(
-            codec=settings.compression, level=settings.compression_level, max_size=settings.batch_size
+            codec=settings.compression,
+            level=settings.compression_level,
+            max_size=settings.batch_size,
+            is_transactional=settings.is_transactional,
         )
         self.encoded: bytearray | None = None
         self.futures: list[asyncio.Future[RecordMetadata]] = []

@@ -23,6 +23,7 @@ from .fetcher import Fetcher, FetchSettings
 from .group.assigned_group import AssignedGroup
 from .group.auto_commit import positions
 from .group.consumer_coordinator import ConsumerCoordinator
+from .group.group_metadata import GroupMetadata
 from .group.listener import RebalanceListener
 from .group.offset_requests import OffsetAndMetadata
 from .group.settings import GroupOptions, GroupSettings
@@ -204,6 +205,12 @@ class Consumer:
             await self._member().unsubscribe()
         else:
             self.assign(())
+
+    def group_metadata(self) -> GroupMetadata:
+        """Who this consumer is in its group, for `ProducerTransaction.send_offsets`. Raises ValueError without one."""
+        if self._group is None:
+            raise ValueError("the consumer has no group_id")
+        return self._group.metadata
 
     @property
     def subscription(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ from random import Random
 from types import TracebackType
 from typing import Literal, Self
 
-from ..protocol.compression import CODEC_BY_CONFIG_NAME
+from ..protocol.compression import CODEC_BY_CONFIG_NAME, Compression
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.record import Headers
 from ..protocol.room_logger import room_logger
@@ -21,6 +21,7 @@ from .host import new_random, now_ms
 from .partitioner import DefaultPartitioner, Partitioner
 from .security import PLAINTEXT, Security
 from .sender import Sender, SenderSettings
+from .transactions import ProducerTransaction, TransactionManager
 
 logger = room_logger("clients")
 
@@ -35,15 +36,27 @@ class Producer:
             future = await producer.send("flights", b"EWR to IAH", key=b"N14228")
             metadata = await future
 
+    With a `transactional_id` what is sent is sent in transactions, each as a whole or not at all:
+
+        async with Producer("localhost:9092", transactional_id="copier") as producer:
+            async with producer.transaction() as transaction:
+                await producer.send("copies", record.value)
+                await transaction.send_offsets({record.topic_partition: record.offset + 1}, consumer.group_metadata())
+
     `enable_idempotence` None means: yes, if acks is "all" and the brokers are able to (0.11). `rng` and `wall_clock_ms`
     are for tests that want the same run twice.
     """
+
+    _task: asyncio.Task[None] | None = None
+    _closed = False
 
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
         *,
         client_id: str = "barnabas-producer",
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 60_000,
         acks: Acks = "all",
         enable_idempotence: bool | None = None,
         compression: str = "none",
@@ -65,12 +78,9 @@ class Producer:
         rng: Random | None = None,
         wall_clock_ms: Callable[[], int] = now_ms,
     ) -> None:
-        if compression not in CODEC_BY_CONFIG_NAME:
-            raise ValueError(f"compression is {compression!r}, not one of {', '.join(CODEC_BY_CONFIG_NAME)}")
-        rng = rng or new_random()
         self._client = Client(
             bootstrap_servers,
-            rng=rng,
+            rng=(rng := rng or new_random()),
             options=ConnectionOptions(client_id, request_timeout_ms, max_in_flight=max_in_flight, security=security),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
@@ -78,32 +88,46 @@ class Producer:
         )
         batches = BatchSettings(
             batch_size=batch_size,
-            compression=CODEC_BY_CONFIG_NAME[compression],
+            compression=_codec(compression),
             compression_level=compression_level,
             linger=linger_ms / 1000,
             delivery_timeout=delivery_timeout_ms / 1000,
+            is_transactional=transactional_id is not None,
         )
         sending = SenderSettings(
             acks=_acks(acks),
-            idempotent=_idempotent(enable_idempotence, _acks(acks), max_in_flight),
+            idempotent=_idempotent(transactional_id is not None or enable_idempotence, _acks(acks), max_in_flight),
             max_in_flight=max_in_flight,
             max_request_size=max_request_size,
             request_timeout_ms=request_timeout_ms,
             retries=retries,
+            transactional_id=transactional_id,
         )
         self._accumulator = RecordAccumulator(batches, buffer_memory=buffer_memory, wake=self._wake)
         self._sender = Sender(self._client, self._accumulator, sending)
+        self._transactions = self._transactions_of(transactional_id, transaction_timeout_ms, max_block_ms)
         self._partitioner = partitioner or DefaultPartitioner(batch_size, rng)
         self._max_request_size = max_request_size
         self._max_block_ms = max_block_ms
         self._wall_clock_ms = wall_clock_ms
-        self._task: asyncio.Task[None] | None = None
-        self._closed = False
+
+    def _transactions_of(
+        self, transactional_id: str | None, transaction_timeout_ms: int, max_block_ms: int
+    ) -> TransactionManager | None:
+        if transactional_id is None:
+            return None
+        manager = TransactionManager(
+            self._client, transactional_id, transaction_timeout_ms=transaction_timeout_ms, max_block_ms=max_block_ms
+        )
+        self._sender.on_failure = manager.failed
+        return manager
 
     async def start(self) -> Self:
-        """Reach the cluster. Raises BrokerUnreachableError."""
+        """Reach the cluster; with a transactional id, be its only producer. Raises KafkaError."""
         await self._client.start()
         await self._sender.start()
+        if self._transactions is not None:
+            self._sender.use(await self._transactions.init())
         self._task = asyncio.get_running_loop().create_task(self._sender.run())
         self._task.add_done_callback(self._sender_ended)
         return self
@@ -176,6 +200,8 @@ class Producer:
             chosen = self._partitioner.partition(topic, key, len(info.partitions), info.available)
         future: asyncio.Future[RecordMetadata] = loop.create_future()
         target = TopicPartition(topic, chosen)
+        if self._transactions is not None and not self._transactions.has(target):
+            await self._transactions.add(target)
         if not self._accumulator.append(target, record, future, loop.time()):
             await self._append_when_possible(target, record, future)
         if key is None and partition is None:
@@ -195,6 +221,21 @@ class Producer:
         """`send`, and wait until the record is acknowledged. Raises KafkaError."""
         future = await self.send(topic, value, key=key, headers=headers, partition=partition, timestamp_ms=timestamp_ms)
         return await future
+
+    def transaction(self) -> ProducerTransaction:
+        """`async with producer.transaction():` commits at its end, or aborts if an error leaves the block.
+
+        If records were not delivered it is aborted, and the first error raised. Raises RuntimeError for a producer
+        without a transactional id.
+        """
+        if self._transactions is None:
+            raise RuntimeError("the producer has no transactional_id")
+        return ProducerTransaction(self._transactions, self.flush, self._renew)
+
+    async def _renew(self) -> None:
+        """After records were lost: a new epoch, in which sequences begin anew."""
+        assert self._transactions is not None
+        self._sender.use(await self._transactions.init())
 
     async def flush(self) -> None:
         """Wait until everything sent so far is acknowledged or has failed; batches do not linger meanwhile."""
@@ -243,6 +284,12 @@ class Producer:
             logger.error("the producer stops", exc_info=error)
             reason = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the producer stopped: {error!r}")
             self._sender.abandon(self._accumulator.incomplete, reason)
+
+
+def _codec(name: str) -> Compression:
+    if name not in CODEC_BY_CONFIG_NAME:
+        raise ValueError(f"compression is {name!r}, not one of {', '.join(CODEC_BY_CONFIG_NAME)}")
+    return CODEC_BY_CONFIG_NAME[name]
 
 
 def _acks(acks: Acks) -> int:

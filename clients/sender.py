@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -32,6 +32,7 @@ from .cluster import BrokerNode
 from .connection import BrokerConnection
 from .errands import Errands
 from .errors import DeliveryTimeoutError, UnsupportedVersionError, code_of
+from .transactions import LAST_PRODUCE
 
 logger = room_logger("clients")
 
@@ -54,6 +55,7 @@ class SenderSettings:
     max_request_size: int
     request_timeout_ms: int
     retries: int
+    transactional_id: str | None = None
 
 
 class Sender:
@@ -69,6 +71,8 @@ class Sender:
         self._errands = Errands(self.wake)
         self._answers: deque[tuple[list[ProducerBatch], asyncio.Future[ProduceResponse | None]]] = deque()
         """Requests that were answered, or failed, for `run` to take in: at most `max_in_flight` for each broker."""
+        self.on_failure: Callable[[KafkaError], None] | None = None
+        """Told when records of a transaction are given up."""
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -84,6 +88,12 @@ class Sender:
         self._idempotent = connection.supports(ApiKey.INIT_PRODUCER_ID)
         if wanted and not self._idempotent:
             raise UnsupportedVersionError(f"broker {connection.address} knows no idempotent producers (0.11 does)")
+
+    def use(self, identity: ProducerIdentity) -> None:
+        """Write what is sent from now on as this producer. Nothing is on its way."""
+        self._identity = identity
+        for queue in self._accumulator.queues.values():
+            queue.start_over(identity)
 
     async def run(self) -> None:
         """Send until cancelled."""
@@ -189,6 +199,8 @@ class Sender:
         try:
             topic_ids = {b.partition.topic: self._client.cluster.topic_id(b.partition.topic) for b in batches}
             highest = last_version(ApiKey.PRODUCE, by_name=ZERO_UUID in topic_ids.values())
+            if settings.transactional_id is not None:
+                highest = LAST_PRODUCE
             version = connection.version_for(ApiKey.PRODUCE, highest=highest)
             zstd = self._accumulator.settings.compression == Compression.ZSTD
             if zstd and version < _FIRST_VERSION_WITH_ZSTD:
@@ -200,7 +212,10 @@ class Sender:
                 records = batch.encoded if version >= _FIRST_VERSION_WITH_BATCHES else batch.legacy_bytes()
                 topic.partition_data.append(PartitionProduceData(index=batch.partition.partition, records=records))
             request = ProduceRequest(
-                acks=settings.acks, timeout_ms=settings.request_timeout_ms, topic_data=list(topics.values())
+                transactional_id=settings.transactional_id,
+                acks=settings.acks,
+                timeout_ms=settings.request_timeout_ms,
+                topic_data=list(topics.values()),
             )
             future = connection.send(request, version, expects_response=settings.acks != 0)
         except KafkaError as error:
@@ -299,6 +314,8 @@ class Sender:
         record_errors: dict[int, str] | None = None,
     ) -> None:
         logger.warning("%d records for %s are not delivered: %s", batch.record_count, batch.partition, error)
+        if self.on_failure is not None:
+            self.on_failure(error)
         if batch.has_sequence:
             if error.code in _OUTCOME_UNKNOWN:
                 queue.has_gap = True
@@ -309,7 +326,15 @@ class Sender:
         self._accumulator.release(batch)
 
     def _reset(self, queue: PartitionQueue) -> None:
-        """Go on at sequence 0 under a newer epoch; other partitions change over when nothing of theirs is unacked."""
+        """Go on at sequence 0 under a newer epoch; other partitions change over when nothing of theirs is unacked.
+
+        A transaction has failed with the records that are lost: none of it is sent any more.
+        """
+        if self.on_failure is not None:
+            error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "other records of the transaction were not delivered")
+            while queue.batches:
+                self._give_up(queue, queue.batches.popleft(), error)
+            return
         if self._identity is not None and queue.identity == self._identity:
             producer_id, epoch = self._identity
             self._identity = ProducerIdentity(producer_id, epoch + 1) if epoch < MAX_PRODUCER_EPOCH else None

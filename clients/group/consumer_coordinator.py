@@ -24,6 +24,7 @@ from ..fetcher import Fetcher
 from .assignors import is_cooperative, new_assignors
 from .auto_commit import AutoCommit
 from .coordinator_link import CoordinatorLink
+from .group_metadata import GroupMetadata
 from .heartbeats import Heartbeats
 from .joining import Joined, Joiner
 from .listener import tell
@@ -75,6 +76,12 @@ class ConsumerCoordinator:
     @property
     def generation(self) -> Generation:
         return self._member.generation
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Who the consumer is in the group now."""
+        number, member_id = self._member.generation
+        return GroupMetadata(self._settings.group_id, number, member_id, self._settings.group_instance_id)
 
     def start(self) -> None:
         self._client.on_metadata(self._on_metadata)

@@ -1,4 +1,4 @@
-"""The way to the broker that coordinates a group: found, forgotten when it has moved, found again.
+"""The way to the broker that coordinates a group or a transactional id: found, and found again when it has moved.
 
 Requests go over a connection of their own: a JoinGroup is answered when the group is complete, and neither fetches nor
 metadata must wait behind it.
@@ -15,7 +15,7 @@ from ...protocol.room_logger import room_logger
 from ...protocol.schema import UNBOUNDED
 from ..client import Client
 from ..cluster import BrokerNode
-from .find_coordinators import find_coordinators
+from .find_coordinators import GROUP, find_coordinators
 
 logger = room_logger("clients.group")
 
@@ -24,11 +24,13 @@ MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATO
 
 
 class CoordinatorLink:
-    """One group's."""
+    """That of one group, or of one key of another kind."""
 
-    def __init__(self, client: Client, group_id: str) -> None:
+    def __init__(self, client: Client, key: str, key_type: int = GROUP) -> None:
         self._client = client
-        self._group_id = group_id
+        self._key = key
+        self._key_type = key_type
+        self._subject = f"{'group' if key_type == GROUP else 'transactional id'} {key!r}"
         self._node: BrokerNode | None = None
         self._lock = asyncio.Lock()
 
@@ -39,7 +41,7 @@ class CoordinatorLink:
     def forget(self, reason: object) -> None:
         """Look for the coordinator anew before the next request."""
         if self._node is not None:
-            logger.info("group %s: coordinator %s:%d: %s", self._group_id, self._node.host, self._node.port, reason)
+            logger.info("%s: coordinator %s:%d: %s", self._subject, self._node.host, self._node.port, reason)
             self._node = None
 
     def hang_up(self, reason: str) -> None:
@@ -70,7 +72,7 @@ class CoordinatorLink:
         """Raise what the coordinator answered, unless it is NONE; forget a coordinator that is none."""
         if code is ErrorCode.NONE:
             return
-        error = KafkaError(code, f"group {self._group_id!r}: {what}")
+        error = KafkaError(code, f"{self._subject}: {what}")
         if code in MOVED:
             self.forget(error)
         raise error
@@ -78,7 +80,7 @@ class CoordinatorLink:
     async def _find(self) -> BrokerNode:
         async with self._lock:
             if self._node is None:
-                found = (await find_coordinators(self._client, [self._group_id]))[self._group_id]
+                found = (await find_coordinators(self._client, [self._key], self._key_type))[self._key]
                 if isinstance(found, KafkaError):
                     raise found
                 self._node = found

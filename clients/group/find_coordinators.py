@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker coordinates a group; many groups at once where the broker can (KIP-699)."""
+"""FindCoordinator: which broker coordinates a group or a transactional id; many at once where it can (KIP-699)."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ from ..cluster import BrokerNode
 from ..connection import BrokerConnection
 from ..errors import code_of
 
+GROUP, TRANSACTION = 0, 1
+"""Kinds of keys."""
 _FIRST_VERSION_WITH_MANY = 4
 _LAST_VERSION = 5
 """From 6 on the request can ask for share groups, which is no use to us."""
 
 
-async def find_coordinators(client: Client, group_ids: Iterable[str]) -> dict[str, BrokerNode | KafkaError]:
-    """The coordinator of each group, or why there is none now; one attempt. Raises KafkaError."""
-    wanted = list(group_ids)
+async def find_coordinators(
+    client: Client, keys: Iterable[str], key_type: int = GROUP
+) -> dict[str, BrokerNode | KafkaError]:
+    """The coordinator of each key, or why there is none now; one attempt. Raises KafkaError."""
+    wanted = list(keys)
     connection = await client.any_connection()
     version = connection.version_for(ApiKey.FIND_COORDINATOR, highest=_LAST_VERSION)
     if version >= _FIRST_VERSION_WITH_MANY:
-        response = await connection.send(FindCoordinatorRequest(coordinator_keys=wanted), version)
+        response = await connection.send(FindCoordinatorRequest(key_type=key_type, coordinator_keys=wanted), version)
         return {found.key: _node(found) for found in response.coordinators}
-    return dict(await asyncio.gather(*(_ask_for_one(connection, version, group_id) for group_id in wanted)))
+    return dict(await asyncio.gather(*(_ask_for_one(connection, version, key, key_type) for key in wanted)))
 
 
 async def _ask_for_one(
-    connection: BrokerConnection, version: int, group_id: str
+    connection: BrokerConnection, version: int, key: str, key_type: int
 ) -> tuple[str, BrokerNode | KafkaError]:
-    response = await connection.send(FindCoordinatorRequest(key=group_id), version)
-    return group_id, _node(response, group_id)
+    response = await connection.send(FindCoordinatorRequest(key=key, key_type=key_type), version)
+    return key, _node(response, key)
 
 
-def _node(found: Coordinator | FindCoordinatorResponse, group_id: str = "") -> BrokerNode | KafkaError:
+def _node(found: Coordinator | FindCoordinatorResponse, asked: str = "") -> BrokerNode | KafkaError:
     if found.error_code != ErrorCode.NONE:
-        key = found.key if isinstance(found, Coordinator) else group_id
-        return KafkaError(code_of(found.error_code), found.error_message or f"the coordinator of group {key!r}")
+        key = found.key if isinstance(found, Coordinator) else asked
+        return KafkaError(code_of(found.error_code), found.error_message or f"the coordinator of {key!r}")
     return BrokerNode(found.node_id, found.host, found.port)

@@ -1,0 +1,277 @@
+"""A producer's transactions (KIP-98): what is sent in one is seen by readers of committed records as a whole or never.
+
+By the first version of the protocol, which brokers know since 0.11: partitions are named to the coordinator before the
+first record goes to them. What fails in a transaction fails all of it; what fences the producer is the end of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ..protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ..protocol.messages.end_txn import EndTxnRequest
+from ..protocol.messages.init_producer_id import InitProducerIdRequest
+from ..protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ..protocol.producer_identity import ProducerIdentity
+from ..protocol.room_logger import room_logger
+from ..protocol.topic_partition import TopicPartition
+from .client import Client
+from .errors import code_of
+from .group.coordinator_link import CoordinatorLink
+from .group.find_coordinators import TRANSACTION
+from .group.group_metadata import GroupMetadata
+from .group.offset_requests import OffsetAndMetadata
+
+logger = room_logger("clients")
+
+_LAST_ADD_PARTITIONS, _LAST_END, _LAST_OFFSET_COMMIT, _LAST_INIT = 3, 4, 4, 5
+LAST_PRODUCE = 11
+"""Newer versions speak the second protocol, or are for brokers."""
+CONCURRENT_SECONDS = 0.01
+"""Until a transaction is tried again whose predecessor is still being completed, a matter of milliseconds."""
+_FENCED = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+"""After these the producer is good for nothing any more."""
+
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata | int]
+
+
+class TransactionManager:
+    """What a producer's coordinator knows of it, and the talk with it. Loop-thread only."""
+
+    def __init__(
+        self, client: Client, transactional_id: str, *, transaction_timeout_ms: int, max_block_ms: int
+    ) -> None:
+        self._client = client
+        self._id = transactional_id
+        self._timeout_ms = transaction_timeout_ms
+        self._max_block_ms = max_block_ms
+        self._link = CoordinatorLink(client, transactional_id, TRANSACTION)
+        self._identity = ProducerIdentity(-1, -1)
+        self.is_open = False
+        self._added: set[TopicPartition] = set()
+        self._adding = asyncio.Lock()
+        self._has_offsets = False
+        self._failure: KafkaError | None = None
+        self._fatal: KafkaError | None = None
+
+    async def init(self) -> ProducerIdentity:
+        """Be the only producer of this id: whoever was it before is fenced, what it left open is aborted.
+
+        Raises KafkaError.
+        """
+        request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=self._timeout_ms)
+        response = await self._ask(request, _LAST_INIT, "no producer id")
+        self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+        return self._identity
+
+    def begin(self) -> None:
+        """Begin a transaction. Raises KafkaError if the producer has been fenced, RuntimeError if one is open."""
+        self._check_fatal()
+        if self.is_open:
+            raise RuntimeError("a transaction is open already")
+        self.is_open, self._has_offsets, self._failure = True, False, None
+        self._added.clear()
+
+    def failed(self, error: KafkaError) -> None:
+        """A record of the transaction was not delivered."""
+        self._failure = self._failure or error
+        if error.code in _FENCED:
+            self._fatal = self._fatal or error
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it can only be aborted."""
+        return self._failure is not None
+
+    async def add(self, partition: TopicPartition) -> None:
+        """Have the partition be part of the transaction. Raises KafkaError, RuntimeError outside a transaction."""
+        self._check_open()
+        async with self._adding:
+            if partition in self._added:
+                return
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=self._identity.producer_id,
+                v3_and_below_producer_epoch=self._identity.epoch,
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name=partition.topic, partitions=[partition.partition])],
+            )
+            await self._ask_in_transaction(request, _LAST_ADD_PARTITIONS, f"{partition} is not added", _added_code)
+            self._added.add(partition)
+
+    def has(self, partition: TopicPartition) -> bool:
+        """Whether the partition is part of the transaction."""
+        return self.is_open and self._failure is None and partition in self._added
+
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
+        """Have offsets of a group count when the transaction is committed. Raises KafkaError."""
+        self._check_open()
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            group_id=group.group_id,
+        )
+        await self._ask_in_transaction(request, _LAST_ADD_PARTITIONS, "offsets are not added")
+        self._has_offsets = True
+        link = CoordinatorLink(self._client, group.group_id)
+
+        async def commit() -> None:
+            response = await link.send(self._offset_commit(offsets, group), highest=_LAST_OFFSET_COMMIT)
+            for topic in response.topics:
+                for answer in topic.partitions:
+                    link.check(code_of(answer.error_code), f"offset of {topic.name}-{answer.partition_index}")
+
+        await self._in_transaction(lambda: self._client.retrying(commit, timeout_ms=self._max_block_ms))
+
+    def _offset_commit(self, offsets: Offsets, group: GroupMetadata) -> TxnOffsetCommitRequest:
+        topics: dict[str, list[TxnOffsetCommitRequestPartition]] = {}
+        for (topic, index), offset in offsets.items():
+            known = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+            part = TxnOffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=known.offset,
+                committed_leader_epoch=known.leader_epoch,
+                committed_metadata=known.metadata,
+            )
+            topics.setdefault(topic, []).append(part)
+        return TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group.group_id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            generation_id=group.generation,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[TxnOffsetCommitRequestTopic(name=name, partitions=parts) for name, parts in topics.items()],
+        )
+
+    async def end(self, *, is_commit: bool) -> None:
+        """Commit or abort; all records have been acknowledged or have failed. Raises KafkaError."""
+        self.is_open = False
+        self._check_fatal()
+        if not self._added and not self._has_offsets:
+            return
+        request = EndTxnRequest(
+            transactional_id=self._id,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+            committed=is_commit,
+        )
+        await self._ask(request, _LAST_END, "the transaction is not ended")
+
+    def check_failure(self) -> None:
+        """Raises the KafkaError for which the transaction can only be aborted."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _check_open(self) -> None:
+        self._check_fatal()
+        if not self.is_open:
+            raise RuntimeError("no transaction is open: `async with producer.transaction():`")
+        self.check_failure()
+
+    def _check_fatal(self) -> None:
+        if self._fatal is not None:
+            raise self._fatal
+
+    async def _ask_in_transaction(
+        self, request: Any, highest: int, what: str, code: Callable[[Any], int] | None = None
+    ) -> None:
+        await self._in_transaction(lambda: self._ask(request, highest, what, code))
+
+    async def _in_transaction(self, work: Callable[[], Awaitable[object]]) -> None:
+        """What fails, fails the transaction."""
+        try:
+            await work()
+        except KafkaError as error:
+            self.failed(error)
+            raise
+
+    async def _ask(self, request: Any, highest: int, what: str, code: Callable[[Any], int] | None = None) -> Any:
+        """Ask the coordinator until it gives a final answer. Raises KafkaError."""
+
+        async def attempt() -> Any:
+            while True:
+                response = await self._link.send(request, highest=highest)
+                found = code_of(response.error_code if code is None else code(response))
+                if found is not ErrorCode.CONCURRENT_TRANSACTIONS:
+                    self._link.check(found, what)
+                    return response
+                await asyncio.sleep(CONCURRENT_SECONDS)
+
+        try:
+            async with asyncio.timeout(self._max_block_ms / 1000):
+                return await self._client.retrying(attempt, timeout_ms=self._max_block_ms)
+        except TimeoutError:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"{what} within {self._max_block_ms} ms") from None
+        except KafkaError as error:
+            if error.code in _FENCED:
+                self._fatal = self._fatal or error
+            raise
+
+
+def _added_code(response: Any) -> int:
+    """The error of the one partition that was to be added."""
+    (topic,) = response.results_by_topic_v3_and_below
+    (answer,) = topic.results_by_partition
+    code: int = answer.partition_error_code
+    return code
+
+
+class ProducerTransaction:
+    """One transaction: committed at the end of the `async with` block, aborted if an error leaves it."""
+
+    def __init__(
+        self, manager: TransactionManager, flush: Callable[[], Awaitable[None]], renew: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._manager = manager
+        self._flush = flush
+        self._renew = renew
+
+    async def __aenter__(self) -> Self:
+        self._manager.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._flush()
+        if kind is not None or self._manager.has_failed:
+            await self._abort(kind is not None)
+            self._manager.check_failure()
+            return
+        await self._manager.end(is_commit=True)
+
+    async def _abort(self, is_by_error: bool) -> None:
+        """Abort; an error that leaves the block is more to the point than that this fails, too."""
+        try:
+            await self._manager.end(is_commit=False)
+            if self._manager.has_failed:
+                await self._renew()
+        except KafkaError as error:
+            if not is_by_error:
+                raise
+            logger.warning("a transaction could not be aborted; its time will run out: %s", error)
+
+    async def send_offsets(self, offsets: Offsets, group: GroupMetadata | str) -> None:
+        """Move a group's offsets with the transaction. `Consumer.group_metadata` tells of a member, a name is enough
+        where only one consumer reads for the group. Raises KafkaError.
+        """
+        await self._manager.send_offsets(offsets, GroupMetadata(group) if isinstance(group, str) else group)
