@@ -103,20 +103,31 @@ def _classic_group(group: Any, connection: BrokerConnection) -> GroupDescription
 
 def _classic_member(member: Any, protocol_type: str) -> GroupMember:
     """Groups of other kinds than consumers, such as those of Kafka Connect, have payloads of their own."""
-    topics: frozenset[str] = frozenset()
-    assigned: tuple[TopicPartition, ...] = ()
-    if protocol_type == PROTOCOL_TYPE:
-        try:
-            if member.member_metadata:
-                topics = read_subscription(member.member_metadata).topics
-            if member.member_assignment:
-                given = decode_versioned(ConsumerProtocolAssignment, member.member_assignment, later_is_newest=True)
-                assigned = _sorted(partitions_in(given.assigned_partitions))
-        except (KafkaError, ProtocolError):
-            topics, assigned = frozenset(), ()
+    is_consumer = protocol_type == PROTOCOL_TYPE
+    topics = _subscribed(member.member_metadata) if is_consumer else frozenset[str]()
+    assigned = _assigned(member.member_assignment) if is_consumer else ()
     return GroupMember(
         member.member_id, member.group_instance_id, member.client_id, member.client_host, topics, assigned
     )
+
+
+def _subscribed(metadata: bytes) -> frozenset[str]:
+    """Topics of a subscription; none of one that cannot be read, as of clients that say a version and mean another."""
+    try:
+        return read_subscription(metadata).topics if metadata else frozenset()
+    except KafkaError:
+        return frozenset()
+
+
+def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:
+    """Partitions of an assignment; none of one that cannot be read."""
+    if not assignment:
+        return ()
+    try:
+        given = decode_versioned(ConsumerProtocolAssignment, assignment, later_is_newest=True)
+    except ProtocolError:
+        return ()
+    return _sorted(partitions_in(given.assigned_partitions))
 
 
 def _sorted(partitions: Iterable[TopicPartition]) -> tuple[TopicPartition, ...]:

@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..consumer import AutoOffsetReset, Consumer, IsolationLevel
 from ..fetched_records import ConsumerRecord
@@ -123,7 +124,11 @@ async def _is_at_end(consumer: Consumer) -> bool:
 
 async def _print_records(consumer: Consumer, task: Task, show: Callable[[ConsumerRecord], bytes]) -> None:
     # A topic that was just created may not be known everywhere; one that is missing for 2 s is missing.
-    indexes = task.partitions or await consumer.partitions_for(task.topic, timeout_ms=2000)
+    known = await consumer.partitions_for(task.topic, timeout_ms=2000)
+    if missing := [str(index) for index in task.partitions or () if index not in known]:
+        count = f"{len(known)} partition{'s' if len(known) > 1 else ''}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{task.topic} has {count}, and no {', '.join(missing)}")
+    indexes = task.partitions or known
     partitions = [TopicPartition(task.topic, index) for index in indexes]
     starts = await _starts(consumer, partitions, task.offset)
     ends = await _ends(consumer, partitions, task)

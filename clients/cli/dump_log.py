@@ -28,7 +28,11 @@ def dump_log(
     dump: Any = import_module("barnabas.storage.dump")
     disk = import_module("barnabas.storage.filesystem").OsFileSystem()
     problems = 0
-    for path in _files(paths):
+    try:
+        files = _files(paths)
+    except OSError as error:
+        fail(_reason(error))
+    for path in files:
         if verify and path.suffix != ".log":
             continue
         if not json:
@@ -41,7 +45,9 @@ def dump_log(
             for entry in entries:
                 problems += entry.kind == "problem"
                 print_json({"file": str(path), "kind": entry.kind} | _plain(entry.columns)) if json else print(entry)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            fail(_reason(error))
+        except ValueError as error:
             fail(str(error))
     if problems:
         fail(f"{problems} problems found")
@@ -52,6 +58,11 @@ def _files(paths: list[Path]) -> list[Path]:
     for path in paths:
         files += sorted(p for p in path.iterdir() if p.suffix in _KINDS) if path.is_dir() else [path]
     return files
+
+
+def _reason(error: OSError) -> str:
+    """What is wrong with which file."""
+    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
 
 
 def _plain(columns: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -254,3 +255,30 @@ def test_the_demo_reads_back_what_it_wrote(run: Run, codec: str) -> None:
     recovered = result["compacted"]
     assert recovered["equal"] and recovered["aircraft"] == 4043
     assert recovered["bytes_after"] < recovered["bytes_before"] / 20
+
+
+def test_partitions_that_are_not_there_are_refused_at_once(run: Run, topic: str) -> None:
+    status, _, err = run("consume", topic, "-p", "1", "-p", "77")
+    assert (status, err) == (1, f"barnabas: UNKNOWN_TOPIC_OR_PARTITION: {topic} has 2 partitions, and no 77\n")
+
+
+def test_a_folder_that_may_not_be_read_is_told_in_a_line(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> Iterator[Path]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    assert run("dump-log", str(tmp_path)) == (1, "", f"barnabas: {tmp_path}: Permission denied\n")
+
+
+def test_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    missing = tmp_path / "00000000000000000000.log"
+    status, _, err = run("dump-log", str(missing))
+    assert (status, err) == (1, f"barnabas: {missing}: No such file or directory\n")
+
+
+def test_the_version_says_whether_there_is_compiled_code(run: Run) -> None:
+    status, out, _ = run("--version")
+    assert status == 0
+    assert re.fullmatch(r"barnabas \d+\.\d+\.\d+ \(Python 3\.\d+\.\d+, (no )?compiled code\)\n", out)

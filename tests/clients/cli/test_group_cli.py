@@ -6,11 +6,13 @@ import asyncio
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from barnabas import Broker
-from barnabas.clients import Consumer, Producer
+from barnabas.clients import Admin, Consumer, Producer
+from barnabas.clients.admin import GroupDescription
 from barnabas.clients.cli import main
 from barnabas.protocol.topic_partition import TopicPartition
 
@@ -231,3 +233,27 @@ def test_consume_as_a_member(run: Run, group: str, topic: str) -> None:
     assert everything == sorted([f"0:{o}" for o in range(4, 10)] + [f"1:{o}" for o in range(6, 10)])
     assert run("consume", topic, "-G", group, "-e")[:2] == (0, "")
     assert run("consume", topic, "-G", group, "-p", "1")[0] == 2
+
+
+def test_a_subscription_that_cannot_be_read_hides_no_assignment(run: Run, broker: Broker, topic: str) -> None:
+    """As faust's: it says version 4 and is laid out as version 0."""
+
+    def spoil(_: object, response: Any) -> Any:
+        for member in response.groups[0].members:
+            member.member_metadata = b"\0\4" + member.member_metadata[2:6]
+        return response
+
+    async def describe() -> tuple[TopicPartition, ...]:
+        async with Consumer(broker.bootstrap, group_id="odd") as consumer, Admin(broker.bootstrap) as admin:
+            consumer.subscribe([topic])
+            while not consumer.assignment:
+                await consumer.getmany(timeout_ms=50)
+            described = (await admin.describe_groups(["odd"]))["odd"]
+        assert isinstance(described, GroupDescription)
+        (member,) = described.members
+        assert member.topics == frozenset()
+        return member.assigned
+
+    with broker.faults.change("DescribeGroups", spoil) as fault:
+        assert asyncio.run(describe()) == (TopicPartition(topic, 0), TopicPartition(topic, 1))
+    assert fault.requests
