@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from barnabas.clients import security
@@ -23,7 +25,6 @@ def test_passwords_as_java_and_librdkafka_have_them() -> None:
         ({"security.protocol": "TLS"}, "is none of PLAINTEXT"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "none of PLAIN"),
         ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, "no username and password"),
-        ({"security.protocol": "SSL", "ssl.truststore.location": "x.jks"}, "give PEM files"),
     ],
 )
 def test_settings_that_cannot_be(settings: dict[str, str], message: str) -> None:
@@ -40,3 +41,10 @@ def test_every_exchange_has_a_nonce_of_its_own() -> None:
     exchanges = [one.exchange() for _ in range(2)]
     assert len({next(exchange.messages) for exchange in exchanges if exchange is not None}) == 2
     assert security.PLAINTEXT.exchange() is None
+
+
+def test_a_store_in_javas_old_format_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    store = tmp_path / "x.jks"
+    store.write_bytes(b"\xfe\xed\xfe\xed" + bytes(20))
+    with pytest.raises(ValueError, match="keytool -importkeystore"):
+        security.security_of({"security.protocol": "SSL", "ssl.truststore.location": str(store)})
