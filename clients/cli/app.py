@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +13,7 @@ from typer.main import get_command
 
 from ... import __version__
 from ...protocol.native import native
+from . import session
 
 COMMANDS = (
     "start",
@@ -26,6 +28,7 @@ COMMANDS = (
     "bench",
     "demo",
     "spark",
+    "certs",
 )
 """Each but `start` lives in the module of its name, in a Typer object called `app`."""
 
@@ -64,11 +67,21 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
+    command_config: Annotated[
+        Path | None,
+        typer.Option(
+            "--command-config",
+            envvar="BARNABAS_COMMAND_CONFIG",
+            metavar="FILE",
+            help="A client.properties as Kafka's tools take it: security.protocol, sasl.*, ssl.*.",
+        ),
+    ] = None,
 ) -> None:
     """Kafka's broker and storage engine in Python, and a command line for any Kafka cluster.
 
     A broker in one line: barnabas start --data ./data --topic flights:4
     """
+    session.command_config.set(command_config)
 
 
 def main(arguments: list[str]) -> int:

@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..consumer import AutoOffsetReset, Consumer, IsolationLevel
 from ..fetched_records import ConsumerRecord
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_time_ms, run
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_time_ms, run, security
 
 app = typer.Typer(add_completion=False)
 
@@ -93,6 +93,7 @@ def consume(
             max_poll_records=_BATCH,
             allow_auto_create_topics=False,
             fetch_max_wait_ms=100,
+            security=security(),
         )
         async with consumer:
             await (_print_records if group is None else _print_as_member)(consumer, task, show)

@@ -11,7 +11,7 @@ from ...protocol.errors import KafkaError
 from ..admin import Admin, GroupDescription, GroupListing, Outcome, PartitionLag
 from .group_options import As, OutputFormat, StateFilter, Topics, TypeFilter, named_partitions, wants_json
 from .group_reset import reset_offsets
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, print_json, print_rows, run
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, print_json, print_rows, run, security
 
 app = typer.Typer(
     help="List, describe and delete consumer groups; see and set how far they have come.",
@@ -39,7 +39,7 @@ def list_groups(
     """List the groups of the cluster."""
 
     async def work() -> list[GroupListing]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             return await admin.list_groups(states=state or (), types=kind or ())
 
     rows = [{"group": g.group_id, "type": g.type, "state": g.state, "protocol": g.protocol_type} for g in run(work())]
@@ -57,7 +57,7 @@ def describe(
     """Show state, coordinator and members, with what each of them reads."""
 
     async def work() -> list[GroupDescription]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             ids = groups or [g.group_id for g in await admin.list_groups()]
             described = await admin.describe_groups(ids)
             errors = [answer for answer in described.values() if isinstance(answer, KafkaError)]
@@ -96,7 +96,7 @@ def lag(
     """
 
     async def work() -> list[PartitionLag]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             return await admin.group_lag(groups or None)
 
     lags = [one for one in run(work()) if not topic or one.partition.topic in topic]
@@ -113,7 +113,7 @@ def delete(
     """Delete groups that have no members, with all they have committed."""
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             return await admin.delete_groups(groups)
 
     _report("deleted", "group", run(work()), as_json=wants_json(output, json))
@@ -133,7 +133,7 @@ def delete_offsets(
         raise typer.BadParameter("give --topic")
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             outcomes = await admin.delete_group_offsets(group, await named_partitions(admin, topic))
             return {str(tp): outcome for tp, outcome in outcomes.items()}
 
@@ -155,7 +155,7 @@ def remove_members(
     """Throw members out; those that are alive will join again."""
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             return await admin.remove_members(group, instance)
 
     _report("removed", "member", run(work()), as_json=wants_json(output, json))

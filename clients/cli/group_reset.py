@@ -12,7 +12,7 @@ from ..admin import Admin, raise_first
 from ..host import now_ms
 from ..offset_reset import Reset, ResetKind, ResetTarget, plan_reset, require_inactive
 from .group_options import As, OutputFormat, Topics, named_partitions, wants_json
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run, security
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 
@@ -72,7 +72,7 @@ async def _reset(
     bootstrap: str, groups: list[str] | None, topics: list[str] | None, target: ResetTarget, *, execute: bool
 ) -> list[tuple[str, Reset]]:
     """All groups are planned before the first is changed."""
-    async with Admin(bootstrap) as admin:
+    async with Admin(bootstrap, security=security()) as admin:
         ids = groups or [g.group_id for g in await admin.list_groups()]
         partitions = None if topics is None else await named_partitions(admin, topics)
         plans = {}

@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ..admin import Admin, ConfigResource
-from .session import fail
+from .session import fail, security
 
 PORT_SETTING = "health.port"
 _ANSWER_SECONDS = 24 * 3600.0
@@ -27,7 +27,7 @@ class LocalBroker:
     @staticmethod
     async def find(bootstrap: str) -> str:
         """The URL of the first broker of a cluster that has such a port. Raises KafkaError."""
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             brokers = (await admin.describe_cluster()).brokers
             for broker in brokers:
                 resource = ConfigResource(ConfigResourceType.BROKER, str(broker.node_id))

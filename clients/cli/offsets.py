@@ -9,7 +9,7 @@ import typer
 from ...protocol.special_timestamps import EARLIEST, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ..admin import Admin
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run, security
 
 app = typer.Typer(add_completion=False)
 _NAMED = {"beginning": EARLIEST, "end": LATEST, "max-timestamp": MAX_TIMESTAMP}
@@ -29,7 +29,7 @@ def offsets(
     """Show the first and next offset of each partition, or the first record at or after a time."""
 
     async def work() -> list[Row]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             partitions = await admin.partitions_of(topic, partition)
             return await (_ends(admin, partitions) if at is None else _at(admin, partitions, at))
 

@@ -16,7 +16,7 @@ import typer
 from ...protocol.record import Headers
 from ..accumulator import RecordMetadata
 from ..producer import Producer
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_settings, run
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_settings, run, security
 
 app = typer.Typer(add_completion=False)
 
@@ -96,7 +96,7 @@ def produce(
     settings = producer_settings(parse_settings(setting or ())) | {"compression": codec, "acks": acks}
 
     async def work() -> int:
-        async with Producer(bootstrap, **settings) as producer:
+        async with Producer(bootstrap, security=security(), **settings) as producer:
             with sys.stdin.buffer if file is None else file.open("rb") as stream:
                 return await _send_all(producer, topic, partition, line_format, _lines(stream, _unescape(delimiter)))
 

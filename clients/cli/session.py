@@ -8,12 +8,16 @@ import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
+from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from ...protocol.errors import KafkaError
+from ...protocol.properties import parse_properties
+from ..security import PLAINTEXT, Security, security_of
 
 T = TypeVar("T")
 
@@ -28,8 +32,21 @@ Bootstrap = Annotated[
     ),
 ]
 DEFAULT_BOOTSTRAP = "localhost:9092"
+command_config: ContextVar[Path | None] = ContextVar("command_config", default=None)
+"""The client.properties of this command line."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Row = Mapping[str, object]
+
+
+def security() -> Security:
+    """What `--command-config` says about who both ends are; a file that cannot be read ends the command."""
+    path = command_config.get()
+    if path is None:
+        return PLAINTEXT
+    try:
+        return security_of(parse_properties(path.read_text(encoding="iso-8859-1")))
+    except (OSError, ValueError) as error:
+        fail(f"{path}: {error}", status=2)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

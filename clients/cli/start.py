@@ -59,7 +59,7 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     """The file's settings with the options on top. Raises OSError, ValueError."""
     properties: dict[str, str] = {}
     if options.properties is not None:
-        parse: Any = import_module("barnabas.server.config.properties").parse_properties
+        parse: Any = import_module("barnabas.protocol.properties").parse_properties
         properties.update(parse(Path(options.properties).read_text()))
     if options.data is not None:
         properties["log.dirs"] = options.data

@@ -13,7 +13,7 @@ from ...protocol.uuid_text import uuid_text
 from ..admin import BROKER_DEFAULT, HIGH_WATERMARK, Admin, ConfigChange, ConfigResource, NewTopic, Outcome, raise_first
 from ..cluster import TopicInfo
 from ..errors import UnsupportedVersionError
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_json, print_rows, run
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_json, print_rows, run, security
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, add_completion=False)
 
@@ -40,7 +40,7 @@ def create(
     topics = [NewTopic(name, partitions, replication_factor, configs) for name in names]
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             return await admin.create_topics(topics)
 
     _report(run(work()), "created", ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None, as_json=json)
@@ -56,7 +56,7 @@ def list_topics(
     """List topics."""
 
     async def work() -> list[TopicInfo]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             return await admin.describe_topics()
 
     topics = [topic for topic in run(work()) if internal or not topic.is_internal]
@@ -83,7 +83,7 @@ def describe(
     """Show partitions, leaders, replicas, and the settings that differ from the broker's."""
 
     async def work() -> tuple[list[TopicInfo], dict[str, dict[str, str | None]]]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             topics = await admin.describe_topics(names)
             for topic in topics:
                 if topic.error is not ErrorCode.NONE:
@@ -126,7 +126,7 @@ def alter(
         raise typer.BadParameter("nothing to alter: give --partitions, --config or --delete-config")
 
     async def work() -> None:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             if changes:
                 raise_first(await admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, name): changes}))
             if partitions is not None:
@@ -147,7 +147,7 @@ def delete(
     """Delete topics with all their records."""
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             return await admin.delete_topics(names)
 
     _report(run(work()), "deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None, as_json=json)
@@ -165,7 +165,7 @@ def delete_records(
     """Drop the oldest records."""
 
     async def work() -> list[Row]:
-        async with Admin(bootstrap) as admin:
+        async with Admin(bootstrap, security=security()) as admin:
             partitions = await admin.partitions_of(name, partition)
             outcomes = await admin.delete_records(dict.fromkeys(partitions, before))
             raise_first({tp: o if isinstance(o, KafkaError) else None for tp, o in outcomes.items()})

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self, cast
 
+from ...protocol.properties import parse_properties
 from .checks import check_together, parse_overrides
 from .keys.catalogue import BROKER_KEYS, TOPIC_SYNONYMS, UNIT_CHAINS, synonyms
 from .keys.definition import ConfigValue, format_value
@@ -14,7 +15,6 @@ from .keys.validators import ConfigError
 from .listeners import ListenerConfig, is_loopback, parse_addresses, parse_listeners, parse_protocol_map
 from .message_format import heeds_message_format
 from .notices import notices_of
-from .properties import parse_properties
 from .settings import Settings
 
 _LISTENER_PREFIX = "listener.name."

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.java import compile_java, jars, run_java
 
-from barnabas.server.config.properties import PropertiesError, parse_properties
+from barnabas.protocol.properties import PropertiesError, parse_properties
 
 
 @pytest.mark.parametrize(

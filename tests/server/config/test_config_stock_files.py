@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from barnabas.protocol.properties import parse_properties
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
-from barnabas.server.config.properties import parse_properties
 
 COMMON = """
 num.network.threads=3
