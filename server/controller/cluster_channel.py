@@ -99,16 +99,19 @@ class BrokerQueue:
         self._sending = None
 
     async def _answer(self, waiting: Waiting) -> Any:
-        request = waiting.build(self.broker.broker_epoch)
         while True:
             try:
+                request = waiting.build(self.broker.broker_epoch)
                 return await self._ask(self.broker.broker_id, request, lowest=waiting.lowest)
             except UnsupportedVersionError as error:
                 logger.error("broker %d takes no orders from here: %s", self.broker.broker_id, error)
                 return None
             except KafkaError as error:
                 logger.info("broker %d does not answer, %s: asking again", self.broker.broker_id, error)
-                await asyncio.sleep(RETRY_SECONDS)
+            except Exception:
+                # The controller's own fault. Orders must not be left out, and it must not be silent.
+                logger.exception("an order to broker %d cannot be sent", self.broker.broker_id)
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 class ClusterReplicaChannel:

@@ -247,7 +247,7 @@ def update_metadata_request(
                         port=endpoint.port,
                         host=endpoint.host,
                         listener=endpoint.listener_name,
-                        security_protocol=SECURITY_PROTOCOLS[endpoint.security_protocol],
+                        security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
                     )
                     for endpoint in broker.endpoints
                 ],

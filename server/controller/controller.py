@@ -222,6 +222,9 @@ class Controller:
                 await event
             except (KafkaError, StoreError) as error:
                 logger.warning("an event of the controller came to nothing: %s", error)
+            except Exception:
+                logger.exception("an event of the controller failed")
+                self.term_in_doubt()
 
         task = asyncio.get_running_loop().create_task(run())
         self._events.add(task)

@@ -49,6 +49,7 @@ class Office:
         self._metadata = metadata
         self._look_again = asyncio.Event()
         self._seated = asyncio.Event()
+        self._doubted = False
         self._tasks: list[asyncio.Task[None]] = []
         self._watching: list[asyncio.Task[None]] = []
         controller.on_doubt = self._doubt
@@ -79,7 +80,16 @@ class Office:
                 self._step_down()
                 await self._pause()
                 continue
+            except Exception:
+                logger.exception("a term as controller could not begin")
+                self._step_down()
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
             await self._look_again.wait()
+            if self._doubted:
+                # What went wrong at once may do so again: not in a circle without a rest.
+                self._doubted = False
+                await asyncio.sleep(RETRY_SECONDS)
 
     async def _pause(self) -> None:
         """Waits a little; the end of a session's trouble is not waited for longer than need be."""
@@ -116,6 +126,7 @@ class Office:
         self._look_again.set()
 
     def _doubt(self) -> None:
+        self._doubted = True
         self._step_down()
         self._look_again.set()
 
@@ -147,14 +158,26 @@ class Office:
         while True:
             changed.clear()
             try:
-                await heed(await look(tell))
+                await self._look_once(look, heed, tell)
             except (StoreError, KafkaError) as error:
                 logger.warning("a term as controller ends early: %s", error)
                 self._doubt()
                 return
-            except (ValueError, KeyError, TypeError) as error:
-                logger.error("what somebody has left for the controller cannot be read: %r", error)
+            except Exception:
+                logger.exception("a term as controller ends early")
+                self._doubt()
+                return
             await changed.wait()
+
+    async def _look_once(
+        self, look: Callable[[Watch], Awaitable[T]], heed: Callable[[T], Awaitable[None]], tell: Watch
+    ) -> None:
+        try:
+            found = await look(tell)
+        except (ValueError, KeyError, TypeError) as error:
+            logger.error("what somebody has left for the controller cannot be read: %r", error)
+        else:
+            await heed(found)
 
     async def _isr_changes(self, found: dict[str, list[TopicPartition]], term: ControllerTerm) -> None:
         if found:

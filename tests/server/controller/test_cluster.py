@@ -469,3 +469,20 @@ async def test_replicas_are_spread_over_racks() -> None:
         topic = await plane.members[1].topic_store.topic("t")
         assert topic is not None
         assert all(len({plane.racks[one] for one in replicas}) == 2 for replicas in topic.assignment.values())
+
+
+async def test_what_goes_wrong_in_a_term_ends_it_and_the_next_begins() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3))
+        controller = plane.controller
+        epoch = controller.controller_epoch
+
+        async def fail(*_: object) -> None:
+            raise AssertionError("on purpose")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(controller._brokers, "now_alive", fail)
+            await plane.start(4)
+            await plane.until(lambda: not controller.is_active or controller.controller_epoch > epoch)
+        await plane.until(lambda: 4 in plane.members[3].metadata.brokers)
+        await create(plane, (4, 3), name="u")
