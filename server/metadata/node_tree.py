@@ -212,12 +212,15 @@ class NodeTree:
         return self._planned_as(transaction)
 
     def plan_end_of(self, session: int) -> Transaction:
-        """Plans the removal of ephemeral nodes of a session, of a thousand at most; with the last ones it ends."""
+        """Plans the end of a session and the removal of a thousand of its ephemeral nodes; empty when all are gone.
+
+        After the first thousand it is over, whatever happens: a start removes what is left of unknown sessions.
+        """
         owned = {path for path in self.ephemerals_of(session) if path not in self._planned.changes}
         owned |= {path for path, node in self._planned.changes.items() if node is not None and node.owner == session}
         some = sorted(owned, reverse=True)[:ENDED_AT_ONCE]
         transaction = self._check([Delete(path) for path in some], session, None)
-        if len(some) == len(owned) and self._planned.sessions.get(session, self._sessions.get(session)) is not None:
+        if self._planned.sessions.get(session, self._sessions.get(session)) is not None:
             transaction.sessions[session] = None
         return self._planned_as(transaction)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 from tests.server.metadata.raw_zookeeper import OPEN, RawClient, creation, look, request
@@ -235,6 +238,34 @@ def test_reset_connections_leave_nothing(served: ServedTree, bystander: RawClien
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             connection.sendall(creation("/a")[:9])
     wait_until(lambda: len(served.server.connections) == 1, timeout_s=10, what="only the bystander is there")
+
+
+def test_full_disk_says_nothing_and_loses_nothing(tmp_path: Path) -> None:
+    """A lost connection is how a client hears that nobody knows what became of its write."""
+    with ServedTree(tmp_path / "metadata.sqlite") as served:
+        connection = served.store.line._journal._connection
+        with RawClient(served.port) as client, RawClient(served.port) as reader:
+            reader.connect()
+            client.connect()
+            client.call(OpCode.CREATE, encode(CreateRequest("/kept", b"1", OPEN, 0)))
+            client.call(OpCode.CREATE, encode(CreateRequest("/e", b"", OPEN, CreateFlag.EPHEMERAL)))
+            served.call(lambda: connection.execute("PRAGMA max_page_count=1"))
+            client.send(creation("/large", bytes(100_000)))
+            assert client.is_closed()
+            assert reader.call(OpCode.EXISTS, look("/large"))[0].err == ZkError.NO_NODE
+            assert reader.call(OpCode.EXISTS, look("/kept"))[0].err == 0
+            served.call(lambda: connection.execute("PRAGMA max_page_count=100000"))
+            assert reader.call(OpCode.CREATE, encode(CreateRequest("/large", bytes(100_000), OPEN, 0)))[0].err == 0
+
+
+def test_loop_that_was_busy_for_long_does_not_end_sessions(served: ServedTree) -> None:
+    with RawClient(served.port) as client:
+        client.connect(ms=1000)
+        threading.Timer(0.1, lambda: served.call(lambda: time.sleep(2.5))).start()
+        for _ in range(15):
+            time.sleep(0.2)
+            client.send(request(OpCode.PING, xid=-2))
+        assert [client.reply()[0].xid for _ in range(15)] == [-2] * 15
 
 
 def test_process_that_stood_still_does_not_take_it_for_the_silence_of_others() -> None:

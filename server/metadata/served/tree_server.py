@@ -222,7 +222,7 @@ class TreeServer:
         if not isinstance(outcome, Transaction):
             logger.error("session %#x cannot be ended yet: %s", number, outcome)
             self.loop.call_later(TICK_MS / 1000, self.end_session, number, done)
-        elif self.line.tree.remote_session(number) is not None:
+        elif self.line.tree.ephemerals_of(number):
             self.end_session(number, done)
         else:
             self._ending.pop(number, None)

@@ -133,6 +133,24 @@ def test_session_whose_end_is_on_its_way_writes_nothing_more(written: Written) -
     assert (tree.look("/e"), tree.look("/late"), tree.remote_sessions) == (None, None, {})
 
 
+async def test_session_that_has_begun_to_end_is_over_after_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "metadata.sqlite"
+    store = EmbeddedStore.open(str(path), now_ms=lambda: 5, keep_sessions=True)
+    tree = store.line.tree
+    transaction = await store.line.run(lambda: tree.plan_session(RemoteSession(b"password", 1000)))
+    session = next(iter(transaction.sessions))
+    many = [Create(f"/e{number}", ephemeral=True) for number in range(1500)]
+    await store.line.run(lambda: tree.plan(many, session))
+    await store.line.run(lambda: tree.plan_end_of(session))
+    assert (len(tree.ephemerals_of(session)), tree.remote_session(session)) == (500, None)
+    for suffix in ("", "-wal"):
+        Path(f"{path}.copy{suffix}").write_bytes(Path(f"{path}{suffix}").read_bytes())
+    await store.close()
+    after = EmbeddedStore.open(f"{path}.copy", now_ms=lambda: 5, keep_sessions=True)
+    assert (await after.children("/"), after.line.tree.remote_sessions) == ([], {})
+    await after.close()
+
+
 def test_node_that_another_session_makes_anew_is_that_sessions(written: Written) -> None:
     written.write(Create("/controller", ephemeral=True))
     written.work.let_go()
