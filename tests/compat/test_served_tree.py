@@ -44,7 +44,7 @@ def test_kafka_runs_on_a_served_tree_that_is_killed_meanwhile(tmp_path: Path) ->
             barnabas.kill()
             barnabas.start()
             newest.output("kafka-topics", *to_kafka, "--create", "--topic", "u", "--partitions", "2")
-            assert kafka.stop() == 0
+            kafka.stop()
             kafka.start()
             assert set(newest.output("kafka-topics", *to_kafka, "--list").split()) >= {"t", "u"}
             read = newest.output(
