@@ -175,6 +175,9 @@ class Log:
             or last_offset > segment.max_offset
             or segment.indexes.is_full
         ):
+            if size > self._segment_size:
+                message = f"{size} bytes exceed the segment size of {self._segment_size} of {self.topic_partition}"
+                raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
             segment = self._segment_for(size, max_timestamp, first_offset, last_offset)
         try:
             if target_magic == 2:
@@ -199,8 +202,9 @@ class Log:
     def append_as_follower(self, records: memoryview, *, leader_epoch: int = -1) -> LogAppendInfo:
         """Append what the leader has, offsets and epochs as they are; a batch cut off at the end is left out.
 
-        So is what leaders later than that of `leader_epoch` wrote, unless that is -1.
-        Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets out of order, and as `append_as_leader`.
+        So is what leaders later than that of `leader_epoch` wrote, unless that is -1. What is larger than a segment
+        gets one all the same: the leader had larger ones when it took that in.
+        Raises CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets out of order, KAFKA_STORAGE_ERROR, LogDirFailedError.
         """
         result = validate_and_assign(
             records,
@@ -229,9 +233,6 @@ class Log:
     def _segment_for(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
         """The segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
         segment = self.active_segment
-        if size > self._segment_size:
-            message = f"{size} bytes exceed the segment size of {self._segment_size} of {self.topic_partition}"
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, message)
         if segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms()):
             # Segments follow each other without a hole, by which recovery knows that none is missing.
             return self.roll(first_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else 0)

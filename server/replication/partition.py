@@ -10,10 +10,12 @@ way nobody sees a record before its barrier is gone. What the others have is in 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import LOG_OVERHEAD
+from ...protocol.record_batch import iter_batches
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ...storage.log_config import NEVER
@@ -315,8 +317,10 @@ class Partition:
         What a later leader than the one that is followed has written is left out, and so is a batch that is cut off
         at the end. Errors as `Log.append_as_follower`.
         """
-        size = self.log.append_as_follower(records, leader_epoch=self.leader_epoch).bytes
-        if self.log.needs_flush:
+        log, size = self.log, 0
+        for piece in _pieces(records, log.config.segment_size):
+            size += log.append_as_follower(piece, leader_epoch=self.leader_epoch).bytes
+        if log.needs_flush:
             self._listener.flush_wanted(self)
         return size
 
@@ -553,3 +557,17 @@ class Partition:
             )
         self.log.maybe_increment_log_start_offset(target)
         return self.log.log_start_offset
+
+
+def _pieces(records: memoryview, most: int) -> Iterator[memoryview]:
+    """Whole batches, so many bytes at a time, or one batch that is larger."""
+    if len(records) <= most:
+        yield records
+        return
+    start = end = 0
+    for batch in iter_batches(records):
+        if batch.position + batch.size - start > most and end > start:
+            yield records[start:end]
+            start = end
+        end = batch.position + batch.size
+    yield records[start:end]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -410,5 +411,25 @@ def test_a_fetch_of_an_earlier_life_counts_for_nothing() -> None:
         assert followers.replicas[2].log_end_offset == 2
         stranger = fetch(wanted, **name, replica_state=ReplicaState(replica_id=9, replica_epoch=0))
         assert only_fetched(await connection.send(stranger, 15)).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+    play(story)
+
+
+def test_a_follower_keeps_smaller_segments_than_the_leader_had() -> None:
+    async def story(cluster: Cluster) -> None:
+        cluster.world.network.cut(cluster.members[1].broker.node, cluster.members[2].broker.node)
+        cluster.elect(1, isr=(1,))
+        await asyncio.sleep(0.1)
+        await cluster.append(b"x" * 3000)
+        for _ in range(40):
+            await cluster.append(b"x" * 100)
+        for member in cluster.members.values():
+            log = member.partition.log
+            log.config = replace(log.config, segment_bytes=2000)
+        cluster.world.network.heal()
+        await cluster.until(lambda: cluster.isr == (1, 2) and cluster.is_even)
+        follower = cluster.members[2].partition.log
+        assert [one.size <= 2000 for one in follower.segments] == [False, *[True] * (len(follower.segments) - 1)]
+        assert len(follower.segments) > 3
 
     play(story)
