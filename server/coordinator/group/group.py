@@ -340,10 +340,6 @@ class Group:
         """Whether its consumers read the topic, as far as is known."""
         return self.subscribed_topics is not None and topic in self.subscribed_topics
 
-    def topics_of(self, member: Member) -> frozenset[str] | None:
-        """The topics in a member's subscription; None if it is none of Kafka's consumer protocol."""
-        return _topics(member.metadata(self.protocol_name))
-
     def _subscriptions(self) -> frozenset[str] | None:
         if not self.members:
             return frozenset() if self.protocol_type == CONSUMER_PROTOCOL_TYPE else None

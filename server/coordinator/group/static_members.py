@@ -29,16 +29,16 @@ class StaticMembers:
         assert instance_id is not None
         member = group.replace_static(instance_id, new_id)
         self._sessions.restart(group, new_id, joining.session_timeout_ms)
-        topics_before, former = group.topics_of(member), member.protocols
+        former = member.protocols
         timeouts = (joining.rebalance_timeout_ms, joining.session_timeout_ms)
         if group.state is not GroupState.STABLE:
             group.update(member, joining.protocols, *timeouts, joining.reply)
             self._rebalances.maybe_begin(group, f"static member {instance_id!r} restarted")
             return
         group.update(member, joining.protocols, *timeouts, None)
-        if group.select_protocol() != group.protocol_name or group.topics_of(member) != topics_before:
+        if group.select_protocol() != group.protocol_name:
             group.update(member, joining.protocols, *timeouts, joining.reply)
-            self._rebalances.maybe_begin(group, f"static member {instance_id!r} restarted with other wishes")
+            self._rebalances.maybe_begin(group, f"static member {instance_id!r} restarted with other protocols")
             return
         generation = group.generation
 

@@ -244,12 +244,30 @@ def test_a_static_member_restarts_without_a_rebalance_and_its_former_self_is_fen
     play(talk)
 
 
-def test_a_static_member_with_another_subscription_does_rebalance() -> None:
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_static_member_that_is_back_with_other_topics_disturbs_nobody(leads: bool) -> None:
+    """As in Kafka 4.1.1: only another choice of protocol is a reason for a rebalance."""
+
     async def talk(cluster: Cluster) -> None:
-        first = await cluster.member(instance_id="one")
-        second = await cluster.member()
+        members = [await cluster.member(instance_id=name) for name in ("one", "two")]
+        await enter_together(*members)
+        back, other = sorted(members, key=lambda one: one.is_leader is not leads)
+        again = await cluster.member(instance_id=back.instance_id, topics=("t", "u"))
+        assert await again.join() is ErrorCode.NONE
+        assert again.generation == back.generation and again.is_leader is leads
+        assert again.joined is not None and again.joined.skip_assignment is leads
+        assert await again.sync() is ErrorCode.NONE and again.assignment == back.member_id.encode()
+        assert await other.heartbeat() is ErrorCode.NONE
+
+    play(talk)
+
+
+def test_a_static_member_with_other_protocols_does_rebalance() -> None:
+    async def talk(cluster: Cluster) -> None:
+        first = await cluster.member(instance_id="one", protocols=("range", "sticky"))
+        second = await cluster.member(protocols=("range", "sticky"))
         await enter_together(first, second)
-        again = await cluster.member(instance_id="one", topics=("t", "u"))
+        again = await cluster.member(instance_id="one", protocols=("sticky",))
         joining = asyncio.ensure_future(again.join())
         await asyncio.sleep(1)
         assert await second.heartbeat() is ErrorCode.REBALANCE_IN_PROGRESS
