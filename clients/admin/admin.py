@@ -17,6 +17,7 @@ from .controller_link import ControllerLink
 from .groups import GroupAdmin
 from .records import RecordAdmin
 from .topics import TopicAdmin
+from .transactions import TransactionAdmin
 
 
 class Admin:
@@ -79,6 +80,13 @@ class Admin:
         self.delete_group_offsets = groups.delete_group_offsets
         self.remove_members = groups.remove_members
         self.group_lag = groups.group_lag
+
+        transactions = TransactionAdmin(self._client, timeout_ms=timeout_ms)
+        self.list_transactions = transactions.list_transactions
+        self.describe_transactions = transactions.describe_transactions
+        self.open_transactions = transactions.open_transactions
+        self.abort_transaction = transactions.abort_transaction
+        self.find_hanging = transactions.find_hanging
 
     async def start(self) -> Self:
         """Reach the cluster. Raises BrokerUnreachableError."""

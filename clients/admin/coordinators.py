@@ -1,4 +1,4 @@
-"""Requests about groups, each of which only its own coordinator answers."""
+"""Requests about groups or transactional ids, each of which only its own coordinator answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from ...protocol.errors import KafkaError
 from ..client import Client
 from ..connection import BrokerConnection
-from ..group.find_coordinators import find_coordinators
+from ..group.find_coordinators import GROUP, find_coordinators
 from ..name_list import name_list
 
 R = TypeVar("R")
@@ -20,9 +20,10 @@ Ask = Callable[[BrokerConnection, list[str]], Awaitable[Mapping[str, R | KafkaEr
 class Coordinators:
     """Finds the coordinators of groups, and finds them again when they have moved."""
 
-    def __init__(self, client: Client, *, timeout_ms: int) -> None:
+    def __init__(self, client: Client, *, timeout_ms: int, key_type: int = GROUP) -> None:
         self._client = client
         self._timeout_ms = timeout_ms
+        self._key_type = key_type
 
     async def ask_one(self, group_id: str, ask: Ask[R]) -> R:
         """Ask the coordinator of one group. Raises KafkaError."""
@@ -48,7 +49,9 @@ class Coordinators:
         async def attempt() -> None:
             missing = [g for g in wanted if g not in done or _is_passing(done[g])]
             by_node: dict[int, list[str]] = {}
-            for group_id, node in (await find_coordinators(self._client, missing)).items() if missing else ():
+            for group_id, node in (
+                (await find_coordinators(self._client, missing, self._key_type)).items() if missing else ()
+            ):
                 if isinstance(node, KafkaError):
                     done[group_id] = node
                 else:

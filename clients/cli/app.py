@@ -22,6 +22,7 @@ COMMANDS = (
     "consume",
     "offsets",
     "group",
+    "transactions",
     "config",
     "dump-log",
     "compact",

@@ -1,0 +1,147 @@
+"""`barnabas transactions`: list, describe, find-hanging, abort."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from ...protocol.errors import KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ..admin import Admin
+from ..admin.transactions import OpenTransaction, TransactionDescription, TransactionListing
+from ..host import now_ms
+from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, fail, print_rows, run
+
+app = typer.Typer(
+    help="List and describe transactions; find and end those that hang.", no_args_is_help=True, add_completion=False
+)
+
+MINUTE_MS = 60_000
+LONGEST_MINUTES = 20
+"""The longest transaction that Kafka allows by default, and five minutes."""
+
+SomeTopics = Annotated[list[str] | None, typer.Argument(help="The topics; all if none is named.")]
+Partition = Annotated[int, typer.Argument(help="The partition's number.")]
+
+
+@app.command("list")
+def list_transactions(
+    *,
+    state: Annotated[list[str] | None, typer.Option("--state", help="Only those in it, such as Ongoing.")] = None,
+    producer_id: Annotated[list[int] | None, typer.Option("--producer-id", help="Only that producer's.")] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """List the transactional ids of the cluster."""
+
+    async def work() -> list[TransactionListing]:
+        async with Admin(bootstrap) as admin:
+            return await admin.list_transactions(states=state or (), producer_ids=producer_id or ())
+
+    rows: list[Row] = [
+        {
+            "transactional id": one.transactional_id,
+            "coordinator": one.coordinator_id,
+            "producer id": one.producer_id,
+            "state": one.state,
+        }
+        for one in run(work())
+    ]
+    print_rows(rows, as_json=json)
+
+
+@app.command()
+def describe(
+    names: Annotated[list[str], typer.Argument(help="The transactional ids.")],
+    *,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Show state, producer, and how long a transaction is open on which partitions."""
+
+    async def work() -> list[TransactionDescription]:
+        async with Admin(bootstrap) as admin:
+            found = await admin.describe_transactions(names)
+        described = []
+        for answer in found.values():
+            if isinstance(answer, KafkaError):
+                raise answer
+            described.append(answer)
+        return described
+
+    print_rows([_described(one) for one in run(work())], as_json=json)
+
+
+def _described(one: TransactionDescription) -> Row:
+    return {
+        "transactional id": one.transactional_id,
+        "state": one.state,
+        "producer id": one.producer_id,
+        "epoch": one.producer_epoch,
+        "timeout ms": one.timeout_ms,
+        "open ms": now_ms() - one.start_ms if one.start_ms >= 0 else None,
+        "partitions": ", ".join(str(partition) for partition in one.partitions),
+    }
+
+
+@app.command("find-hanging")
+def find_hanging(
+    topics: SomeTopics = None,
+    *,
+    minutes: Annotated[
+        int, typer.Option("--older-than", min=0, help="Minutes since the transaction was last written to.")
+    ] = LONGEST_MINUTES,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Find transactions that are open on a partition, and that no coordinator is going to end."""
+
+    async def work() -> list[OpenTransaction]:
+        async with Admin(bootstrap) as admin:
+            partitions = await _partitions(admin, topics)
+            return await admin.find_hanging(partitions, older_than_ms=minutes * MINUTE_MS, now_ms=now_ms())
+
+    print_rows([_open(one) for one in run(work())], as_json=json)
+
+
+async def _partitions(admin: Admin, topics: Sequence[str] | None) -> list[TopicPartition]:
+    names = topics or [one.name for one in await admin.describe_topics()]
+    return [partition for name in names for partition in await admin.partitions_of(name)]
+
+
+def _open(one: OpenTransaction) -> Row:
+    return {
+        "topic": one.partition.topic,
+        "partition": one.partition.partition,
+        "producer id": one.producer_id,
+        "epoch": one.producer_epoch,
+        "coordinator epoch": one.coordinator_epoch,
+        "start offset": one.start_offset,
+    }
+
+
+@app.command()
+def abort(
+    topic: Annotated[str, typer.Argument(help="The topic.")],
+    partition: Partition,
+    *,
+    start_offset: Annotated[int, typer.Option("--start-offset", help="Where the transaction begins.")],
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Abort a transaction that hangs on a partition, as find-hanging names it. Its producer is not asked."""
+
+    async def work() -> OpenTransaction | None:
+        async with Admin(bootstrap) as admin:
+            (place,) = await admin.partitions_of(topic, [partition])
+            for one in await admin.open_transactions([place]):
+                if one.start_offset == start_offset:
+                    await admin.abort_transaction(one)
+                    return one
+            return None
+
+    found = run(work())
+    if found is None:
+        fail(f"no transaction on {topic}-{partition} begins at offset {start_offset}")
+    print(f"aborted the transaction of producer {found.producer_id} on {topic}-{partition}")
