@@ -119,7 +119,7 @@ class Client:
     async def any_connection(self) -> BrokerConnection:
         """The least busy open connection, or a new one to any broker.
 
-        Raises BrokerUnreachableError, or what the first broker says that does not take us for who we say we are.
+        Raises BrokerUnreachableError, or the error of the first broker that refuses our credentials.
         """
         connections = (peer.open_connection for peer in self._peers.values())
         usable = [connection for connection in connections if connection is not None]

@@ -180,7 +180,7 @@ class ClientConnection(Generic[T]):
 
     @property
     def has_room(self) -> bool:
-        """Whether fewer than `max_in_flight` are: asked by who has much to send, since everybody else may go on."""
+        """Whether fewer than `max_in_flight` are: for callers with much to send; others need not ask."""
         return len(self._in_flight) < self._max_in_flight
 
     @property

@@ -40,7 +40,7 @@ def decode_request(key: int, version: int, buffer: Buffer, position: int, end: i
 
 @cache
 def request_decoder(key: int, version: int) -> Callable[[Buffer, int, int], Any]:
-    """`decode_request` of one API and version, for who decodes many of them. Raises `ProtocolError` as that does."""
+    """`decode_request` of one API and version, for callers that decode many. Raises `ProtocolError` likewise."""
     cls = _checked(key, version, lambda spec: spec.request)
     return partial(_decode, hot_decoder(cls, version, decoder(cls, version)), REQUEST_OBJECT_BUDGET)
 

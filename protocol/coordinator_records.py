@@ -114,7 +114,7 @@ class ClassicMemberMetadata:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member wants. Null is written for who does not speak the classic protocol; what is missing is not null."""
+    """What a member wants. Null stands for a member without the classic protocol; what is missing is not null."""
 
     instance_id: str | None = wire(string, "0+", null="0+")
     rack_id: str | None = wire(string, "0+", null="0+")

@@ -59,7 +59,7 @@ class ProduceEntries:
 
     @property
     def topic_data(self) -> list[TopicProduceData]:
-        """The same by topics, as in `ProduceRequest`, for who looks at requests of all kinds alike."""
+        """The same by topics, as in `ProduceRequest`, for code that treats all requests alike."""
         topics = []
         for topic, entries in groupby(zip(self.places, self.records, strict=True), lambda entry: entry[0][0]):
             name, topic_id = _name_and_id(topic)

@@ -75,7 +75,7 @@ class File(Protocol):
 class FileSlice:
     """A stretch of an open file that is to be sent and need not be read.
 
-    Has a descriptor of its own, which goes with the last reference to it: who drops an answer need not know of it.
+    Has a descriptor of its own, which goes with the last reference to it: to drop an answer is enough.
     """
 
     __slots__ = ("_fd", "_length", "_position")

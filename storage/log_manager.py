@@ -34,7 +34,7 @@ logger = room_logger("storage")
 class LogManager:
     """Kafka's LogManager.
 
-    Everything but a `LaneTask` is called by one thread. Puts together who owns what: `held` which logs there are and
+    Everything but a `LaneTask` is called by one thread. Puts the owners together: `held` which logs there are and
     where, `creation`, `retention`, `future_logs` and `cleaner_manager` what is done with them.
     """
 

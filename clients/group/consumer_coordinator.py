@@ -3,7 +3,7 @@
 As in Java's consumer everything that the application can notice happens while it reads: partitions are taken and given
 up, listeners are told, offsets are committed by themselves. Beside it run only heartbeats and the exchange of JoinGroup
 and SyncGroup, whose result waits for the next read. So a record that was returned is done with when the next read
-begins, and no partition goes away under the hands of who works on it.
+begins, and no partition goes away while the application still works on it.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class _Topic:
             del self._left[index]
 
     def share_of(self, member_id: str) -> list[int]:
-        """What anybody has been given; nothing for who is no subscriber."""
+        """What a member has been given; nothing for one that does not subscribe."""
         return sorted(self.given.get(member_id, ()))
 
     def deal(self, suits: Callable[[str, int], bool] | None = None) -> None:

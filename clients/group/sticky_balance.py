@@ -77,7 +77,7 @@ def _balance_alike(partitions: list[TopicPartition], owned: Assignments) -> Assi
 
 
 class _UnlikeMembers:
-    """Members that want different topics: who has fewest is served first, then single moves even things out."""
+    """Members that want different topics: whoever has fewest is served first, then single moves even things out."""
 
     def __init__(self, partition_counts: Mapping[str, int], members: Members, owned: Assignments) -> None:
         self._given = {member_id: set(own) for member_id, own in owned.items()}

@@ -37,7 +37,7 @@ class Channel(Protocol):
 
 
 Change: TypeAlias = "Callable[[Callable[[RequestContext, Any], None], RequestContext, Any], None]"
-"""Gets what sends an answer, the request's context, and the answer; None is the answer to who wants none."""
+"""Gets what sends an answer, the request's context, and the answer; None is the answer to a client that wants none."""
 
 
 class RequestContext:

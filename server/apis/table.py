@@ -30,7 +30,7 @@ class Right(NamedTuple):
     or_cluster: bool = False
     """Who may do it to the cluster may do it to any."""
     or_operation: AclOperation | None = None
-    """Who may do this to it may do the other, too."""
+    """Whoever may do this to it may do the other, too."""
 
 
 class Api(NamedTuple):

@@ -24,7 +24,7 @@ class Throttle:
     ) -> None:
         self.bytes_per_second = float("inf")
         self.pause = 0.0
-        """Seconds to sleep each time, for who must give way more than by yielding."""
+        """Seconds to sleep each time, for work that must give way more than by yielding."""
         self._monotonic = monotonic
         self._sleep = sleep
         self._yield_processor = yield_processor

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LANE = "metrics"
 FRESH_SECONDS = 1.0
-"""Who asks again sooner gets the same numbers: however many ask, they are read once in this time."""
+"""Whoever asks again sooner gets the same numbers: however many ask, they are read once in this time."""
 LAG_SECONDS = 0.1
 """How often it is measured how late the loop is."""
 

@@ -1,8 +1,8 @@
 """Which connections may receive large frames at the same time: all of them together have one budget of memory.
 
 As Kafka's MemoryPool (`queued.max.request.bytes`): a frame is granted its whole size before more than a little of it
-is read, first come, first served, and one larger than the budget goes alone. Who waits holds next to nothing and has
-all the time of the world; who is granted has to send (`SocketServer`).
+is read, first come, first served, and one larger than the budget goes alone. A connection that waits holds next
+to nothing and has all the time in the world; one that has its grant has to send (`SocketServer`).
 """
 
 from __future__ import annotations

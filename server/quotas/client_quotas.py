@@ -65,7 +65,7 @@ class ClientQuotas:
     async def check_host(self, entity: Entity) -> None:
         """Raise KafkaError INVALID_REQUEST for an entity that is meant to be a host and is none.
 
-        May take as long as `RESOLVE_SECONDS`: who asks for the address of a name may wait for somebody far away.
+        May take as long as `RESOLVE_SECONDS`: the address of a name may have to come from far away.
         """
         host = entity.get(IP)
         if host is not None and not await self._addresses_of(host):

@@ -29,7 +29,7 @@ class RateQuota:
         return min(rate.excess(limit, now), self._longest_wait)
 
     def most_at_once(self, user: str, client_id: str) -> float:
-        """More than this would be too much even for who has used nothing lately."""
+        """More than this would be too much even for a client that has used nothing lately."""
         found = self.limits.find(user, client_id)
         return math.inf if found is None else found[0] * self._window.complete
 

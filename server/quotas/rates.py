@@ -145,7 +145,7 @@ T = TypeVar("T", bound=Measured)
 class InUse(Generic[T]):
     """What is measured, by whom it is measured for, in the order of use.
 
-    Forgotten is what is fresh, which changes nothing, and beyond `MOST_EVEN` who has not come for longest. Who owes is
+    Forgotten is what is fresh, which changes nothing, and beyond `MOST_EVEN` the longest unused. Whoever owes is
     never forgotten: it costs a client a connection that waits, or partitions that it changed, so they are never many.
     """
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 CONSUMER = -1
-"""The replica id of who is none."""
+"""The replica id of a client that is no replica."""
 
 
 @dataclass(slots=True)

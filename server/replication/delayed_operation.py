@@ -72,9 +72,9 @@ class Purgatory:
         self.name = name
         self._loop = loop
         self.watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
-        """Who waits for what; a key that nobody waits for is not in it."""
+        """The operations that wait for each key; keys that none waits for are left out."""
         self._untimed: dict[DelayedOperation, None] = {}
-        """Who has come lately and has no timer yet."""
+        """Operations that have come lately and have no timer yet."""
         self._giving_timers = False
         """Whether those are going to be looked at."""
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 logger = room_logger("replication")
 
 LINGER_S = 0.025
-"""Who may linger waits until so long after the last round of those who may. That is for who would be answered seconds
-later anyway: each fdatasync costs a millisecond of processor time, here and in the kernel, and two changes of threads
+"""Appends that may linger wait until this long after their last round. They are those whose clients wait for seconds
+anyway: each fdatasync costs a millisecond of processor time, here and in the kernel, and two changes of threads
 that everybody else notices."""
 LATE_SECONDS = 2.0
 """How late the fault point `flush-late` makes a round of flushes."""

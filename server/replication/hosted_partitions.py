@@ -1,4 +1,4 @@
-"""The replicas of this broker by name, and what a failing disk means for who works on one of them."""
+"""The replicas of this broker by name, and what a failing disk means for work on one of them."""
 
 from __future__ import annotations
 

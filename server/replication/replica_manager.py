@@ -1,6 +1,6 @@
 """All replicas of this broker, and the doors through which others append to them and read them.
 
-What waits, and what a failing disk means, is settled behind the doors: who comes through them gets a result for each
+What waits, and what a failing disk means, is settled behind the doors: callers get a result for each
 partition, or the error that its client is to be told.
 """
 
@@ -197,7 +197,7 @@ class ReplicaManager:
         return partition
 
     def _role_changed(self, partition: Partition) -> None:
-        """It is led otherwise: who waits with an older epoch is to hear of the new one, and coordinators of theirs."""
+        """It is led otherwise: clients that wait with an older epoch are told, and coordinators as well."""
         self.follower_logs.role_changed(partition)
         self.progressed(partition)
         self.low_watermark_raised(partition)

@@ -34,7 +34,7 @@ async def handle(
     quotas: ClientQuotas,
     config_store: ConfigStore,
 ) -> AlterClientQuotasResponse:
-    """An entity that is named twice is changed not at all."""
+    """An entity that is named twice is not changed at all."""
     response = AlterClientQuotasResponse(entries=[])
     named = [_key(entry) for entry in request.entries]
     times_named = Counter(named)

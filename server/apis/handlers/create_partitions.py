@@ -17,7 +17,7 @@ from ..request_context import RequestContext
 from ..services import ActiveController
 
 STRICT_QUOTA_VERSION = 3
-"""From here on, who is over the quota of changes is refused; before, the answer says to wait (KIP-599)."""
+"""From here on, clients over their quota of changes are refused; before, the answer says to wait (KIP-599)."""
 
 
 async def handle(

@@ -1,6 +1,6 @@
 """DeleteTopics (key 20): when the answer leaves, the topics are gone from the metadata and from the log directories.
 
-v3 knows TOPIC_DELETION_DISABLED, v5 has messages and refuses who is over the quota of changes (KIP-599), v6 names
+v3 knows TOPIC_DELETION_DISABLED, v5 has messages and refuses clients over their quota of changes (KIP-599), v6 names
 topics by name or by id.
 """
 

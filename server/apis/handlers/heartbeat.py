@@ -1,6 +1,6 @@
 """Heartbeat (key 12): a member lives; the answer says whether it has to join again.
 
-Version 3 knows static members (KIP-345). While groups are loaded every heartbeat is good: who is a member will be known
+Version 3 knows static members (KIP-345). While groups are loaded every heartbeat is good: members will be known
 later, and gets its full session timeout then.
 """
 

@@ -198,7 +198,7 @@ class GroupFetch:
 
 
 def _check_member(group: GroupPort | None, asked: OffsetFetchRequestGroup) -> None:
-    """Who says that it is a member of the consumer protocol has to be one, if there is such a group.
+    """A client that claims to be a member of the consumer protocol has to be one, if there is such a group.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
     """

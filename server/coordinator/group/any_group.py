@@ -1,4 +1,4 @@
-"""A group of either protocol, for who has to know which of the two it is (see `GroupPort` for all others)."""
+"""A group of either protocol, for callers that have to know which of the two it is (see `GroupPort` for all others)."""
 
 from __future__ import annotations
 

@@ -294,7 +294,7 @@ class Group:
             self.transition_to(GroupState.EMPTY, now_ms)
 
     def assign(self, assignments: Mapping[str, bytes]) -> None:
-        """Take the leader's assignment; who is not in it gets nothing."""
+        """Take the leader's assignment; members that it does not name get nothing."""
         for member_id, member in self.members.items():
             member.assignment = assignments.get(member_id, b"")
 

@@ -60,7 +60,7 @@ class Rebalances:
             self.begin(group, reason)
 
     def begin(self, group: Group, reason: str) -> None:
-        """Have everybody join again, and wait for that; who waits for an assignment is told to join again."""
+        """Have everybody join again, and wait for that; members waiting for an assignment are told to join again."""
         self._changes.write(logging.INFO, "group %r: generation %d ends: %s", group.group_id, group.generation, reason)
         if group.state is GroupState.COMPLETING_REBALANCE:
             self.fail_syncs(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -104,7 +104,7 @@ class Rebalances:
             self.complete_join(group)
 
     def complete_join(self, group: Group) -> None:
-        """The wait is over: who has not joined is out, static members aside, and a new generation begins."""
+        """The wait is over: whoever has not joined is out, static members aside, and a new generation begins."""
         if group.state is not GroupState.PREPARING_REBALANCE:
             return
         for member in list(group.members.values()):
@@ -217,7 +217,7 @@ class InitialDelayedJoin(DelayedJoin):
 
 
 class DelayedSync(DelayedOperation):
-    """Until every member of a generation has asked for its assignment; who has not by the deadline is removed."""
+    """Until every member of a generation has asked for its assignment; whoever has not by the deadline is removed."""
 
     __slots__ = ("_generation", "_group", "_rebalances")
 

@@ -63,7 +63,7 @@ class StaticMembers:
 
 
 def _answer_replaced(group: Group, member: Member, joining: Joining, leader_before: str | None) -> None:
-    """The present generation for a static member that is back; who led it before shall not assign anew."""
+    """The present generation for a static member that is back; a former leader shall not assign anew."""
     is_leader = group.leader_id == member.member_id
     if is_leader and joining.can_skip_assignment:
         joining.reply(group.join_result(member, with_members=True, skip_assignment=True))

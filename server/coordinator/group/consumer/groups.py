@@ -122,7 +122,7 @@ class ConsumerGroups:
         raise _not_found(group.group_id)
 
     def _take_over(self, found: Group, group: ConsumerGroup) -> None:
-        """The group is another one from now on: who waits for the old one's rebalance joins again."""
+        """The group is another one from now on: members waiting for the old one's rebalance join again."""
         if found.members:
             logger.info("group %r: %d members go over to the consumer protocol", group.group_id, len(found.members))
         self._classic.unload(found, ErrorCode.REBALANCE_IN_PROGRESS)

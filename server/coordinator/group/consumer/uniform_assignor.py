@@ -59,7 +59,7 @@ def _unassigned(counts: PartitionCounts, kept: Sequence[Assignment]) -> Iterator
 def _level(
     subscribers: Sequence[Subscriber], counts: PartitionCounts, kept: Sequence[Assignment]
 ) -> dict[str, Assignment]:
-    """Equal shares: who has more gives the surplus, who has less gets it."""
+    """Equal shares: members with more give up the surplus, members with less get it."""
     wanted = {topic: counts[topic] for topic in sorted(subscribers[0].topics)}
     share, extras = divmod(sum(wanted.values()), len(subscribers))
     sizes = [sum(map(len, assignment.values())) for assignment in kept]
