@@ -95,6 +95,8 @@ class TreeConnection(asyncio.Protocol):
         self._is_serving = False
         self._is_closing = False
         self._is_paused = False
+        self._is_next = False
+        """What came is handled on in the loop's next turn."""
         self._answer_bytes = 0
 
     # -- what the transport calls ----------------------------------------------------------------------------------
@@ -123,7 +125,10 @@ class TreeConnection(asyncio.Protocol):
             return
         self._server.clock.touch(self.session)
         self._frames.feed(data)
-        self.serve()
+        if self._is_next:
+            self._pace()
+        else:
+            self.serve()
 
     def pause_writing(self) -> None:
         """The client does not take its answers."""
@@ -139,12 +144,22 @@ class TreeConnection(asyncio.Protocol):
     @property
     def half_received(self) -> int:
         """Bytes of a frame that is arriving."""
-        return 0 if self._parked else self._frames.pending
+        return 0 if self._is_behind() else self._frames.pending
 
     @property
     def unsent(self) -> int:
         """Bytes of answers and notifications that the client has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def serve_soon(self) -> None:
+        """`serve` in the loop's next turn."""
+        if not self._is_next:
+            self._is_next = True
+            self._server.loop.call_soon(self._serve_next)
+
+    def _serve_next(self) -> None:
+        self._is_next = False
+        self.serve()
 
     def serve(self) -> None:
         """Handle what may be handled now, a portion in each turn of the loop."""
@@ -199,13 +214,17 @@ class TreeConnection(asyncio.Protocol):
             self._parked = None if self._handle(data) else data
             if self._parked is not None:
                 return
-        self._server.loop.call_soon(self.serve)
+        self.serve_soon()
+
+    def _is_behind(self) -> bool:
+        """Whether what came cannot be handled yet, though it may be whole."""
+        is_held = self._is_next or self.in_flight > 0 or self._server.is_waiting(self)
+        return is_held or self._parked is not None or self.choked_tick is not None
 
     def _pace(self) -> None:
         """Stops reading while what came cannot be handled, and goes on when it can."""
         assert self._transport is not None
-        is_behind = self._parked is not None or self.in_flight > 0 or self.choked_tick is not None
-        should_pause = is_behind and self._frames.pending > READ_AHEAD_BYTES
+        should_pause = self._frames.pending > READ_AHEAD_BYTES and self._is_behind()
         if should_pause != self._is_paused:
             self._is_paused = should_pause
             (self._transport.pause_reading if should_pause else self._transport.resume_reading)()

@@ -140,13 +140,17 @@ class TreeServer:
         self._waiting[connection] = None
         return False
 
+    def is_waiting(self, connection: TreeConnection) -> bool:
+        """Whether a connection waits for room."""
+        return connection in self._waiting
+
     def went_on(self, connection: TreeConnection) -> None:
         """Something that a connection waited for is done."""
-        self.loop.call_soon(connection.serve)
+        connection.serve_soon()
         while self._waiting and self.queued_bytes <= QUEUED_BYTES:
             waiting = next(iter(self._waiting))
             del self._waiting[waiting]
-            self.loop.call_soon(waiting.serve)
+            waiting.serve_soon()
 
     def hold(self, connection: TreeConnection) -> None:
         """Take note of how much of a frame is there, and cut off somebody if that is too much for all."""
