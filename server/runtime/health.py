@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -28,6 +29,11 @@ Status = Callable[[], tuple[bool, Mapping[str, object]]]
 
 MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+"""Who has not taken the answer by then is cut off."""
+MOST_CONNECTIONS = 128
+MOST_OF_A_HOST = 16
+"""So many at once, and from one address: nobody takes all file handles, nor all that is left to others."""
 GUARD_HEADER = "x-barnabas"
 _LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
@@ -98,6 +104,8 @@ class HealthServer:
         self._routes = routes or {}
         self._server: asyncio.Server | None = None
         self._exchanges: set[asyncio.Task[None]] = set()
+        self._hosts: Counter[str] = Counter()
+        """Open connections, by address."""
 
     @property
     def port(self) -> int:
@@ -127,6 +135,24 @@ class HealthServer:
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
         return self._loop
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return self._hosts.total()
+
+    def admit(self, host: str) -> bool:
+        """Whether one more from that address may come; if so it is to be told of by `forget`."""
+        if self._hosts[host] >= MOST_OF_A_HOST or self.connections >= MOST_CONNECTIONS:
+            return False
+        self._hosts[host] += 1
+        return True
+
+    def forget(self, host: str) -> None:
+        """A connection from there is gone."""
+        self._hosts[host] -= 1
+        if not self._hosts[host]:
+            del self._hosts[host]
 
     def begin(self, exchange: _Exchange, request: Request) -> None:
         """Have a request answered."""
@@ -167,16 +193,26 @@ class _Exchange(asyncio.Protocol):
         self._server = server
         self._head = b""
         self._is_asked = False
+        self._host: str | None = None
+        """Where it comes from, once it is let in."""
         self._transport: asyncio.Transport | None = None
         self._timeout: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment] # a stream's transport, whatever the loop
+        peer = transport.get_extra_info("peername")
+        host = str(peer[0]) if isinstance(peer, tuple) else ""
+        if not self._server.admit(host):
+            self._abort()
+            return
+        self._host = host
         self._timeout = self._server.loop.call_later(REQUEST_SECONDS, self._close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timing()
         self._transport = None
+        if self._host is not None:
+            self._server.forget(self._host)
 
     def data_received(self, data: bytes) -> None:
         if self._is_asked:
@@ -203,6 +239,11 @@ class _Exchange(asyncio.Protocol):
     def _close(self) -> None:
         if self._transport is not None:
             self._transport.close()
+            self._timeout = self._server.loop.call_later(ANSWER_SECONDS, self._abort)
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
 
 def _response(answer: Answer | Text, *, without_body: bool) -> bytes:
