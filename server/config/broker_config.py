@@ -89,6 +89,12 @@ class BrokerConfig(Settings):
             return self.listener_value(listener.name, "ssl.client.auth") == "required"
         return listener.security_protocol.startswith("SASL_")
 
+    def creation_rate(self, listener: str) -> int | None:
+        """How many new connections a second one listener takes; None if that is not said of it (KIP-402)."""
+        name = "max.connection.creation.rate"
+        text = self.free_value(f"{_LISTENER_PREFIX}{listener.lower()}.{name}")
+        return None if text is None else cast(int, BROKER_KEYS[name].parse(text))
+
     def connections_allowed(self, host: str) -> int | None:
         """How many connections one address may have open; None for no limit, as this machine has none by itself."""
         limit = self.max_connections_per_ip_overrides.get(host)
@@ -224,6 +230,7 @@ class BrokerConfig(Settings):
 
     def _check_open_listeners(self) -> None:
         for listener in self.listeners:
+            self.creation_rate(listener.name)
             if not (self.allow_insecure_listeners or listener.is_loopback or self.authenticates(listener)):
                 reason = (
                     f"listener {listener.name} is open to other machines and asks nobody who they are; bind it to "

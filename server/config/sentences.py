@@ -164,6 +164,9 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.roll.ms": "Age at which a new segment is begun.",
         "log.segment.bytes": "Size at which a new segment is begun.",
         "log.segment.delete.delay.ms": "How long a deleted segment's files stay before they are removed.",
+        "max.connection.creation.rate": (
+            "New connections a second, on all listeners or with its prefix on one: what comes faster waits."
+        ),
         "max.connections": (
             "Open connections of the whole broker; more are closed at once. Four from its own machine always go."
         ),

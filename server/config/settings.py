@@ -79,6 +79,7 @@ class Settings:
     log_roll_ms: int
     log_segment_bytes: int
     log_segment_delete_delay_ms: int
+    max_connection_creation_rate: int
     max_connections: int
     metrics_listeners: str | None
     max_connections_per_ip: int

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ...protocol.frames import BufferPool, FrameReader
 from ...protocol.room_logger import room_logger
 from ..config.listeners import is_loopback
+from ..quotas.managers import CreationRate
+from ..quotas.rates import QuotaWindow
 from ..runtime.log_limit import LimitedLog
 from ..runtime.turns import CONNECTIONS
 from ..security.authentication import SaslAuthentication
@@ -52,6 +54,9 @@ RESERVED_FILES = 128
 """So many file handles are left to logs and the metadata store when clients use up all others."""
 LOCAL_CONNECTIONS = 4
 """So many from the broker's own machine are never too many: whatever somebody sets, somebody can set it back."""
+LONGEST_PAUSE_SECONDS = 60.0
+"""A connection that came in a flood is not looked at for so long at most."""
+NO_LIMIT = 2**31 - 1
 LAST_ANSWERS_SECONDS = 1.0
 """A stop waits so long for clients to take what is ready for them."""
 SWEEP_SECONDS = 1.0
@@ -88,6 +93,8 @@ class SocketServer:
         self._strangers = Strangers(loop.time)
         self._machine_name = machine_name
         self._acceptors: list[TlsAcceptor] = []
+        self._creation_rates: dict[str, CreationRate] = {}
+        """By listener; under no name that of all."""
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
@@ -196,6 +203,7 @@ class SocketServer:
             self._refusals.write(logging.WARNING, *refusal)
             return False
         wait = self._connection_quota.wait(host, self.loop.time()) if self._connection_quota is not None else 0.0
+        pause = self._pause(connection, name)
         if wait > 0:
             # Closed at once it would be back at once (KIP-612).
             connection.freeze()
@@ -207,7 +215,22 @@ class SocketServer:
         self._by_host[host] += 1
         self._by_listener[name] += 1
         self._local += connection.is_local
+        if pause > 0:
+            connection.mute(min(pause, LONGEST_PAUSE_SECONDS))
         return True
+
+    def _pause(self, connection: Connection, listener: str) -> float:
+        """For how long the new connection is not looked at, because many have come (max.connection.creation.rate)."""
+        now, config = self.loop.time(), self._config
+        pause = 0.0
+        for name, limit in (("", config.max_connection_creation_rate), (listener, config.creation_rate(listener))):
+            if limit is not None and limit < NO_LIMIT:
+                rate = self._creation_rates.get(name)
+                if rate is None:
+                    window = QuotaWindow(config.quota_window_num, config.quota_window_size_seconds)
+                    rate = self._creation_rates[name] = CreationRate(window)
+                pause = max(pause, rate.wait(limit, now))
+        return 0.0 if connection.is_local and self._local < LOCAL_CONNECTIONS else pause
 
     def _refusal(self, descriptor: int, host: str, listener: str, *, is_local: bool) -> tuple[Any, ...] | None:
         """What is to be logged of a new connection that is one too many."""

@@ -82,3 +82,15 @@ class ConnectionQuota:
         if excess > 0:
             rate.record(-1.0, now)
         return min(excess, self._window.seconds)
+
+
+class CreationRate:
+    """How many connections come in a second, to one listener or to all (KIP-402, KIP-612)."""
+
+    def __init__(self, window: QuotaWindow) -> None:
+        self._rate = SampledRate(window)
+
+    def wait(self, limit: float, now: float) -> float:
+        """Count a new connection; returns for how many seconds it has to wait before it is served."""
+        self._rate.record(1.0, now)
+        return self._rate.excess(limit, now)

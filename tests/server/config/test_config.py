@@ -180,6 +180,11 @@ def test_a_file_is_read_as_java_reads_it(tmp_path: Path) -> None:
             "listeners",
             "allow.insecure.listeners=true",
         ),
+        (
+            {"listener.name.plaintext.max.connection.creation.rate": "many"},
+            "max.connection.creation.rate",
+            "Not a number",
+        ),
         ({"listeners": "PLAINTEXT://10.0.0.1:9092"}, "listeners", "asks nobody who they are"),
         ({"listeners": "SSL://:9092", "ssl.client.auth": "requested"}, "listeners", "asks nobody who they are"),
     ],

@@ -1,0 +1,144 @@
+"""Every API in every version, as asked by nobody known, by somebody without a right, and by a super user."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.server.data_plane import RawClient
+
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
+from barnabas.clients.security import security_of
+from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.errors import ConnectionLostError, ErrorCode
+from barnabas.protocol.schema import Message, fields_of
+from barnabas.server.apis.table import SERVED
+from barnabas.server.network import strangers
+from barnabas.testing import Broker
+
+CONFIG = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:root",
+    "connection.failed.authentication.delay.ms": "0",
+}
+PASSWORDS = {"root": "r", "anna": "a"}
+REFUSED = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+FOR_STRANGERS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE}
+TELLS_WHAT_MAY_BE_SEEN = {
+    ApiKey.API_VERSIONS,
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.LIST_GROUPS,
+    ApiKey.LIST_TRANSACTIONS,
+}
+"""Nobody is refused these as a whole; what is left out of their answers other tests say."""
+CELLS = [(key, version) for key, api in sorted(SERVED.items()) for version in range(api.lowest, api.highest + 1)]
+NAMES = ("name", "topic", "group_id", "resource_name", "transactional_id", "topic_name")
+
+
+def filled(kind: type, version: int, *, depth: int = 0) -> Any:
+    """A message that names something in each place of the version, a topic where it says of what type that is."""
+    message: Any = kind()
+    for field in fields_of(kind):
+        if version not in field.versions:
+            continue
+        is_message = isinstance(field.element, type) and issubclass(field.element, Message)
+        if field.is_array and is_message:
+            setattr(message, field.name, [filled(field.element, version, depth=depth + 1)])
+        elif field.is_array and "partition" in field.name:
+            setattr(message, field.name, [0])
+        elif field.name == "resource_type":
+            message.resource_type = 2
+        elif depth and field.name in NAMES:
+            setattr(message, field.name, "x")
+    return message
+
+
+def request_of(key: ApiKey, version: int) -> Any:
+    """One that touches something of each kind that the version knows."""
+    kind = API_MESSAGES[key].request
+    request = filled(kind, version)
+    fields = {field.name: field for field in fields_of(kind) if version in field.versions}
+    for right in SERVED[key].rights:
+        field = fields.get(right.field)
+        if field is None:
+            continue
+        if not field.is_array:
+            setattr(request, right.field, "x")
+        elif not getattr(request, right.field):
+            setattr(request, right.field, ["x"])
+    return request
+
+
+def codes(message: Any) -> set[int]:
+    """All error codes in an answer."""
+    found: set[int] = set()
+    for field in fields_of(type(message)):
+        value = getattr(message, field.name)
+        if field.name.endswith("error_code"):
+            found.add(value)
+        for one in value if isinstance(value, list) else [value]:
+            if isinstance(one, Message):
+                found |= codes(one)
+    return found
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[Broker]:
+    async with asyncio.timeout(100), Broker(sasl=PASSWORDS, config=CONFIG) as broker:
+        yield broker
+
+
+async def answer(broker: Broker, user: str, key: ApiKey, version: int) -> Any:
+    """What the user hears; None if the connection is closed instead."""
+    options = ConnectionOptions(security=security_of(broker.client_settings(user, "PLAIN")))
+    client = await BrokerConnection.open("127.0.0.1", broker.port, options)
+    try:
+        return await client.send(request_of(key, version), version)
+    except ConnectionLostError:
+        return None
+    finally:
+        client.close()
+
+
+async def test_who_has_no_right_is_refused_in_every_version() -> None:
+    """Where an answer has no place for the error, as in some first versions, the connection is closed as by Kafka."""
+    async with serving() as broker:
+        for key, version in CELLS:
+            heard = await answer(broker, "anna", key, version)
+            if key in TELLS_WHAT_MAY_BE_SEEN:
+                assert heard is not None and not codes(heard) & REFUSED, (key.name, version)
+            else:
+                # An id that the client may not know is one that nobody knows.
+                expected = REFUSED | {ErrorCode.UNKNOWN_TOPIC_ID}
+                assert heard is None or codes(heard) & expected, (key.name, version, heard)
+                assert heard is None or not codes(heard) - expected - {0}, (key.name, version, heard)
+
+
+async def test_a_super_user_is_refused_nothing() -> None:
+    async with serving() as broker:
+        for key, version in CELLS:
+            heard = await answer(broker, "root", key, version)
+            assert heard is None or not codes(heard) & REFUSED, (key.name, version, heard)
+
+
+async def test_who_has_not_said_who_they_are_is_answered_nothing_but_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(strangers, "STRANGERS", 10_000)
+    async with serving() as broker:
+        for key, version in CELLS:
+            client = RawClient(*await asyncio.open_connection("127.0.0.1", broker.port))
+            client.send(key, version, request_of(key, version))
+            if key in FOR_STRANGERS:
+                assert (await client.receive(key, version))[1] is not None
+            else:
+                assert await client.is_closed(), (key.name, version)
+            client.writer.close()
