@@ -46,6 +46,8 @@ PARTITIONS_AT_ONCE = 500
 """Partitions in one write of a store that others share, as ZooKeeper takes a megabyte at most, and in one order to
 another broker: neither is a long turn of the loop."""
 ALL_AT_ONCE = 1_000_000
+DELETION_SECONDS = 10.0
+"""For so long a client waits until other brokers have deleted their replicas."""
 LEFT_TO_DELETE = "Not every replica could be deleted; the deletion goes on when its log directory is back."
 
 
@@ -115,6 +117,7 @@ class Controller:
         )
         self._term: ControllerTerm | None = None
         self._turn = asyncio.Lock()
+        self._deletion_progress = asyncio.Event()
         self._events: set[asyncio.Task[None]] = set()
 
     @property
@@ -188,6 +191,7 @@ class Controller:
             logger.info("broker %d is controller no longer", self._broker_id)
             self._term = None
             self._channel.end()
+            self._tell_of_deletion()
 
     def _active_term(self) -> ControllerTerm:
         if self._term is None:
@@ -286,8 +290,27 @@ class Controller:
         """Deletes topics: nothing serves them from now on, and what can be reached of them is deleted.
 
         Raises KafkaError NOT_CONTROLLER; what concerns one topic is its result: None where its folders are renamed away
-        and the store is clean, or will be as soon as other brokers have answered.
+        and the store is clean.
         """
+        results = await self._begin_deletion(names, pay)
+        begun = [name for name, error in results.items() if error is None and name in self._context.doomed]
+        try:
+            async with asyncio.timeout(DELETION_SECONDS):
+                while self.is_active and any(self._is_being_deleted(name) for name in begun):
+                    await self._deletion_progress.wait()
+        except TimeoutError:
+            logger.info("topics are not deleted everywhere yet: %s", ", ".join(begun))
+        for name in begun:
+            if name in self._context.doomed:
+                # The mark in the store stays: the next controller, or the next start, finishes the deletion.
+                results[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, LEFT_TO_DELETE)
+        return results
+
+    def _is_being_deleted(self, name: str) -> bool:
+        """Other brokers have not answered yet."""
+        return name in self._context.doomed and not self._deletion.is_stuck(name)
+
+    async def _begin_deletion(self, names: Iterable[str], pay: Pay) -> dict[str, KafkaError | None]:
         async with self._change() as term:
             results: dict[str, KafkaError | None] = {}
             present = []
@@ -311,10 +334,7 @@ class Controller:
                 results.update(dict.fromkeys(present, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)))
                 self._doubt_store(results)
             else:
-                for name in present:
-                    # The mark in the store stays: the next controller, or the next start, finishes the deletion.
-                    is_stuck = self._deletion.is_stuck(name)
-                    results[name] = KafkaError(ErrorCode.REQUEST_TIMED_OUT, LEFT_TO_DELETE) if is_stuck else None
+                results.update(dict.fromkeys(present))
             return results
 
     # Elections
@@ -368,6 +388,7 @@ class Controller:
         """These are alive. Raises StoreError, KafkaError NOT_CONTROLLER."""
         async with self._change() as term:
             await self._brokers.now_alive(brokers, term)
+            self._tell_of_deletion()
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """Moves leaders away from a broker that is about to stop; returns those that have to stay.
@@ -412,6 +433,12 @@ class Controller:
         async with self._change() as term:
             self._deletion.note(broker_id, results)
             await self._deletion.finish(term)
+            self._tell_of_deletion()
+
+    def _tell_of_deletion(self) -> None:
+        """Whoever waits for topics to be deleted looks again."""
+        self._deletion_progress.set()
+        self._deletion_progress = asyncio.Event()
 
     async def log_dirs_failed(self, brokers: Iterable[int]) -> None:
         """Brokers have left word that a log directory of theirs has failed: they are asked for each replica."""
