@@ -87,7 +87,7 @@ class PartitionReader:
             if partition is None:  # gone since it was read, in an earlier turn
                 callback(results)
                 return None
-            if self._holds_back(partition, params):
+            if params.follower != CONSUMER and self._holds_back(partition, params.follower):
                 continue  # what there is of it is no reason to answer
             reads.append(
                 AwaitedRead(
@@ -150,9 +150,8 @@ class PartitionReader:
                 whole_batch = False
         return results, total
 
-    def _holds_back(self, partition: Partition, params: FetchParams) -> bool:
-        throttle = self.throttle
-        return throttle is not None and params.follower != CONSUMER and throttle.holds_back(partition, params.follower)
+    def _holds_back(self, partition: Partition, follower: int) -> bool:
+        return self.throttle is not None and self.throttle.holds_back(partition, follower)
 
     def _read_partition(
         self, topic: str, wanted: FetchPartition, params: FetchParams, max_bytes: int, whole_batch: bool
@@ -172,7 +171,7 @@ class PartitionReader:
                 return FetchedPartition(
                     b"", log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
                 )
-        if self._holds_back(partition, params):
+        if params.follower != CONSUMER and self._holds_back(partition, params.follower):
             max_bytes, whole_batch = 0, False
         if params.rack and self.selector is not None and partition.followers is not None:
             nearer = self.selector.preferred(partition, wanted.fetch_offset, params.rack, params.listener)

@@ -203,7 +203,9 @@ class _Fetch:
             params.follower, params.isolation = follower, "log end"
             params.follower_epoch = request.replica_state.replica_epoch
         elif self._version >= SINCE_ANY_REPLICA:
-            params.any_replica, params.rack, params.listener = True, request.rack_id, ctx.listener.name
+            params.any_replica = True
+            if request.rack_id:
+                params.rack, params.listener = request.rack_id, ctx.listener.name
         return params
 
     @property

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.server.data_plane import PAGE_CACHE, DataPlane, at, batch, play, produce
+from tests.server.data_plane import PAGE_CACHE, DataPlane, at, batch, fetch, only_fetched, play, produce
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.acls import AclOperation, AclResourceType
@@ -18,7 +18,7 @@ from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopic
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from barnabas.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
-from barnabas.protocol.messages.fetch import FetchRequest, FetchTopic
+from barnabas.protocol.messages.fetch import FetchRequest, FetchTopic, ReplicaState
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -287,6 +287,27 @@ def test_a_fetch_session_is_asked_for_again_and_again(version: int) -> None:
         guard.refused.add((AclOperation.READ, AclResourceType.TOPIC, "t"))
         _, codes = await ask(session, 3)
         assert codes["t"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED, "a session outlives no right"
+
+    guarded(guard, talk)
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+def test_only_who_may_act_for_the_cluster_fetches_as_a_follower(version: int) -> None:
+    """What is not committed is nobody else's business; who may needs no right to the topic."""
+    guard = Guard((AclOperation.CLUSTER_ACTION, *CLUSTER))
+
+    async def talk(plane: DataPlane) -> None:
+        await plane.append(batch(b"x"))
+        client = await plane.connect()
+        follower = {"replica_state": ReplicaState(replica_id=2)} if version >= 15 else {"replica_id": 2}
+        topic = {"topic_id": plane.topic_id()} if version >= 13 else {}
+        request = fetch(at(0), max_bytes=1 << 20, **topic, **follower)
+        answer = only_fetched(await client.send(request, version))
+        assert (answer.error_code, answer.records or b"") == (ErrorCode.TOPIC_AUTHORIZATION_FAILED, b"")
+        guard.refused.clear()
+        guard.refused.add((AclOperation.READ, AclResourceType.TOPIC, "t"))
+        answer = only_fetched(await client.send(request, version))
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it has no replica"
 
     guarded(guard, talk)
 
