@@ -38,6 +38,7 @@ from .metadata.topic_store import TopicStore
 from .metadata.znodes import BrokerEndpoint, BrokerRegistration
 from .network.socket_server import SocketServer
 from .quotas.client_quotas import ClientQuotas
+from .quotas.replication_quota import moving_quota
 from .quotas.stored_quotas import stored_quotas
 from .replication.fetch_session import FetchSessions
 from .replication.log_dir_mover import LogDirMover
@@ -240,7 +241,14 @@ class BrokerServer:
             log_manager=log_manager,
             replica_manager=replica_manager,
             cleaner=cleaner,
-            mover=LogDirMover(log_manager, replica_manager, cleaner, ports, self._loop),
+            mover=LogDirMover(
+                log_manager,
+                replica_manager,
+                cleaner,
+                ports,
+                self._loop,
+                quota=moving_quota(config, self._loop.time),
+            ),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
             turns=turns,
             long_work=self._long_work,

@@ -39,6 +39,13 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "`barnabas.authorizers`. Without one everybody may do everything. Beside it stand `super.users` and "
             "`allow.everyone.if.no.acl.found`."
         ),
+        "alter.log.dirs.replication.quota.window.num": (
+            "Over so many windows of `alter.log.dirs.replication.quota.window.size.seconds` moves between log "
+            "directories are measured."
+        ),
+        "alter.log.dirs.replication.quota.window.size.seconds": (
+            "Seconds in one of `alter.log.dirs.replication.quota.window.num`."
+        ),
         "auto.create.topics.enable": "Whether a topic is created when a client asks for it by name.",
         "broker.id": "Number of this broker; -1 takes the number found in the log directories, or else 1.",
         "broker.rack": "Name of the place where this broker stands, told to clients.",

@@ -13,6 +13,8 @@ class Settings:
     acks_all_durability: str
     health_port: int | None
     allow_insecure_listeners: bool
+    alter_log_dirs_replication_quota_window_num: int
+    alter_log_dirs_replication_quota_window_size_seconds: int
     coordinator_allow_remote: bool
     coordinator_listeners: str | None
     authorizer_class_name: str

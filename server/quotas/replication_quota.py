@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from .rates import QuotaWindow, SampledRate
+
+if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
 
 EVERY_PARTITION = "*"
 
@@ -28,8 +33,18 @@ def names_partition(throttled_replicas: str, partition: int, broker_id: int) -> 
     return named is None or partition in named
 
 
+def stored_rate(config: BrokerConfig, name: str) -> Callable[[], float]:
+    """Bytes per second as they are stored under a name that no file knows, for this broker or else for all."""
+
+    def rate() -> float:
+        raw = config.broker_overrides.get(name) or config.cluster_overrides.get(name)
+        return math.inf if raw is None else float(raw)
+
+    return rate
+
+
 class ReplicationQuota:
-    """Bytes per second of the throttled partitions that a broker leads, or else of those that it follows."""
+    """Bytes per second of the throttled partitions that a broker leads, of those it follows, or of moving logs."""
 
     def __init__(self, window: QuotaWindow, limit: Callable[[], float], now: Callable[[], float]) -> None:
         """`limit` is in bytes per second, as it is at present."""
@@ -46,3 +61,11 @@ class ReplicationQuota:
     def record(self, size: int) -> None:
         """Count bytes."""
         self._rate.record(size, self._now())
+
+
+def moving_quota(config: BrokerConfig, now: Callable[[], float]) -> ReplicationQuota:
+    """Of all that moves between the log directories of a broker."""
+    window = QuotaWindow(
+        config.alter_log_dirs_replication_quota_window_num, config.alter_log_dirs_replication_quota_window_size_seconds
+    )
+    return ReplicationQuota(window, stored_rate(config, "replica.alter.log.dirs.io.max.bytes.per.second"), now)

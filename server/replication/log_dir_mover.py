@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ...storage.log import Log
     from ...storage.log_dir import LogDir
     from ...storage.log_manager import LogManager
+    from ..quotas.replication_quota import ReplicationQuota
     from ..runtime.ports import Ports
     from .partition import Partition
     from .replica_manager import ReplicaManager
@@ -33,6 +34,8 @@ PIECE_BYTES = 256 * 1024
 REST_BYTES = 2 * 1024 * 1024
 """Less than so much is the last piece, which is added while everybody waits."""
 RETRY_SECONDS = 1.0
+THROTTLED_SECONDS = 0.1
+"""Between two looks whether a move may go on that has had its bytes for now."""
 LONGEST_NAME = 255
 
 
@@ -53,12 +56,16 @@ class LogDirMover:
         cleaner: Cleaner,
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
+        *,
+        quota: ReplicationQuota,
     ) -> None:
+        """`quota` is that of `replica.alter.log.dirs.io.max.bytes.per.second`."""
         self._log_manager = log_manager
         self._replicas = replica_manager
         self._cleaner = cleaner
         self._work = ports.work
         self._loop = loop
+        self._quota = quota
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -144,6 +151,9 @@ class LogDirMover:
             partition = self._replicas.find(*copy.topic_partition)
             if copy.log is None or partition is None or partition.is_offline:
                 return False
+            if self._quota.is_exceeded:
+                await asyncio.sleep(THROTTLED_SECONDS)
+                continue
             if await self._copy_some(copy, copy.log, partition.log):
                 continue
             await self._on_lane(copy, copy.log.flush)
@@ -162,6 +172,7 @@ class LogDirMover:
             return False
         piece = _read(source, end, PIECE_BYTES, source.high_watermark)
         await self._on_lane(copy, partial(log.append_as_follower, piece))
+        self._quota.record(len(piece))
         return True
 
     def _replace(self, copy: FutureLog, log: Log, partition: Partition) -> bool:

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING
 
 from ..quotas.rates import QuotaWindow
-from ..quotas.replication_quota import ReplicationQuota
+from ..quotas.replication_quota import ReplicationQuota, stored_rate
 from .followers import Peers
 from .isr_updates import IsrUpdates
 from .leaders import FetchLimits, Leader
@@ -65,8 +65,8 @@ class Replication:
         self._stopwatch = stopwatch
         self._loop = loop
         window = QuotaWindow(config.replication_quota_window_num, config.replication_quota_window_size_seconds)
-        given = ReplicationQuota(window, self._limit("leader.replication.throttled.rate"), loop.time)
-        taken = ReplicationQuota(window, self._limit("follower.replication.throttled.rate"), loop.time)
+        given = ReplicationQuota(window, stored_rate(config, "leader.replication.throttled.rate"), loop.time)
+        taken = ReplicationQuota(window, stored_rate(config, "follower.replication.throttled.rate"), loop.time)
         self._follower_throttle = FollowerThrottle(taken, broker_id)
         self._isr_updates = IsrUpdates(isr_changes, loop)
         self.fetchers = ReplicaFetcherManager(self._fetcher, lambda: config.num_replica_fetchers)
@@ -92,16 +92,6 @@ class Replication:
         """Fetch nothing more, and change nothing."""
         await self.fetchers.close()
         await self._isr_updates.close()
-
-    def _limit(self, name: str) -> Callable[[], float]:
-        """A throttle's bytes per second, as they are stored for this broker or for all."""
-        config = self._config
-
-        def limit() -> float:
-            raw = config.broker_overrides.get(name) or config.cluster_overrides.get(name)
-            return float("inf") if raw is None else float(raw)
-
-        return limit
 
     def _is_eligible(self, broker_id: int, epoch: int) -> bool:
         """Alive, and in the life that fetches, as far as both are known (KIP-903)."""

@@ -24,6 +24,7 @@ from barnabas.protocol.messages.alter_replica_log_dirs import (
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.replication import log_dir_mover
 
 NAME = TopicPartition("t", 0)
 DIRS = {"log.dirs": "/one,/two", "log.segment.bytes": "20000", "log.segment.delete.delay.ms": "1000"}
@@ -280,3 +281,22 @@ def test_a_move_outlives_the_broker_wherever_it_dies(mode: Mode, first: int) -> 
             assert scene.stored() == stored
 
         play(talk, slow=0.05, seed=seed)
+
+
+def test_a_move_takes_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log_dir_mover, "PIECE_BYTES", 500)
+
+    async def talk(scene: Scene) -> None:
+        await scene.produce(values(200), [])
+        size = scene.plane.partition().log.size
+        rate = {"replica.alter.log.dirs.io.max.bytes.per.second": str(size // 20)}
+        scene.plane.state.dynamic_config.broker_config_changed(rate, per_broker=True)
+        after, began = scene.elsewhere, scene.world.loop.time()
+        assert await scene.move(after) is ErrorCode.NONE
+        await asyncio.sleep(5)
+        assert scene.place != after
+        scene.plane.state.dynamic_config.broker_config_changed({}, per_broker=True)
+        await scene.until(lambda: scene.place == after)
+        assert scene.world.loop.time() - began < 10, "and the limit may be lifted"
+
+    play(talk)
