@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,9 @@ import kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
+from tests.compat.tool_session import ToolSession
 from tests.java import compile_java, jars, require_java, run_java
+from tests.node import installed, run_node
 from tests.server_process import wait_until
 
 PROGRAM = Path(__file__).parent / "java" / "transactions"
@@ -208,3 +211,43 @@ def test_kafka_python(transactional: str) -> None:
     consumer.seek(place, 0)
     assert [message.value for message, _ in zip(consumer, range(3), strict=False)] == [b"0", b"2", b"4"]
     consumer.close()
+
+
+@pytest.mark.node
+@pytest.mark.timeout(180)
+def test_kafkajs(transactional: str) -> None:
+    topic = create(transactional)
+    result = run_node(installed(PROGRAM.parents[1] / "kafkajs"), "transactions.js", [transactional, topic], timeout=90)
+    assert result.returncode == 0, result.stdout + result.stderr
+    found = json.loads(result.stdout.splitlines()[-1])
+    assert found == {"seen": ["0", "2", "4"], "expected": ["0", "2", "4"], "all": 6, "offset": "4", "isFenced": True}
+
+
+@pytest.mark.java
+@pytest.mark.timeout(170)
+def test_kafka_transactions(transactional: str) -> None:
+    """Kafka's own script finds what is open, and ends what hangs."""
+    topic = create(transactional)
+    producer = rd_producer(transactional, topic)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(20)
+    with ToolSession() as tools:
+
+        def table(*arguments: str) -> list[dict[str, str]]:
+            text = tools.output("kafka-transactions", "--bootstrap-server", transactional, *arguments)
+            heads, *rows = [line.split() for line in text.splitlines() if "\t" in line]
+            return [dict(zip(heads, row, strict=False)) for row in rows]
+
+        (listed,) = [row for row in table("list") if row["TransactionalId"] == topic]
+        assert listed["TransactionState"] == "Ongoing"
+        (described,) = table("describe", "--transactional-id", topic)
+        assert (described["TransactionState"], described["TopicPartitions"]) == ("Ongoing", f"{topic}-0")
+        (known,) = table("describe-producers", "--topic", topic, "--partition", "0")
+        assert (known["ProducerId"], known["CurrentTransactionStartOffset"]) == (listed["ProducerId"], "0")
+        assert table("find-hanging", "--topic", topic, "--max-transaction-timeout", "1") == []
+        place = ("--topic", topic, "--partition", "0", "--start-offset", "0")
+        tools.output("kafka-transactions", "--bootstrap-server", transactional, "abort", *place)
+        (after,) = table("describe-producers", "--topic", topic, "--partition", "0")
+        assert after["CurrentTransactionStartOffset"] == "None"
+    assert committed(transactional, topic) == []
