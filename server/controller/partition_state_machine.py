@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
@@ -27,7 +26,7 @@ ATTEMPTS = 3
 """So often a change is decided anew if leaders have changed their in-sync replicas in the store meanwhile."""
 
 Decide: TypeAlias = Callable[[TopicPartition, PartitionState], PartitionState | None]
-"""What a partition's state becomes; None if it stays. Partition epochs are looked after by who writes."""
+"""What a partition's state becomes, in the partition epoch that it has; None if it stays."""
 
 
 class PartitionStateMachine:
@@ -158,8 +157,8 @@ class PartitionStateMachine:
         for partition in partitions:
             former = self._context.state(partition)
             state = None if former is None else decide(partition, former)
-            if former is not None and state is not None:
-                yield partition, state.with_partition_epoch(former.partition_epoch)
+            if state is not None:
+                yield partition, state
 
     async def _write(
         self, states: Mapping[TopicPartition, PartitionState], term: ControllerTerm
@@ -313,11 +312,11 @@ def next_state(
     leader_recovery_state: int = 0,
 ) -> PartitionState:
     """A state in the next leader epoch, by order of this term's controller."""
-    return replace(
-        former,
-        leader=former.leader if leader is None else leader,
-        isr=former.isr if isr is None else isr,
-        leader_epoch=former.leader_epoch + 1,
-        controller_epoch=term.epoch,
-        leader_recovery_state=leader_recovery_state,
+    return PartitionState(
+        former.leader if leader is None else leader,
+        former.leader_epoch + 1,
+        former.isr if isr is None else isr,
+        term.epoch,
+        former.partition_epoch,
+        leader_recovery_state,
     )
