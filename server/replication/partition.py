@@ -398,12 +398,16 @@ class Partition:
         return replica
 
     def shrink_isr(self) -> None:
-        """Ask for those to leave who have not caught up for `replica.lag.time.max.ms`."""
+        """Ask for those to leave who have not caught up for `replica.lag.time.max.ms`.
+
+        Who kept the high watermark back without being in sync, being about to, may be gone by now.
+        """
         followers = self.followers
         if followers is not None and not self.is_offline:
             shrunk = followers.shrunk_isr(self.log.log_end_offset)
             if shrunk is not None:
                 self._propose(followers, shrunk)
+            self._raise_high_watermark()
 
     def _propose(self, followers: Followers, isr: tuple[int, ...]) -> None:
         change = IsrChange(
