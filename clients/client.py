@@ -14,7 +14,7 @@ from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ..protocol.room_logger import room_logger
 from .backoff import Backoff
-from .cluster import BrokerNode, Cluster, TopicInfo
+from .cluster import BrokerNode, ClusterView, TopicInfo
 from .connection import BrokerConnection, ConnectionOptions
 from .errors import BrokerUnreachableError, ConnectionLostError
 from .peer import Peer
@@ -55,7 +55,7 @@ class Client:
         metadata_max_age_ms: int = 300_000,
         allow_auto_topic_creation: bool = True,
     ) -> None:
-        self.cluster = Cluster()
+        self.cluster = ClusterView()
         self.options = options or ConnectionOptions()
         self.retry_backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, rng)
         self._bootstrap = parse_bootstrap(bootstrap_servers)

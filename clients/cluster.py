@@ -56,7 +56,7 @@ class TopicInfo:
     """The partitions that have a leader."""
 
 
-class Cluster:
+class ClusterView:
     """Brokers by id and topics by name, updated piecemeal."""
 
     def __init__(self) -> None:

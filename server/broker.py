@@ -20,9 +20,13 @@ from .apis.services import Services
 from .broker_state import BrokerState
 from .cleaning.cleaner_http import CleanerRoutes
 from .cleaning.log_cleaner import LogCleaner
+from .cluster_links import ClusterLinks
+from .cluster_member import ClusterMember, choose_broker_id, strays_of_cluster, zookeeper_session
 from .config.config_repository import ConfigRepository
 from .config.dynamic_config import DynamicConfig
+from .config.zookeeper import zookeeper_settings
 from .controller.adoption import FoundReplica, strays
+from .controller.cluster_control import ClusterStores
 from .controller.controller import Controller
 from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
@@ -85,15 +89,25 @@ class BrokerServer:
         loop: asyncio.AbstractEventLoop,
         *,
         open_store: Callable[[], MetadataStore] | None = None,
+        join_store: Callable[[], Awaitable[MetadataStore]] | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
-        """`open_store` gives what holds the cluster's metadata, `authorizer` decides who may do what."""
+        """`open_store` gives what holds the metadata of a broker alone, `join_store` a session with what a cluster
+        shares (`zookeeper.connect` is the usual way), `authorizer` decides who may do what.
+
+        Raises ConfigError for a way to ZooKeeper that cannot be gone.
+        """
         self.config = config
         self.failed = asyncio.Event()
         self._ports = ports
         self._long_work = LongWork(loop, ports.stopwatch)
         self._loop = loop
         self._open_store = open_store or self._embedded_store
+        zookeeper = zookeeper_settings(config)
+        if join_store is None and zookeeper is not None:
+            join_store = partial(zookeeper_session, zookeeper, loop, ports)
+        self._join_store = join_store
+        self._is_alone = join_store is None and not config.coordinator_addresses
         self._authorizer = authorizer
         self._scheduler = Scheduler(loop)
         self._telling: set[asyncio.Task[None]] = set()
@@ -103,6 +117,8 @@ class BrokerServer:
         self._state: BrokerState | None = None
         self._sockets: SocketServer | None = None
         self._apis: KafkaApis | None = None
+        self._links: ClusterLinks | None = None
+        self._member: ClusterMember | None = None
         self._stopping = False
         self.health: HealthServer | None = None
         """Answers readiness probes and shows the cleaner, if `health.port` asks for it."""
@@ -150,15 +166,19 @@ class BrokerServer:
         self._directories.open()
         self._stops.append(self._shut_down_logs)
         stored_id, stored_cluster_id = log_manager.stored_identity()
-        broker_id = self._choose_broker_id(stored_id)
         await self._directories.use_reserves(Reserve.give_up)
-        store = self._open_store()
+        store = self._open_store() if self._join_store is None else await self._join_store()
         self._stops.append(store.close)
         await self._serve_tree(store)
         cluster_store = ClusterStore(store, now_ms=self._ports.now_ms, token_bytes=self._ports.token_bytes)
         topic_store = TopicStore(store, token_bytes=self._ports.token_bytes)
         config_store = ConfigStore(store, now_ms=self._ports.now_ms)
-        cluster_id = await cluster_store.prepare(stored_cluster_id)
+        if self._is_alone:
+            broker_id, adopt = self._choose_broker_id(stored_id), strays
+            cluster_id = await cluster_store.prepare(stored_cluster_id)
+        else:
+            broker_id, adopt = await choose_broker_id(self.config, stored_id, cluster_store), strays_of_cluster
+            cluster_id = await cluster_store.prepare()
         log_manager.write_identity(broker_id, cluster_id)
         await dynamic_config.load(config_store, broker_id)
         quotas = await self._load_quotas(store)
@@ -169,7 +189,7 @@ class BrokerServer:
         await security.start()
         dynamic_config.on_broker_change(security.reload)
         topics = {topic.name: topic for topic in await topic_store.topics()}
-        await self._directories.load(partial(strays, topics=topics))
+        await self._directories.load(partial(adopt, topics=topics))
         self._state = self._build_state(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -216,8 +236,10 @@ class BrokerServer:
             broker_id=broker_id,
             cluster_id=cluster_id,
             log_manager=log_manager,
+            store=store,
             cluster_store=cluster_store,
             topic_store=topic_store,
+            config_store=config_store,
             dynamic_config=dynamic_config,
         )
         producer_ids = ProducerIds(store, broker_id)
@@ -236,7 +258,7 @@ class BrokerServer:
             dynamic_config=dynamic_config,
             metadata=metadata,
             controller=controller,
-            orders=None,
+            orders=None if self._links is None else self._links.control.orders,
             producer_ids=producer_ids,
             log_manager=log_manager,
             replica_manager=replica_manager,
@@ -298,8 +320,10 @@ class BrokerServer:
         broker_id: int,
         cluster_id: str,
         log_manager: LogManager,
+        store: MetadataStore,
         cluster_store: ClusterStore,
         topic_store: TopicStore,
+        config_store: ConfigStore,
         dynamic_config: DynamicConfig,
     ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, Controller]:
         """The parts that know topics: what is believed of them, their replicas here, who cleans, and who decides."""
@@ -320,6 +344,20 @@ class BrokerServer:
         dynamic_config.on_topic_change(replica_manager.topic_config_changed)
         dynamic_config.on_topic_change(lambda _: cleaner.settings_changed())
         dynamic_config.on_broker_change(cleaner.settings_changed)
+        if not self._is_alone:
+            self._links = ClusterLinks(
+                broker_id,
+                ClusterStores(store, cluster_store, topic_store, config_store),
+                config=self.config,
+                ports=self._ports,
+                loop=self._loop,
+                dynamic_config=dynamic_config,
+                metadata=metadata,
+                log_manager=log_manager,
+                replica_manager=replica_manager,
+                cleaner=cleaner,
+            )
+            return metadata, replica_manager, cleaner, self._links.control.controller
         controller = Controller(
             broker_id=broker_id,
             cluster_store=cluster_store,
@@ -346,24 +384,22 @@ class BrokerServer:
         )
         await sockets.bind()
         self._stops += [sockets.close, apis.close]
-        registration = await state.cluster_store.register_broker(
-            BrokerRegistration(
-                broker_id=state.broker_id,
-                endpoints=tuple(
-                    BrokerEndpoint(
-                        listener.name, listener.advertised_host, listener.advertised_port, listener.security_protocol
-                    )
-                    for listener in sockets.listeners
-                ),
-                rack=self.config.broker_rack,
-            )
+        registration = BrokerRegistration(
+            broker_id=state.broker_id,
+            endpoints=tuple(
+                BrokerEndpoint(
+                    listener.name, listener.advertised_host, listener.advertised_port, listener.security_protocol
+                )
+                for listener in sockets.listeners
+            ),
+            rack=self.config.broker_rack,
         )
-        state.broker_epoch = registration.broker_epoch
-        found = {
-            topic_partition: FoundReplica(log.topic_id, log.leader_epochs.latest_epoch)
-            for topic_partition, log in state.log_manager.logs.items()
-        } | dict.fromkeys(state.log_manager.held.offline, FoundReplica())
-        await state.controller.start(found)
+        if self._links is None:
+            await self._serve_alone(state, registration)
+        else:
+            self._member = ClusterMember(state, self._links, registration, self._scheduler)
+            self._stops.append(self._member.close)
+            await self._member.join()
         state.groups.start()
         state.transactions.coordinator.start()
         state.mover.start()
@@ -391,9 +427,22 @@ class BrokerServer:
             self._stops.append(self.metrics.close)
             await self.metrics.start(state, self.apis, self.sockets)
 
-    async def stop(self) -> None:
-        """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean."""
+    async def _serve_alone(self, state: BrokerState, registration: BrokerRegistration) -> None:
+        state.broker_epoch = (await state.cluster_store.register_broker(registration)).broker_epoch
+        found = {
+            topic_partition: FoundReplica(log.topic_id, log.leader_epochs.latest_epoch)
+            for topic_partition, log in state.log_manager.logs.items()
+        } | dict.fromkeys(state.log_manager.held.offline, FoundReplica())
+        await state.controller.start(found)
+
+    async def stop(self, *, leave: bool = True) -> None:
+        """Kafka's clean shutdown: no new requests, waiting ones answered, logs flushed and marked clean.
+
+        One of a cluster lets others lead first; without `leave` it is missed, as after a kill.
+        """
         self._stopping = True
+        if self._member is not None and leave:
+            await self._member.leave()
         if self._sockets is not None:
             await self._sockets.stop_accepting()
         if self._state is not None:

@@ -1,6 +1,7 @@
 """The test kit: a real broker in a test's own process, what is in it, and faults on purpose.
 
-Everything a test needs is named here: `Broker`, `Clock`, `Fault`, and from the protocol `ErrorCode` and `KafkaError`.
+Everything a test needs is named here: `Broker`, `Cluster`, `Clock`, `Fault`, and from the protocol `ErrorCode` and
+`KafkaError`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ if TYPE_CHECKING:
     from ..protocol.errors import ErrorCode, KafkaError
     from .broker import Broker
     from .clock import Clock
+    from .cluster import Cluster
     from .faults import Fault, Faults, MetRequest
 
-__all__ = ["Broker", "Clock", "ErrorCode", "Fault", "Faults", "KafkaError", "MetRequest"]
+__all__ = ["Broker", "Clock", "Cluster", "ErrorCode", "Fault", "Faults", "KafkaError", "MetRequest"]
 
 _HOMES = {
     "Broker": "barnabas.testing.broker",
     "Clock": "barnabas.testing.clock",
+    "Cluster": "barnabas.testing.cluster",
     "ErrorCode": "barnabas.protocol.errors",
     "Fault": "barnabas.testing.faults",
     "Faults": "barnabas.testing.faults",

@@ -20,6 +20,7 @@ import pytest
 
 if TYPE_CHECKING:
     from .broker import Broker
+    from .cluster import Cluster
 
 MARKER = (
     "kafka(topics=(), config=None, snapshot=None, clock=None, partitions=1): of what kind the broker of fixture "
@@ -70,6 +71,15 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
     wanted = {name: value for name, value in _marked(request).items() if name in _OF_BROKER}
     with Broker(**wanted) as broker:
         yield broker
+
+
+@pytest.fixture
+def kafka_cluster(kafka_config: dict[str, Any]) -> Iterator[Cluster]:
+    """Three brokers for this test alone, to kill, stop and start."""
+    from .cluster import Cluster
+
+    with Cluster(brokers=3, config=kafka_config) as cluster:
+        yield cluster
 
 
 @pytest.fixture

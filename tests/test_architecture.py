@@ -33,6 +33,7 @@ PORTS = {
     "clients/spark/host.py": "what Spark's processes are started with, clock, waiting, temporary files",
     "clients/spark/connection.py": "a task's socket",
     "testing/broker.py": "a thread of its own for the caller",
+    "testing/cluster.py": "a thread of its own for the caller",
     "testing/clock.py": "the clock that a test shifts",
     "testing/disk.py": "a disk that a test makes fail",
     "testing/folders.py": "temporary folders, and who removes them after a kill",

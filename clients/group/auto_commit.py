@@ -11,7 +11,7 @@ from ...protocol.errors import KafkaError
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..assignment import Assignment
-from ..cluster import Cluster
+from ..cluster import ClusterView
 from ..errors import RebalanceInProgressError
 from .offset_requests import OffsetAndMetadata
 from .settings import GroupSettings
@@ -28,7 +28,7 @@ class Commit(Protocol):
 class AutoCommit:
     """What it commits are positions: all before them was returned to the application, which has come back since."""
 
-    def __init__(self, cluster: Cluster, assignment: Assignment, commit: Commit, settings: GroupSettings) -> None:
+    def __init__(self, cluster: ClusterView, assignment: Assignment, commit: Commit, settings: GroupSettings) -> None:
         self._cluster = cluster
         self._assignment = assignment
         self._commit = commit

@@ -24,7 +24,7 @@ from ...protocol.messages.offset_fetch import (
 )
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
-from ..cluster import Cluster
+from ..cluster import ClusterView
 from ..errors import code_of
 from .membership import OUTSIDE, Generation
 
@@ -44,7 +44,7 @@ NO_IDS: Mapping[str, UUID] = MappingProxyType({})
 Committed = dict[TopicPartition, OffsetAndMetadata]
 
 
-def topic_ids(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
+def topic_ids(cluster: ClusterView, partitions: Iterable[TopicPartition]) -> dict[str, UUID]:
     """The ids of the topics by name; none at all unless all are known, since a request names topics in one way."""
     ids = {topic: cluster.topic_id(topic) for topic in {tp.topic for tp in partitions}}
     return {} if ZERO_UUID in ids.values() else ids

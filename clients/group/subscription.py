@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..cluster import Cluster
+from ..cluster import ClusterView
 from .listener import RebalanceListener
 
 
@@ -25,7 +25,7 @@ class Subscription:
     def __bool__(self) -> bool:
         return bool(self.topics) or self.pattern is not None
 
-    def match(self, cluster: Cluster, *, exclude_internal: bool) -> bool:
+    def match(self, cluster: ClusterView, *, exclude_internal: bool) -> bool:
         """Apply the pattern to the topics that exist; returns whether that made a difference."""
         if self.pattern is None:
             return False

@@ -15,7 +15,7 @@ from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...protocol.replica_ids import CONSUMER_REPLICA_ID
 from ...protocol.topic_partition import TopicPartition
 from ..client import parse_bootstrap
-from ..cluster import Cluster
+from ..cluster import ClusterView
 from ..errors import BrokerUnreachableError, code_of
 from ..security import Security, security_of
 from . import host
@@ -51,7 +51,7 @@ class BlockingClient:
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
-        self.cluster = Cluster()
+        self.cluster = ClusterView()
         self._bootstrap = parse_bootstrap(settings.bootstrap_servers)
         self._security: Security = security_of(settings.properties)
         self._connections: dict[tuple[str, int], BlockingConnection] = {}

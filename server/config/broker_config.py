@@ -108,6 +108,18 @@ class BrokerConfig(Settings):
         assert isinstance(limit, int)
         return limit
 
+    @property
+    def inter_broker_listener(self) -> str:
+        """The listener where brokers reach each other. Raises ConfigError if there is none, or it is not PLAINTEXT."""
+        name = self.inter_broker_listener_name or self.security_inter_broker_protocol
+        found = next((one for one in self.listeners if one.name == name.upper()), None)
+        if found is None:
+            reason = f"it must be the name of a listener: {', '.join(one.name for one in self.listeners)}"
+            raise ConfigError("inter.broker.listener.name", name, reason)
+        if found.security_protocol != "PLAINTEXT":
+            raise ConfigError("inter.broker.listener.name", name, "brokers speak PLAINTEXT to each other")
+        return found.name
+
     def effective_properties(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
         """Raw values that would hold with these dynamic layers over the file.
 

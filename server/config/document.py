@@ -38,9 +38,10 @@ the setting it starts, and the log warns each time. A listener on all interfaces
 name of the machine. Port 0 is any free port; it is printed. What listeners ask of clients, certificates and passwords,
 is told in [security.md](security.md).
 
-**KRaft and ZooKeeper.** There is no quorum to join: of a KRaft configuration `node.id` is the broker's id, the
-listeners named in `controller.listener.names` are left out, and the keys that only a quorum needs are named in one
-line of the log. The same goes for the keys of a ZooKeeper ensemble. A file for a controller alone is refused.
+**ZooKeeper and KRaft.** With `zookeeper.connect` a broker is one of a cluster ([cluster.md](cluster.md)); without it,
+it is alone. There is no quorum to join: of a KRaft configuration `node.id` is the broker's id, the listeners named in
+`controller.listener.names` are left out, and the keys that only a quorum needs are named in one line of the log. A file
+for a controller alone is refused.
 
 **Durability.** With `acks.all.durability=disk` a record sent with acks=all counts as written once it is on the disk;
 all appends that wait share one `fdatasync`. `page-cache` is what Kafka does: the operating system writes it later.

@@ -102,17 +102,17 @@ class DynamicConfig:
 
     async def load(self, store: StoredConfigs, broker_id: int) -> None:
         """Take over everything that the store holds; a value that is no longer legal is logged and left out."""
-        cluster = _legal(await store.broker_config(None), BROKER_KEYS)
-        broker = _legal(await store.broker_config(broker_id), BROKER_KEYS)
+        cluster = legal_settings(await store.broker_config(None), BROKER_KEYS)
+        broker = legal_settings(await store.broker_config(broker_id), BROKER_KEYS)
         try:
             self._apply(cluster, broker)
         except ConfigError as error:
             logger.error("The stored dynamic configuration of broker %d cannot be applied: %s", broker_id, error)
         for topic, settings in (await store.topic_configs()).items():
-            self.topic_config_changed(topic, _legal(settings, TOPIC_KEYS))
+            self.topic_config_changed(topic, legal_settings(settings, TOPIC_KEYS))
         for resource_type, kind in NAMED_KINDS.items():
             for name, settings in (await store.named_configs(kind.entity_type)).items():
-                self.named_config_changed(resource_type, name, _legal(settings, kind.keys))
+                self.named_config_changed(resource_type, name, legal_settings(settings, kind.keys))
 
     # Brokers
 
@@ -277,8 +277,8 @@ def _refuse(names: Iterable[str], reason: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{reason}: Set({', '.join(refused)})")
 
 
-def _legal(settings: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> dict[str, str]:
-    """The settings without those that no longer parse, as after a downgrade; unknown keys stay."""
+def legal_settings(settings: Mapping[str, str], keys: Mapping[str, ConfigKey]) -> dict[str, str]:
+    """Stored settings without those that no longer parse, as after a downgrade; unknown keys stay."""
     legal = {}
     for name, value in settings.items():
         try:

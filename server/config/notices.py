@@ -22,7 +22,7 @@ def notices_of(static: Mapping[str, str], open_listeners: Sequence[ListenerConfi
         line
         for line in (
             _named("Ignored, they concern a KRaft quorum", [name for name in static if name in KRAFT_NAMES]),
-            _named("Ignored, no ZooKeeper ensemble is used", [name for name in static if name in ZOOKEEPER_NAMES]),
+            _named("Ignored, nothing here has a use for them", [name for name in static if name in ZOOKEEPER_NAMES]),
             _named("Accepted without effect", [name for name, raw in static.items() if _is_idle(name, raw)]),
             _named("Unknown configuration keys, kept without effect", [name for name in static if is_unknown(name)]),
             _idle_format(static),

@@ -281,6 +281,40 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "ssl.truststore.location": ("File with certificates of authorities whose clients are trusted: PEM or PKCS12."),
         "ssl.truststore.password": ("Password of a PKCS12 store."),
         "ssl.truststore.type": ("PEM, or else the file itself says what it is."),
+        "broker.id.generation.enable": "A broker of a cluster without an id, in file or folders, is given one.",
+        "reserved.broker.max.id": "Largest id that operators choose; those that brokers are given lie above it.",
+        "zookeeper.connect": (
+            "The ensemble that holds the cluster together: addresses with commas between them, and after the last one "
+            "the path of this cluster, which is made if it is missing. Without it a broker is alone."
+        ),
+        "zookeeper.connection.timeout.ms": (
+            "How long the first contact with the ensemble may take; if not set, `zookeeper.session.timeout.ms`."
+        ),
+        "zookeeper.digest.auth": "`user:password` by which the broker proves to the ensemble who it is.",
+        "zookeeper.max.in.flight.requests": "Requests to the ensemble that wait for their answers at a time.",
+        "zookeeper.session.timeout.ms": "How long nothing is heard of a broker before it is taken for dead.",
+        "zookeeper.set.acl": "What brokers write may be written by themselves only, and credentials be read so, too.",
+        "zookeeper.ssl.cipher.suites": "Cannot be chosen here: a value is refused.",
+        "zookeeper.ssl.client.enable": "The ensemble is reached by TLS.",
+        "zookeeper.ssl.crl.enable": "Cannot be done here: `true` is refused.",
+        "zookeeper.ssl.endpoint.identification.algorithm": (
+            "`HTTPS` has the certificates of the ensemble name its hosts; empty lets any name pass."
+        ),
+        "zookeeper.ssl.keystore.location": "File with the certificate and the key that the ensemble is shown, as PEM.",
+        "zookeeper.ssl.keystore.password": "Of the key in `zookeeper.ssl.keystore.location`.",
+        "zookeeper.ssl.keystore.type": "`PEM`; anything else is refused.",
+        "zookeeper.ssl.ocsp.enable": "Cannot be done here: `true` is refused.",
+        "zookeeper.ssl.truststore.location": (
+            "File with the certificates that the ensemble's are checked by, as PEM; without it the system's."
+        ),
+        "zookeeper.ssl.truststore.type": "`PEM`; anything else is refused.",
+        "auto.leader.rebalance.enable": "The controller has preferred leaders lead again, now and then.",
+        "controller.socket.timeout.ms": "How long another broker may take to answer, but for fetches.",
+        "inter.broker.listener.name": (
+            "The listener where brokers reach each other; if not set, that of `security.inter.broker.protocol`."
+        ),
+        "leader.imbalance.check.interval.seconds": "How often `auto.leader.rebalance.enable` looks at leaders.",
+        "security.inter.broker.protocol": "`PLAINTEXT`; anything else is refused in a cluster.",
     }
 )
 

@@ -144,3 +144,26 @@ class Settings:
     transaction_state_log_replication_factor: int
     transaction_state_log_segment_bytes: int
     transactional_id_expiration_ms: int
+    broker_id_generation_enable: bool
+    reserved_broker_max_id: int
+    zookeeper_connect: str | None
+    zookeeper_connection_timeout_ms: int | None
+    zookeeper_digest_auth: str | None
+    zookeeper_max_in_flight_requests: int
+    zookeeper_session_timeout_ms: int
+    zookeeper_set_acl: bool
+    zookeeper_ssl_client_enable: bool
+    zookeeper_ssl_endpoint_identification_algorithm: str
+    zookeeper_ssl_keystore_location: str | None
+    zookeeper_ssl_keystore_password: str | None
+    zookeeper_ssl_truststore_location: str | None
+    zookeeper_ssl_cipher_suites: tuple[str, ...] | None
+    zookeeper_ssl_crl_enable: bool
+    zookeeper_ssl_keystore_type: str | None
+    zookeeper_ssl_ocsp_enable: bool
+    zookeeper_ssl_truststore_type: str | None
+    auto_leader_rebalance_enable: bool
+    controller_socket_timeout_ms: int
+    inter_broker_listener_name: str | None
+    leader_imbalance_check_interval_seconds: int
+    security_inter_broker_protocol: str

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 from uuid import UUID
 
 from ...protocol.topic_partition import TopicPartition
@@ -303,6 +303,25 @@ def decode_state(data: bytes, version: int) -> PartitionState:
         version,
         value.get("leader_recovery_state", 0),
     )
+
+
+def decode_config_change(data: bytes) -> tuple[str, str]:
+    """Type of the entity whose settings are others, and its name, which may be a path. Raises ValueError.
+
+    Version 1, which Kafka 0.9 wrote, has both apart.
+    """
+    value = _decode(data)
+    if value.get("version") == 1:
+        return str(value.get("entity_type")), str(value.get("entity_name"))
+    entity_type, slash, name = str(value.get("entity_path")).partition("/")
+    if not slash:
+        raise ValueError(f"no path of an entity: {data!r}")
+    return entity_type, name
+
+
+def decode_name(node: str) -> str:
+    """The name that a node stands for, whose own is percent-encoded."""
+    return unquote(node)
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:

@@ -186,6 +186,14 @@ class SocketServer:
         for server in self._servers:
             await server.wait_closed()
 
+    def abort(self) -> None:
+        """Break every connection, as the end of a process does."""
+        self._closing = True
+        for server in self._servers:
+            server.close()
+        for connection in list(self._connections):
+            connection.abort()
+
     # -- what connections call -------------------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> bool:

@@ -29,6 +29,14 @@ async def stored_quotas(store: MetadataStore) -> AsyncIterator[tuple[Entity, dic
             yield {entity_type: _name(name)}, await _quotas(store, f"{parent}/{name}")
 
 
+async def quotas_at(config_store: ConfigStore, entity_type: str, name: str) -> tuple[Entity, dict[str, float]]:
+    """The entity whose node, of this type and with this path below it, is named by a notice, and its quotas.
+
+    Raises ValueError for what is no entity's place.
+    """
+    return _entity_at(entity_type, name), _only_quotas(name, await config_store.client_config(entity_type, name))
+
+
 async def alter_stored_quotas(
     config_store: ConfigStore, entity: Entity, changes: Mapping[str, float | None]
 ) -> dict[str, float]:
@@ -80,6 +88,19 @@ def _place(entity: Entity) -> tuple[str, str]:
         return "clients", _node(entity[CLIENT_ID])
     user = _node(entity[USER])
     return "users", f"{user}/clients/{_node(entity[CLIENT_ID])}" if CLIENT_ID in entity else user
+
+
+def _entity_at(entity_type: str, name: str) -> Entity:
+    match entity_type, name.split("/"):
+        case "ips", [ip]:
+            return {IP: _name(ip)}
+        case "clients", [client]:
+            return {CLIENT_ID: _name(client)}
+        case "users", [user]:
+            return {USER: _name(user)}
+        case "users", [user, "clients", client]:
+            return {CLIENT_ID: _name(client), USER: _name(user)}
+    raise ValueError(f"no quotas are kept at {entity_type}/{name}")
 
 
 def _node(name: str | None) -> str:

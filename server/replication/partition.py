@@ -391,23 +391,20 @@ class Partition:
         grown = followers.grown_isr(replica, log.high_watermark)
         if grown is not None:
             self._propose(followers, grown)
-        if fetch.offset != before:
+        if fetch.offset != before or log.high_watermark < fetch.offset:
+            # Who kept it back may be gone meanwhile, without having been in sync.
             self._raise_high_watermark()
         if fetch.log_start_offset != started:
             self._listener.low_watermark_raised(self)
         return replica
 
     def shrink_isr(self) -> None:
-        """Ask for those to leave who have not caught up for `replica.lag.time.max.ms`.
-
-        Who kept the high watermark back without being in sync, being about to, may be gone by now.
-        """
+        """Ask for those to leave who have not caught up for `replica.lag.time.max.ms`."""
         followers = self.followers
         if followers is not None and not self.is_offline:
             shrunk = followers.shrunk_isr(self.log.log_end_offset)
             if shrunk is not None:
                 self._propose(followers, shrunk)
-            self._raise_high_watermark()
 
     def _propose(self, followers: Followers, isr: tuple[int, ...]) -> None:
         change = IsrChange(
@@ -445,6 +442,7 @@ class Partition:
         """A change was refused; unless it was not made for certain, both sets count until other orders come."""
         if error in UNCHANGED_FOR_CERTAIN and self.followers is not None and self.followers.pending is change:
             self.followers.pending = None
+            self._raise_high_watermark()
 
     @property
     def low_watermark(self) -> int:

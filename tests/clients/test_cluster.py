@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from barnabas.clients.client import parse_bootstrap
-from barnabas.clients.cluster import BrokerNode, Cluster
+from barnabas.clients.cluster import BrokerNode, ClusterView
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.metadata import (
     MetadataResponse,
@@ -29,7 +29,7 @@ def news(leader: int, epoch: int, *, topic_id: int = 1, **topic: Any) -> Metadat
 
 
 def test_a_leader_epoch_never_goes_back() -> None:
-    cluster = Cluster()
+    cluster = ClusterView()
     cluster.update(news(1, 5))
     cluster.update(news(2, 4))
     assert (cluster.leader(T0), cluster.leader_epoch(T0)) == (1, 5)
@@ -38,7 +38,7 @@ def test_a_leader_epoch_never_goes_back() -> None:
 
 
 def test_a_topic_made_anew_forgets_the_old_epochs() -> None:
-    cluster = Cluster()
+    cluster = ClusterView()
     cluster.update(news(1, 5))
     cluster.update(news(2, 0, topic_id=2))
     assert (cluster.leader(T0), cluster.leader_epoch(T0)) == (2, 0)
@@ -47,7 +47,7 @@ def test_a_topic_made_anew_forgets_the_old_epochs() -> None:
 
 
 def test_leader_hints_count_if_they_are_newer() -> None:
-    cluster = Cluster()
+    cluster = ClusterView()
     cluster.update(news(1, 5))
     assert not cluster.update_leader(T0, 2, 5)
     assert cluster.update_leader(T0, 3, 6)
@@ -58,7 +58,7 @@ def test_leader_hints_count_if_they_are_newer() -> None:
 
 
 def test_a_passing_error_leaves_what_is_known_and_a_deletion_does_not() -> None:
-    cluster = Cluster()
+    cluster = ClusterView()
     cluster.update(news(1, 5))
     cluster.update(news(1, 5, partitions=[], error_code=ErrorCode.LEADER_NOT_AVAILABLE))
     assert cluster.leader(T0) == 1
@@ -68,7 +68,7 @@ def test_a_passing_error_leaves_what_is_known_and_a_deletion_does_not() -> None:
 
 
 def test_partitions_without_leader_are_listed_and_not_available() -> None:
-    cluster = Cluster()
+    cluster = ClusterView()
     cluster.update(news(-1, 5))
     assert cluster.leader(T0) is None
     assert list(cluster.topics["t"].partitions) == [0]

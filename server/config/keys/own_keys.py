@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....storage.cleaning.offset_map import HASHES
-from .builders import CLUSTER_WIDE, HIGH, MEDIUM, boolean, integer, string
+from .builders import CLUSTER_WIDE, HIGH, MEDIUM, boolean, integer, password, string
 from .definition import ConfigKey
 from .validators import OneOf, Range
 
@@ -17,4 +17,5 @@ OWN_KEYS: tuple[ConfigKey, ...] = (
     string("log.cleaner.worker", "process", MEDIUM, OneOf("process", "thread")),
     string("metrics.listeners", None, MEDIUM),
     string("metadata.store.path", None, MEDIUM),
+    password("zookeeper.digest.auth", None, MEDIUM),
 )

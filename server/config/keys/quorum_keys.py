@@ -83,5 +83,17 @@ KRAFT_NAMES = frozenset(
     or key.name in ("early.start.listeners", "initial.broker.registration.timeout.ms")
 ) - {"controller.socket.timeout.ms", "controller.quota.window.num", "controller.quota.window.size.seconds"}
 
-# Keys of the connection to a ZooKeeper ensemble and of what Kafka stored there in encrypted form.
-ZOOKEEPER_NAMES = frozenset(key.name for key in QUORUM_KEYS if key.name.startswith(("zookeeper.", "password.encoder.")))
+# Keys of ZooKeeper's clusters on which nothing depends here: of its Java client, of the way to KRaft, and of what Kafka
+# stored there in encrypted form.
+ZOOKEEPER_NAMES = frozenset(
+    key.name
+    for key in QUORUM_KEYS
+    if key.name.startswith(("zookeeper.metadata.", "password.encoder."))
+    or key.name
+    in (
+        "zookeeper.clientCnxnSocket",
+        "zookeeper.ssl.enabled.protocols",
+        "zookeeper.ssl.protocol",
+        "zookeeper.ssl.truststore.password",
+    )
+)

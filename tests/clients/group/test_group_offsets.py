@@ -10,7 +10,7 @@ from tests.clients.group.group_world import GROUP, PARTITIONS, TOPIC, GroupWorld
 
 from barnabas.clients import OffsetAndMetadata
 from barnabas.clients.admin import GroupDescription
-from barnabas.clients.cluster import Cluster
+from barnabas.clients.cluster import ClusterView
 from barnabas.clients.connection import BrokerConnection
 from barnabas.clients.errors import CommitFailedError, NoOffsetError, RebalanceInProgressError
 from barnabas.clients.offset_reset import ResetKind, ResetTarget, plan_reset, require_inactive
@@ -78,7 +78,7 @@ def test_offsets_go_by_topic_id_when_that_is_known(
 
     monkeypatch.setattr(BrokerConnection, "send", noted)
     if not is_known:
-        monkeypatch.setattr(Cluster, "topic_id", lambda *_: ZERO_UUID)
+        monkeypatch.setattr(ClusterView, "topic_id", lambda *_: ZERO_UUID)
     play(story)
 
 

@@ -91,7 +91,7 @@ def started(text: str) -> BrokerConfig:
 @pytest.mark.parametrize(
     ("text", "broker_id", "log_dir", "ignored"),
     [
-        (ZOOKEEPER_3_9, 0, "/tmp/kafka-logs", "zookeeper.connect, zookeeper.connection.timeout.ms"),
+        (ZOOKEEPER_3_9, 0, "/tmp/kafka-logs", ""),
         (
             KRAFT_3_9,
             1,
@@ -120,8 +120,7 @@ def test_a_stock_file_needs_one_word_about_its_listeners_and_is_else_taken_as_it
     assert config.log_dirs == [log_dir]
     assert [listener.name for listener in config.listeners] == ["PLAINTEXT"]
     lines = [notice for notice in config.notices if notice.startswith("Ignored")]
-    assert len(lines) == 1
-    assert lines[0].endswith(f": {ignored}")
+    assert [line.partition(": ")[2] for line in lines] == [ignored] * bool(ignored)
     assert not any(notice.startswith("Unknown") for notice in config.notices)
 
 

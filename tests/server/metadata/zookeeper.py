@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from barnabas.server.metadata.zookeeper_store import ZooKeeperSettings, ZooKeeperStore
+from barnabas.server.metadata.zookeeper_settings import ZooKeeperSettings
+from barnabas.server.metadata.zookeeper_store import ZooKeeperStore
 
 T = TypeVar("T")
 

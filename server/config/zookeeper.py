@@ -1,0 +1,59 @@
+"""How the ensemble of a configuration is reached, and which of its keys cannot be followed here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..metadata.zookeeper_settings import ZooKeeperSettings
+from .broker_config import BrokerConfig
+from .keys.validators import ConfigError
+
+
+def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
+    """What `zookeeper.connect` and the keys beside it say; None for a broker alone.
+
+    Raises ConfigError for what would be less safe than it was meant to be: access rights for nobody, checks of
+    certificates that kazoo does not make, keystores that it cannot read.
+    """
+    if not config.zookeeper_connect:
+        return None
+    timeout_ms = config.zookeeper_connection_timeout_ms
+    digest = config.zookeeper_digest_auth
+    if config.zookeeper_set_acl and not digest and not config.zookeeper_ssl_keystore_location:
+        reason = "nodes would belong to nobody: zookeeper.digest.auth says as whom the broker makes them"
+        raise ConfigError("zookeeper.set.acl", "true", reason)
+    settings = ZooKeeperSettings(
+        connect=config.zookeeper_connect,
+        session_timeout_ms=config.zookeeper_session_timeout_ms,
+        connection_timeout_ms=config.zookeeper_session_timeout_ms if timeout_ms is None else timeout_ms,
+        max_in_flight=config.zookeeper_max_in_flight_requests,
+        set_acl=config.zookeeper_set_acl,
+        digest=digest,
+    )
+    return _with_tls(config, settings) if config.zookeeper_ssl_client_enable else settings
+
+
+def _with_tls(config: BrokerConfig, settings: ZooKeeperSettings) -> ZooKeeperSettings:
+    stores = (
+        ("keystore", config.zookeeper_ssl_keystore_location, config.zookeeper_ssl_keystore_type),
+        ("truststore", config.zookeeper_ssl_truststore_location, config.zookeeper_ssl_truststore_type),
+    )
+    for store, location, kind in stores:
+        if location and kind != "PEM":
+            raise ConfigError(f"zookeeper.ssl.{store}.type", kind, "only PEM files can be read here")
+    beyond = {
+        "zookeeper.ssl.cipher.suites": config.zookeeper_ssl_cipher_suites,
+        "zookeeper.ssl.crl.enable": config.zookeeper_ssl_crl_enable,
+        "zookeeper.ssl.ocsp.enable": config.zookeeper_ssl_ocsp_enable,
+    }
+    for name, value in beyond.items():
+        if value:
+            raise ConfigError(name, value, "this cannot be done here")
+    return replace(
+        settings,
+        tls=True,
+        ca_file=config.zookeeper_ssl_truststore_location,
+        certificate_file=config.zookeeper_ssl_keystore_location,
+        key_password=config.zookeeper_ssl_keystore_password,
+        check_hostname=bool(config.zookeeper_ssl_endpoint_identification_algorithm),
+    )

@@ -1,0 +1,338 @@
+"""Several brokers inside another program: what does my client do when a broker dies?
+
+with Cluster(brokers=3, topics={"orders": 3}) as cluster:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    cluster.kill(cluster.leader("orders", 0))
+
+All brokers are real ones on real sockets, on one thread, with data of their own in temporary folders. What holds them
+together is a metadata tree in memory that lives as long as the cluster: a broker that is killed is missed at once, not
+after a session's timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Self, TypeVar
+
+from ..protocol.errors import KafkaError
+from ..protocol.topic_partition import TopicPartition
+from ..server.broker import BrokerServer
+from ..server.cleaning.cleaning_work import cleaning_work
+from ..server.config.broker_config import BrokerConfig
+from ..server.controller.topic_rules import TopicCreation
+from ..server.metadata.embedded_store import EmbeddedStore
+from ..server.metadata.metadata_cache import PartitionImage
+from ..server.metadata.node_tree import NodeTree
+from ..server.runtime.host import event_loop, host_ports, now_ms
+from .arguments import Setting, Topics, partition_counts, properties
+from .broker import EMBEDDED_DEFAULTS, WAIT_SECONDS
+from .folders import TemporaryFolder
+
+T = TypeVar("T")
+
+MOST_REPLICAS = 3
+LOOK_SECONDS = 0.005
+
+
+class ClusterBroker:
+    """One broker of the cluster, running or not."""
+
+    def __init__(self, broker_id: int, settings: Mapping[str, str]) -> None:
+        self.broker_id = broker_id
+        self.settings = dict(settings)
+        self.server: BrokerServer | None = None
+        self.store: EmbeddedStore | None = None
+
+
+class Cluster:
+    """Running brokers with the ids 1, 2, 3 …; `bootstrap` is what clients want to know.
+
+    topics: names, or names with partition counts, to create before the cluster is ready.
+    config: Kafka broker settings for all; None gives a setting its default.
+
+    Methods block and any thread may call them; under `async with` it is those that begin with an a.
+    """
+
+    def __init__(self, brokers: int = 3, topics: Topics = (), *, config: Mapping[str, Setting] | None = None) -> None:
+        if brokers < 1:
+            raise ValueError(f"a cluster has brokers, not {brokers}")
+        replicas = str(min(brokers, MOST_REPLICAS))
+        settings = {
+            **EMBEDDED_DEFAULTS,
+            "default.replication.factor": replicas,
+            "offsets.topic.replication.factor": replicas,
+            "transaction.state.log.replication.factor": replicas,
+            "replica.lag.time.max.ms": "2000",
+            **properties(config or {}),
+        }
+        self._settings = {name: value for name, value in settings.items() if value is not None}
+        self._topics = partition_counts(topics)
+        self._members = {broker_id: ClusterBroker(broker_id, self._settings) for broker_id in range(1, brokers + 1)}
+        self._tree = NodeTree(now_ms)
+        self._temporary: TemporaryFolder | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    # -- what clients and tests want to know -----------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> list[int]:
+        """The ids of the brokers that run."""
+        return [member.broker_id for member in self._members.values() if member.server is not None]
+
+    @property
+    def bootstrap(self) -> str:
+        """`bootstrap.servers`: the brokers that run."""
+        return ",".join(self.address(broker_id) for broker_id in self.brokers)
+
+    def address(self, broker_id: int) -> str:
+        """`host:port` of one broker."""
+        listener = self.server(broker_id).listeners[0]
+        return f"{listener.advertised_host}:{listener.advertised_port}"
+
+    def server(self, broker_id: int) -> BrokerServer:
+        """A running broker itself. Its parts belong to the cluster's thread."""
+        server = self._members[broker_id].server
+        if server is None:
+            raise RuntimeError(f"broker {broker_id} does not run")
+        return server
+
+    def controller(self) -> int | None:
+        """The broker that is controller now; None while nobody is."""
+        return next((one for one in self.brokers if self.server(one).state.controller.is_active), None)
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """The broker that leads a partition, -1 if nobody does. Raises KeyError for one that is not there."""
+        return self._image(topic, partition).leader
+
+    def isr(self, topic: str, partition: int = 0) -> tuple[int, ...]:
+        """The brokers that are in sync. Raises KeyError for a partition that is not there."""
+        return self._image(topic, partition).isr
+
+    def _image(self, topic: str, partition: int) -> PartitionImage:
+        """As the controller has it, or while there is none, whoever runs."""
+        active = self.controller()
+        for broker_id in self.brokers if active is None else [active]:
+            image = self.server(broker_id).state.metadata.partition(TopicPartition(topic, partition))
+            if image is not None:
+                return image
+        raise KeyError(f"{topic}-{partition}")
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        self._loop = event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas-cluster", daemon=True)
+        self._thread.start()
+        try:
+            self._call(self._start_all())
+        except BaseException:
+            self._end_thread()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        try:
+            self._call(self._stop_all())
+        finally:
+            self._end_thread()
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        await self._start_all()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self._stop_all()
+        self._loop = None
+
+    async def _start_all(self) -> None:
+        self._temporary = TemporaryFolder()
+        try:
+            await asyncio.gather(*map(self.astart, self._members))
+            for name, partitions in self._topics.items():
+                await self.acreate_topic(name, partitions)
+        except BaseException:
+            await self._stop_all()
+            raise
+
+    async def _stop_all(self) -> None:
+        for broker_id in self.brokers:
+            server = self.server(broker_id)
+            self._members[broker_id].server = None
+            await server.stop(leave=False)
+        if self._temporary is not None:
+            self._temporary.remove()
+            self._temporary = None
+
+    # -- brokers come and go ---------------------------------------------------------------------------------------
+
+    async def astart(self, broker_id: int) -> None:
+        """Start a broker that does not run, with its data and at its address; it is registered when this returns."""
+        member = self._members[broker_id]
+        if member.server is not None:
+            raise RuntimeError(f"broker {broker_id} runs already")
+        assert self._temporary is not None, "the cluster has been started"
+        loop = asyncio.get_running_loop()
+        config = BrokerConfig.from_properties(
+            {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "log.dirs": f"{self._temporary.path}/broker-{broker_id}",
+                "broker.id": str(broker_id),
+                **member.settings,
+            }
+        )
+
+        async def join() -> EmbeddedStore:
+            member.store = EmbeddedStore(self._tree)
+            return member.store
+
+        ports = host_ports(loop, cleaning_work(config.log_cleaner_worker, loop))
+        server = BrokerServer(config, ports, loop, join_store=join)
+        try:
+            await server.start()
+        except BaseException:
+            await server.stop()
+            raise
+        member.server = server
+        # It comes back to where clients know it.
+        member.settings["listeners"] = ",".join(f"{one.name}://{one.host}:{one.port}" for one in server.listeners)
+
+    async def akill(self, broker_id: int) -> None:
+        """End a broker without a word to anybody: connections break, the cluster misses it. What it had stays."""
+        server, store = self.server(broker_id), self._members[broker_id].store
+        self._members[broker_id].server = None
+        assert store is not None, "a running broker has a session"
+        server.sockets.abort()
+        await store.close()
+        await server.stop(leave=False)
+
+    async def astop(self, broker_id: int) -> None:
+        """Stop a broker cleanly: others lead before it goes."""
+        server = self.server(broker_id)
+        await server.stop()
+        self._members[broker_id].server = None
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    async def acreate_topic(
+        self, name: str, partitions: int = 1, replicas: int = -1, config: Mapping[str, Setting] | None = None
+    ) -> None:
+        """Create a topic; all its replicas are in sync when this returns. Raises KafkaError, TimeoutError."""
+        settings = properties(config or {}, of_topic=True)
+        wish = TopicCreation(
+            name,
+            num_partitions=partitions,
+            replication_factor=replicas,
+            config={key: value for key, value in settings.items() if value is not None},
+        )
+        active = await self._await(self.controller, "no broker is controller")
+        result = (await self.server(active).state.controller.create_topics([wish]))[name]
+        if isinstance(result, KafkaError):
+            raise result
+        for index in range(partitions):
+            await self.await_isr(name, index, result.replication_factor)
+
+    async def await_isr(
+        self,
+        topic: str,
+        partition: int = 0,
+        brokers: int | Iterable[int] = MOST_REPLICAS,
+        *,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
+    ) -> tuple[int, ...]:
+        """Wait until so many brokers, or just these, are in sync and know it. Raises TimeoutError, saying who is."""
+        wanted = brokers if isinstance(brokers, int) else frozenset(brokers)
+
+        def reached() -> tuple[int, ...] | None:
+            views = {frozenset(self._view(one, topic, partition)) for one in self.brokers}
+            if len(views) != 1:
+                return None
+            (view,) = views
+            return tuple(sorted(view)) if (len(view) if isinstance(wanted, int) else view) == wanted else None
+
+        return await self._await(reached, f"{topic}-{partition} is not in sync on {brokers}", timeout)
+
+    def _view(self, broker_id: int, topic: str, partition: int) -> tuple[int, ...]:
+        image = self.server(broker_id).state.metadata.partition(TopicPartition(topic, partition))
+        return () if image is None else image.isr
+
+    async def await_leader(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        other_than: int | None = None,
+        timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
+    ) -> int:
+        """Wait until a partition is led, by another broker than that one, and say by whom. Raises TimeoutError."""
+
+        def led() -> int | None:
+            found = self.leader(topic, partition)
+            return None if found in (-1, other_than) else found
+
+        return await self._await(led, f"nobody leads {topic}-{partition}", timeout)
+
+    # -- blocking --------------------------------------------------------------------------------------------------
+
+    def start(self, broker_id: int) -> None:
+        """`astart` for `with`."""
+        self._call(self.astart(broker_id))
+
+    def kill(self, broker_id: int) -> None:
+        """`akill` for `with`."""
+        self._call(self.akill(broker_id))
+
+    def stop(self, broker_id: int) -> None:
+        """`astop` for `with`."""
+        self._call(self.astop(broker_id))
+
+    def create_topic(
+        self, name: str, partitions: int = 1, replicas: int = -1, config: Mapping[str, Setting] | None = None
+    ) -> None:
+        """`acreate_topic` for `with`."""
+        self._call(self.acreate_topic(name, partitions, replicas, config))
+
+    def wait_for_isr(
+        self,
+        topic: str,
+        partition: int = 0,
+        brokers: int | Iterable[int] = MOST_REPLICAS,
+        *,
+        timeout: float = WAIT_SECONDS,
+    ) -> tuple[int, ...]:
+        """`await_isr` for `with`."""
+        return self._call(self.await_isr(topic, partition, brokers, timeout=timeout))
+
+    def wait_for_leader(
+        self, topic: str, partition: int = 0, *, other_than: int | None = None, timeout: float = WAIT_SECONDS
+    ) -> int:
+        """`await_leader` for `with`."""
+        return self._call(self.await_leader(topic, partition, other_than=other_than, timeout=timeout))
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    async def _await(self, look: Callable[[], T | None], reason: str, seconds: float = WAIT_SECONDS) -> T:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while (found := look()) is None:
+            if loop.time() >= deadline:
+                raise TimeoutError(f"{reason} after {seconds} s")
+            await asyncio.sleep(LOOK_SECONDS)
+        return found
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._thread is None or self._loop is None:
+            work.close()
+            raise RuntimeError("the cluster does not run on a thread of its own; await the method with an a before it")
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def _end_thread(self) -> None:
+        loop, thread = self._loop, self._thread
+        self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join()
+            loop.close()

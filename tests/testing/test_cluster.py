@@ -1,0 +1,195 @@
+"""Several brokers in a test: what clients live through when one of them is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from tests.server_process import wait_until
+from tests.sim.store import SimulatedStore
+
+from barnabas.protocol.errors import KafkaError
+from barnabas.testing import Cluster
+from barnabas.testing import cluster as module
+
+DEADLINE_S = 20
+
+
+class Load:
+    """A producer that writes numbers without end, and knows which of them were acknowledged."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 1, "reconnect.backoff.max.ms": 100}
+        self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
+        self._topic = topic
+        self.acknowledged: list[int] = []
+        self.errors: list[object] = []
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._write)
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._ending.set()
+        self._thread.join()
+        assert self._producer.flush(DEADLINE_S) == 0
+
+    def _write(self) -> None:
+        number = 0
+        while not self._ending.is_set():
+            self._producer.produce(self._topic, str(number).encode(), on_delivery=self._delivered)
+            self._producer.poll(0.001)
+            number += 1
+
+    def _delivered(self, error: object, message: Any) -> None:
+        if error is None:
+            self.acknowledged.append(int(message.value()))
+        else:
+            self.errors.append(str(error))
+
+    def grows(self) -> None:
+        """Wait until more is acknowledged."""
+        count = len(self.acknowledged)
+        wait_until(lambda: len(self.acknowledged) > count + 50, timeout_s=DEADLINE_S, what="records are acknowledged")
+
+
+def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
+    settings = {"group.id": "readers", "auto.offset.reset": "earliest", "log_level": 0}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    consumer.subscribe([topic])
+    found: list[int] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(found) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            found.append(int(message.value()))
+    consumer.close()
+    return found
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    with Cluster(brokers=3, topics={"orders": 2}, config={"min.insync.replicas": 2}) as cluster:
+        yield cluster
+
+
+def test_all_brokers_know_each_other_and_who_leads(cluster: Cluster) -> None:
+    assert cluster.brokers == [1, 2, 3]
+    assert cluster.controller() in cluster.brokers
+    seen = AdminClient({"bootstrap.servers": cluster.address(3)}).list_topics(timeout=DEADLINE_S)
+    assert {f"{broker.host}:{broker.port}" for broker in seen.brokers.values()} == set(cluster.bootstrap.split(","))
+    assert seen.controller_id == cluster.controller()
+    for index, partition in seen.topics["orders"].partitions.items():
+        assert partition.leader == cluster.leader("orders", index)
+        assert sorted(partition.isrs) == sorted(cluster.isr("orders", index)) == [1, 2, 3]
+
+
+def test_nothing_acknowledged_is_lost_when_leaders_and_controllers_are_killed(cluster: Cluster) -> None:
+    with Load(cluster.bootstrap, "orders") as load:
+        for choose in (lambda: cluster.leader("orders", 0), cluster.controller):
+            load.grows()
+            victim = choose()
+            assert victim is not None
+            cluster.kill(victim)
+            assert cluster.wait_for_leader("orders", 0, other_than=victim) != victim
+            load.grows()
+            cluster.start(victim)
+            for index in range(2):
+                assert cluster.wait_for_isr("orders", index) == (1, 2, 3)
+    assert load.errors == []
+    found = read_all(cluster.bootstrap, "orders", len(load.acknowledged))
+    assert sorted(found) == sorted(load.acknowledged)
+
+
+def test_a_clean_stop_hands_over_before_it_goes(cluster: Cluster) -> None:
+    with Load(cluster.bootstrap, "orders") as load:
+        load.grows()
+        leader = cluster.leader("orders", 0)
+        cluster.stop(leader)
+        assert cluster.leader("orders", 0) not in (-1, leader)
+        load.grows()
+    assert load.errors == []
+
+
+def test_too_few_in_sync_are_no_place_to_write(cluster: Cluster) -> None:
+    leader = cluster.leader("orders", 0)
+    for broker_id in {1, 2, 3} - {leader}:
+        cluster.kill(broker_id)
+    cluster.wait_for_isr("orders", 0, [leader])
+    told: list[bool] = []
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "message.timeout.ms": 1000})
+    producer.produce("orders", b"x", partition=0, on_delivery=lambda error, _: told.append(error is None))
+    producer.flush(DEADLINE_S)
+    assert told == [False]
+
+
+def test_settings_changed_at_one_broker_count_at_all(cluster: Cluster) -> None:
+    entry = ConfigEntry("retention.ms", "12345", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, "orders", incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": cluster.address(2)})
+    for done in admin.incremental_alter_configs([resource]).values():
+        done.result(DEADLINE_S)
+    configs = [cluster.server(one).state.dynamic_config for one in cluster.brokers]
+    wait_until(
+        lambda: {config.topic_log_config("orders").retention_ms for config in configs} == {12345},
+        timeout_s=DEADLINE_S,
+        what="every broker has heard of the setting",
+    )
+
+
+async def test_a_broker_whose_session_expired_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EmbeddedStore", SimulatedStore)
+    async with Cluster(brokers=3, topics=["orders"]) as cluster:
+        for victim in (cluster.leader("orders"), cluster.controller()):
+            assert victim is not None
+            store = cluster._members[victim].store
+            assert isinstance(store, SimulatedStore)
+            epoch = cluster.server(victim).state.broker_epoch
+            store.expire()
+            assert await cluster.await_leader("orders", other_than=victim) != victim
+            store.renew()
+            async with asyncio.timeout(DEADLINE_S):
+                while cluster.server(victim).state.broker_epoch == epoch:
+                    await asyncio.sleep(0.001)
+            assert cluster.server(victim).state.broker_epoch > epoch
+            assert await cluster.await_isr("orders") == (1, 2, 3)
+
+
+async def test_ids_are_unique_and_a_folder_belongs_to_one_cluster() -> None:
+    async with Cluster(brokers=2) as cluster:
+        producer_ids = [await cluster.server(one).state.producer_ids.next_id() for one in (1, 2, 1, 2)]
+        assert len(set(producer_ids)) == 4
+        with pytest.raises(RuntimeError, match="runs already"):
+            await cluster.astart(1)
+        with pytest.raises(KeyError):
+            cluster.leader("nothing")
+        with pytest.raises(KafkaError):
+            await cluster.acreate_topic("orders", replicas=3)
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(ValueError, match="0"):
+        Cluster(brokers=0)
+    with pytest.raises(RuntimeError, match="thread of its own"):
+        Cluster().kill(1)
+
+
+def test_fixture(kafka_cluster: Cluster) -> None:
+    kafka_cluster.create_topic("orders", 2)
+    asked = asyncio.run(_ask(kafka_cluster.bootstrap))
+    assert asked == {"orders": 2}
+
+
+async def _ask(bootstrap: str) -> dict[str, int]:
+    from barnabas.clients.admin import Admin
+
+    async with Admin(bootstrap) as admin:
+        return {topic.name: len(topic.partitions) for topic in await admin.describe_topics()}
