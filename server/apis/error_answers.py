@@ -54,6 +54,7 @@ ITEMS: dict[ApiKey, tuple[Items, ...]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (_items("resources", "responses"),),
     ApiKey.OFFSET_DELETE: (_items("topics.partitions", "topics.partitions"),),
     ApiKey.ALTER_CLIENT_QUOTAS: (_items("entries", "entries"),),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: (_items("deletions", "results"), _items("upsertions", "results")),
     ApiKey.DESCRIBE_PRODUCERS: (_items("topics.partition_indexes", "topics.partitions"),),
     ApiKey.DESCRIBE_TRANSACTIONS: (_items("transactional_ids", "transaction_states"),),
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_items("group_ids", "groups"),),
@@ -76,6 +77,7 @@ NAMES: dict[str, str] = {
     "transactional_id": "transactional_id",
     "producer_id": "producer_id",
     "entity": "entity",
+    "user": "name",
 }
 """Fields of an answer that say what it answers, and what the request calls them if not the same."""
 

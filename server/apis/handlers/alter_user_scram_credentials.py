@@ -27,6 +27,8 @@ from ..request_context import RequestContext
 
 logger = room_logger("security")
 
+MOST_CHANGES = 1000
+"""Of one request: each is a write of its own to the metadata store."""
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 Change = ScramCredentialDeletion | ScramCredentialUpsertion
 
@@ -38,7 +40,9 @@ async def handle(
     config_store: ConfigStore,
     dynamic_config: DynamicConfig,
 ) -> AlterUserScramCredentialsResponse:
-    """Each user succeeds or fails on their own, with all of their credentials."""
+    """Each user succeeds or fails on their own, with all of their credentials. Raises KafkaError INVALID_REQUEST."""
+    if len(request.deletions) + len(request.upsertions) > MOST_CHANGES:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"A request changes {MOST_CHANGES} credentials at most")
     store = ScramStore(config_store)
     changes: dict[str, list[Change]] = {}
     asked: list[Change] = [*request.deletions, *request.upsertions]

@@ -275,6 +275,8 @@ async def test_passwords_are_set_used_changed_and_taken_back() -> None:
             "gone": ErrorCode.RESOURCE_NOT_FOUND,
             "dora": ErrorCode.NONE,
         }
+        flood = {f"user-{number}": ErrorCode.INVALID_REQUEST for number in range(1001)}
+        assert await alter(deletions=[ScramCredentialDeletion(name=name, mechanism=1) for name in flood]) == flood
         for mechanism in MECHANISMS[1:]:
             (await connect(broker, mechanism, "dora", "new")).close()
         described = await admin.send(DescribeUserScramCredentialsRequest(users=None), 0)
