@@ -16,13 +16,11 @@ from ..storage.log_dir import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKP
 from ..storage.reserve import Reserve
 from .apis.kafka_apis import KafkaApis
 from .apis.request_log import RequestLog
-from .apis.services import Services
-from .broker_state import BrokerState
+from .broker_state import BrokerState, services
 from .cleaning.cleaner_http import CleanerRoutes
 from .cleaning.log_cleaner import LogCleaner
 from .cluster_links import ClusterLinks
 from .cluster_member import ClusterMember, choose_broker_id, strays_of_cluster, zookeeper_session
-from .config.config_repository import ConfigRepository
 from .config.dynamic_config import DynamicConfig
 from .config.zookeeper import zookeeper_settings
 from .controller.adoption import FoundReplica, strays
@@ -573,35 +571,3 @@ class BrokerServer:
     def _flush_by_age(self) -> None:
         """Make durable what has been in the page cache for `flush.ms`."""
         self.state.replica_manager.flush_overdue(self._ports.now_ms())
-
-
-def services(state: BrokerState) -> Services:
-    """What handlers may ask for."""
-    return Services(
-        acls=state.security.acls,
-        broker_id=state.broker_id,
-        config=state.config,
-        config_store=state.config_store,
-        configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
-        controller=state.controller,
-        dynamic_config=state.dynamic_config,
-        enlistment=state.transactions.enlistment,
-        fault=state.ports.fault,
-        fetch_sessions=state.fetch_sessions,
-        filesystem=state.ports.filesystem,
-        groups=state.groups,
-        log_manager=state.log_manager,
-        markers=state.transactions.markers,
-        metadata=state.metadata,
-        mover=state.mover,
-        orders=state.orders,
-        now_ms=state.ports.now_ms,
-        producer_ids=state.producer_ids,
-        quotas=state.quotas,
-        replica_manager=state.replica_manager,
-        store=state.store,
-        transactions=state.transactions.coordinator,
-        turns=state.turns,
-        long_work=state.long_work,
-        work=state.ports.work,
-    )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .apis.services import Services
+from .config.config_repository import ConfigRepository
+
 if TYPE_CHECKING:
     from ..storage.log_manager import LogManager
     from .cleaning.log_cleaner import LogCleaner
@@ -56,3 +59,35 @@ class BrokerState:
     transactions: Transactions
     quotas: ClientQuotas
     security: BrokerSecurity
+
+
+def services(state: BrokerState) -> Services:
+    """What handlers may ask for."""
+    return Services(
+        acls=state.security.acls,
+        broker_id=state.broker_id,
+        config=state.config,
+        config_store=state.config_store,
+        configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
+        controller=state.controller,
+        dynamic_config=state.dynamic_config,
+        enlistment=state.transactions.enlistment,
+        fault=state.ports.fault,
+        fetch_sessions=state.fetch_sessions,
+        filesystem=state.ports.filesystem,
+        groups=state.groups,
+        log_manager=state.log_manager,
+        markers=state.transactions.markers,
+        metadata=state.metadata,
+        mover=state.mover,
+        orders=state.orders,
+        now_ms=state.ports.now_ms,
+        producer_ids=state.producer_ids,
+        quotas=state.quotas,
+        replica_manager=state.replica_manager,
+        store=state.store,
+        transactions=state.transactions.coordinator,
+        turns=state.turns,
+        long_work=state.long_work,
+        work=state.ports.work,
+    )
