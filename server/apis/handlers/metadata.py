@@ -43,7 +43,7 @@ def handle(
     """Answers from the cache, each topic once, unless one is to be created first."""
     wanted = request.topics
     if wanted is None or (not wanted and ctx.api_version < NULL_MEANS_ALL_VERSION and not ctx.refusals):
-        seen: Iterable[str] = metadata.topic_names
+        seen = list(metadata.topic_names)  # while they are told of, others may come
         if ctx.is_guarded:
             seen = [name for name in seen if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, name)]
         return _known(ctx, request, seen, (), metadata=metadata)

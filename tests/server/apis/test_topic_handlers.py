@@ -87,6 +87,19 @@ async def ask_metadata(plane: ControlPlane, version: int, **fields: Any) -> Any:
     return await ask(plane, metadata, ApiKey.METADATA, version, MetadataRequest(**fields))
 
 
+async def test_topics_may_come_and_go_while_all_are_listed() -> None:
+    plane = await with_topics("a", "b")
+    steps = metadata.handle(
+        plane.context(12), MetadataRequest(topics=None), config=plane.config, controller=None, metadata=plane.metadata
+    )
+    next(steps)
+    await plane.controller.create_topics([TopicCreation("c", 1, 1)])
+    with pytest.raises(StopIteration) as end:
+        while True:
+            next(steps)
+    assert [topic.name for topic in end.value.value.topics] == ["a", "b"]
+
+
 @pytest.mark.parametrize("version", range(14))
 async def test_metadata_of_all_topics_in_every_version(version: int) -> None:
     plane = await with_topics("a", "b", partitions=2)
