@@ -27,8 +27,6 @@ from __future__ import annotations
 from enum import Enum, IntEnum, auto
 
 from .apis import ApiKey
-from .errors import ErrorCode, KafkaError
-from .frames import FrameReader
 
 
 class ServerState(IntEnum):
@@ -176,39 +174,3 @@ AWAITED: dict[AuthenticationState, frozenset[ApiKey]] = {
     AuthenticationState.REFUSED: frozenset(),
 }
 """The requests that are legal before a client is admitted; after that all are."""
-
-
-class ServerConnection:
-    """One served connection; `frames` splits what was received. Not for several threads at once."""
-
-    __slots__ = ("authentication", "frames", "state")
-
-    def __init__(self, frames: FrameReader, authentication: AuthenticationState) -> None:
-        self.frames = frames
-        self.state = ServerState.OPEN
-        self.authentication = authentication
-
-    def next_request(self) -> tuple[int, int] | None:
-        """The bounds in `frames.data` of the request to handle now, None while there is none or it has to wait.
-
-        Raises ProtocolError on an illegal frame.
-        """
-        if self.state:
-            return None
-        bounds = self.frames.next_frame()
-        if bounds is not None:
-            self.state = ServerState.HANDLING
-        return bounds
-
-    def on(self, event: ServerEvent) -> None:
-        """Something happened. A KeyError is a mistake of the shell's: an answer to no request."""
-        self.state = SERVING[self.state][event]
-
-    def check(self, api_key: ApiKey) -> None:
-        """Raise KafkaError (ILLEGAL_SASL_STATE), upon which the connection ends, if this request comes too early."""
-        if self.authentication and api_key not in AWAITED[self.authentication]:
-            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, f"{api_key.name} before the client is authenticated")
-
-    def on_authentication(self, event: AuthenticationEvent) -> None:
-        """The client has come a step further, or failed."""
-        self.authentication = AUTHENTICATING[self.authentication][event]

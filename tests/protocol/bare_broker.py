@@ -1,4 +1,4 @@
-"""A broker of bytes in and bytes out around `ServerConnection`: versions of any age, passwords by the book."""
+"""A broker of bytes in and bytes out around the server's tables: versions of any age, passwords by the book."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_request, encode_response
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.frames import BufferPool, FrameReader
 from barnabas.protocol.headers import RequestHeader, decode_request_header, encode_response_header
 from barnabas.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -19,10 +19,13 @@ from barnabas.protocol.messages.metadata import MetadataResponse
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeResponse
 from barnabas.protocol.server_connection import (
+    AUTHENTICATING,
+    AWAITED,
+    SERVING,
     AuthenticationEvent,
     AuthenticationState,
-    ServerConnection,
     ServerEvent,
+    ServerState,
 )
 
 NEWEST = {ApiKey.API_VERSIONS: 4, ApiKey.SASL_HANDSHAKE: 1, ApiKey.SASL_AUTHENTICATE: 2, ApiKey.METADATA: 13}
@@ -50,6 +53,42 @@ def plain_server() -> Generator[bytes, bytes, None]:
     if (yield b"") != f"\0ann\0{PASSWORD}".encode():
         raise PermissionError
     yield b""
+
+
+class ServerConnection:
+    """A served connection by the tables of `server_connection`; `frames` splits what was received."""
+
+    __slots__ = ("authentication", "frames", "state")
+
+    def __init__(self, frames: FrameReader, authentication: AuthenticationState) -> None:
+        self.frames = frames
+        self.state = ServerState.OPEN
+        self.authentication = authentication
+
+    def next_request(self) -> tuple[int, int] | None:
+        """The bounds in `frames.data` of the request to handle now, None while there is none or it has to wait.
+
+        Raises ProtocolError on an illegal frame.
+        """
+        if self.state:
+            return None
+        bounds = self.frames.next_frame()
+        if bounds is not None:
+            self.state = ServerState.HANDLING
+        return bounds
+
+    def on(self, event: ServerEvent) -> None:
+        """Something happened. A KeyError is a mistake of the shell's: an answer to no request."""
+        self.state = SERVING[self.state][event]
+
+    def check(self, api_key: ApiKey) -> None:
+        """Raise KafkaError (ILLEGAL_SASL_STATE), upon which the connection ends, if this request comes too early."""
+        if self.authentication and api_key not in AWAITED[self.authentication]:
+            raise KafkaError(ErrorCode.ILLEGAL_SASL_STATE, f"{api_key.name} before the client is authenticated")
+
+    def on_authentication(self, event: AuthenticationEvent) -> None:
+        """The client has come a step further, or failed."""
+        self.authentication = AUTHENTICATING[self.authentication][event]
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.protocol.bare_broker import NEWEST, PASSWORD, BareBroker
+from tests.protocol.bare_broker import NEWEST, PASSWORD, BareBroker, ServerConnection
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.client_connection import (
@@ -37,7 +37,6 @@ from barnabas.protocol.server_connection import (
     SERVING,
     AuthenticationEvent,
     AuthenticationState,
-    ServerConnection,
     ServerEvent,
     ServerState,
 )
