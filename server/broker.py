@@ -244,6 +244,7 @@ class BrokerServer:
         groups, transactions = self._coordinators(
             replica_manager, metadata, controller, producer_ids=producer_ids, dynamic_config=dynamic_config, turns=turns
         )
+        moving = moving_quota(config, self._loop.time)
         return BrokerState(
             broker_id=broker_id,
             cluster_id=cluster_id,
@@ -261,14 +262,7 @@ class BrokerServer:
             log_manager=log_manager,
             replica_manager=replica_manager,
             cleaner=cleaner,
-            mover=LogDirMover(
-                log_manager,
-                replica_manager,
-                cleaner,
-                ports,
-                self._loop,
-                quota=moving_quota(config, self._loop.time),
-            ),
+            mover=LogDirMover(log_manager, replica_manager, cleaner, ports, self._loop, quota=moving),
             fetch_sessions=FetchSessions(config.max_incremental_fetch_session_cache_slots, ports.random),
             turns=turns,
             long_work=self._long_work,
