@@ -1,0 +1,166 @@
+"""Apache Kafka 3.9.1 and Barnabas in one cluster, around one ZooKeeper: each leads, follows, is controller."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.barnabas_server import BarnabasServer
+from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, KafkaTools, ZooKeeperServer
+from tests.server_process import BrokerProcess
+
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.producer import Producer
+from barnabas.protocol.topic_partition import TopicPartition
+
+pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(240)]
+
+KAFKA, OURS = 1, 2
+PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
+DEADLINE_SECONDS = 60.0
+
+
+class MixedCluster:
+    """One broker of each kind, and a producer that counts what was acknowledged."""
+
+    def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
+        shared = {
+            "zookeeper.connect": f"{zookeeper.address}/mixed",
+            "zookeeper.session.timeout.ms": "6000",
+            "offsets.topic.replication.factor": "2",
+            "min.insync.replicas": "1",
+            "controlled.shutdown.retry.backoff.ms": "500",
+        }
+        self.brokers: dict[int, BrokerProcess] = {
+            KAFKA: KafkaServer(
+                folder / "kafka",
+                version=LAST_WITH_ZOOKEEPER,
+                mode="zookeeper",
+                zookeeper=shared["zookeeper.connect"],
+                heap="256m",
+                properties={**shared, "broker.id": str(KAFKA)},
+            ),
+            OURS: BarnabasServer(folder / "barnabas", properties={**shared, "broker.id": str(OURS)}),
+        }
+        self.tools = KafkaTools(LAST_WITH_ZOOKEEPER)
+        self.acked: list[int] = []
+
+    @property
+    def addresses(self) -> str:
+        return ",".join(f"127.0.0.1:{one.port}" for one in self.brokers.values())
+
+    async def start(self, broker_id: int) -> None:
+        await asyncio.to_thread(self.brokers[broker_id].start)
+
+    async def stop(self, broker_id: int) -> None:
+        """A clean stop: ControlledShutdown, then SIGTERM's end."""
+        await asyncio.to_thread(self.brokers[broker_id].stop)
+
+    async def kill(self, broker_id: int) -> None:
+        await asyncio.to_thread(self.brokers[broker_id].kill)
+
+    async def tool(self, name: str, broker_id: int, *arguments: str) -> str:
+        address = f"127.0.0.1:{self.brokers[broker_id].port}"
+        return await asyncio.to_thread(self.tools.output, name, "--bootstrap-server", address, *arguments)
+
+    async def described(self, broker_id: int) -> dict[int, tuple[int, set[int]]]:
+        """Leader and in-sync replicas of each partition of `t`, as a broker tells Kafka's own tool."""
+        found = {}
+        for line in (await self.tool("kafka-topics", broker_id, "--describe", "--topic", "t")).splitlines():
+            words = line.split()
+            if "Partition:" in words:
+                said = dict(zip(words[::2], words[1::2], strict=False)) if words[0] == "Topic:" else {}
+                isr = {int(one) for one in said["Isr:"].split(",")}
+                found[int(said["Partition:"])] = (int(said["Leader:"]), isr)
+        return found
+
+    async def until(self, broker_id: int, holds: Callable[[dict[int, tuple[int, set[int]]]], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not holds(await self.described(broker_id)):
+                await asyncio.sleep(0.2)
+
+    async def produce(self, producer: Producer, count: int) -> None:
+        for number in range(len(self.acked), len(self.acked) + count):
+            await producer.send_and_wait("t", b"%d" % number, partition=number % 2)
+            self.acked.append(number)
+
+    async def check_all_are_read(self, broker_id: int) -> None:
+        """From each partition what was acknowledged, once and in order."""
+        read: list[int] = []
+        async with Consumer(f"127.0.0.1:{self.brokers[broker_id].port}", auto_offset_reset="earliest") as consumer:
+            consumer.assign(PARTITIONS)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                while len(read) < len(self.acked):
+                    for records in (await consumer.getmany(timeout_ms=500)).values():
+                        read += [int(record.value or b"") for record in records]
+        for odd in (0, 1):
+            assert [one for one in read if one % 2 == odd] == [one for one in self.acked if one % 2 == odd]
+
+
+@asynccontextmanager
+async def mixed_cluster(folder: Path, first: int) -> AsyncIterator[MixedCluster]:
+    """Both brokers, of which the one that starts first is controller."""
+    async with AsyncExitStack() as stack:
+        zookeeper = await asyncio.to_thread(stack.enter_context, ZooKeeperServer(folder / "zookeeper"))
+        cluster = MixedCluster(folder, zookeeper)
+        for broker_id in (first, KAFKA + OURS - first):
+            await cluster.start(broker_id)
+            stack.callback(cluster.brokers[broker_id].kill)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while True:
+                try:
+                    await cluster.tool(
+                        "kafka-topics", first, "--create", "--topic", "t", "--replica-assignment", "1:2,2:1"
+                    )
+                    break
+                except AssertionError:
+                    await asyncio.sleep(0.5)
+        yield cluster
+
+
+@pytest.mark.parametrize("first", [KAFKA, OURS])
+async def test_each_kind_leads_follows_and_is_controller_after_the_other(tmp_path: Path, first: int) -> None:
+    second = KAFKA + OURS - first
+    async with mixed_cluster(tmp_path, first) as cluster, Producer(cluster.addresses) as producer:
+        await cluster.until(second, lambda found: found == {0: (1, {1, 2}), 1: (2, {1, 2})})
+        await cluster.produce(producer, 200)
+        await cluster.kill(first)
+        await cluster.until(second, lambda found: found == {0: (second, {second}), 1: (second, {second})})
+        await cluster.produce(producer, 100)
+        await cluster.start(first)
+        await cluster.until(second, lambda found: all(isr == {1, 2} for _, isr in found.values()))
+        await cluster.tool("kafka-leader-election", second, "--election-type", "preferred", "--all-topic-partitions")
+        await cluster.until(first, lambda found: {leader for leader, _ in found.values()} == {1, 2})
+        await cluster.produce(producer, 100)
+        await cluster.stop(second)
+        await cluster.until(first, lambda found: found == {0: (first, {first}), 1: (first, {first})})
+        await cluster.produce(producer, 100)
+        await cluster.check_all_are_read(first)
+
+
+@pytest.mark.parametrize("first", [KAFKA, OURS])
+async def test_partitions_move_from_one_kind_to_the_other_under_load(tmp_path: Path, first: int) -> None:
+    async with mixed_cluster(tmp_path, first) as cluster, Producer(cluster.addresses) as producer:
+        stopping = asyncio.Event()
+
+        async def load() -> None:
+            while not stopping.is_set():
+                await cluster.produce(producer, 10)
+
+        loading = asyncio.create_task(load())
+        for target in ([2], [1], [1, 2]):
+            wanted = [{"topic": "t", "partition": index, "replicas": target} for index in (0, 1)]
+            plan = tmp_path / "plan.json"
+            plan.write_text(json.dumps({"version": 1, "partitions": wanted}))
+            await cluster.tool("kafka-reassign-partitions", first, "--reassignment-json-file", str(plan), "--execute")
+            goal = set(target)
+            await cluster.until(first, lambda found, goal=goal: all(isr == goal for _, isr in found.values()))  # type: ignore[misc]
+        stopping.set()
+        await loading
+        assert len(cluster.acked) > 100
+        for broker_id in (KAFKA, OURS):
+            await cluster.check_all_are_read(broker_id)
