@@ -191,10 +191,7 @@ class BrokerServer:
         self._state = self._build_state(
             broker_id=broker_id,
             cluster_id=cluster_id,
-            store=store,
-            cluster_store=cluster_store,
-            topic_store=topic_store,
-            config_store=config_store,
+            stores=ClusterStores(store, cluster_store, topic_store, config_store),
             dynamic_config=dynamic_config,
             log_manager=log_manager,
             quotas=quotas,
@@ -219,10 +216,7 @@ class BrokerServer:
         *,
         broker_id: int,
         cluster_id: str,
-        store: MetadataStore,
-        cluster_store: ClusterStore,
-        topic_store: TopicStore,
-        config_store: ConfigStore,
+        stores: ClusterStores,
         dynamic_config: DynamicConfig,
         log_manager: LogManager,
         quotas: ClientQuotas,
@@ -234,13 +228,10 @@ class BrokerServer:
             broker_id=broker_id,
             cluster_id=cluster_id,
             log_manager=log_manager,
-            store=store,
-            cluster_store=cluster_store,
-            topic_store=topic_store,
-            config_store=config_store,
+            stores=stores,
             dynamic_config=dynamic_config,
         )
-        producer_ids = ProducerIds(store, broker_id)
+        producer_ids = ProducerIds(stores.store, broker_id)
         groups, transactions = self._coordinators(
             replica_manager, metadata, controller, producer_ids=producer_ids, dynamic_config=dynamic_config, turns=turns
         )
@@ -251,9 +242,9 @@ class BrokerServer:
             broker_epoch=-1,
             config=config,
             ports=ports,
-            store=store,
-            cluster_store=cluster_store,
-            config_store=config_store,
+            store=stores.store,
+            cluster_store=stores.cluster,
+            config_store=stores.configs,
             dynamic_config=dynamic_config,
             metadata=metadata,
             controller=controller,
@@ -312,10 +303,7 @@ class BrokerServer:
         broker_id: int,
         cluster_id: str,
         log_manager: LogManager,
-        store: MetadataStore,
-        cluster_store: ClusterStore,
-        topic_store: TopicStore,
-        config_store: ConfigStore,
+        stores: ClusterStores,
         dynamic_config: DynamicConfig,
     ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, Controller]:
         """The parts that know topics: what is believed of them, their replicas here, who cleans, and who decides."""
@@ -339,7 +327,7 @@ class BrokerServer:
         if not self._is_alone:
             self._links = ClusterLinks(
                 broker_id,
-                ClusterStores(store, cluster_store, topic_store, config_store),
+                stores,
                 config=self.config,
                 ports=self._ports,
                 loop=self._loop,
@@ -352,8 +340,8 @@ class BrokerServer:
             return metadata, replica_manager, cleaner, self._links.control.controller
         controller = Controller(
             broker_id=broker_id,
-            cluster_store=cluster_store,
-            topic_store=topic_store,
+            cluster_store=stores.cluster,
+            topic_store=stores.topics,
             metadata=metadata,
             channel=LocalReplicaChannel(broker_id, replica_manager, cleaner.deleting),
             config=self.config,

@@ -17,7 +17,8 @@ from barnabas.protocol.codec import decode_response
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import decode_response_header
 from barnabas.server.apis.kafka_apis import KafkaApis
-from barnabas.server.broker import BrokerServer, services
+from barnabas.server.broker import BrokerServer
+from barnabas.server.broker_state import services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports

@@ -51,7 +51,8 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from barnabas.server.apis import answer_budget
 from barnabas.server.apis.kafka_apis import KafkaApis
-from barnabas.server.broker import BrokerServer, services
+from barnabas.server.broker import BrokerServer
+from barnabas.server.broker_state import services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports

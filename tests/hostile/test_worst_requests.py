@@ -42,7 +42,8 @@ from barnabas.protocol.messages.offset_commit import (
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.apis.table import SERVED
-from barnabas.server.broker import BrokerServer, services
+from barnabas.server.broker import BrokerServer
+from barnabas.server.broker_state import services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports

@@ -15,7 +15,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.server.apis.handlers import find_coordinator
 from barnabas.server.apis.handlers.find_coordinator import GROUP, SHARE, TRANSACTION
-from barnabas.server.broker import services
+from barnabas.server.broker_state import services
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 from barnabas.testing.broker import Broker
 

@@ -16,7 +16,7 @@ from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.apis.kafka_apis import KafkaApis
 from barnabas.server.apis.table import SERVED
-from barnabas.server.broker import services
+from barnabas.server.broker_state import services
 from barnabas.server.config.listeners import ListenerConfig
 from barnabas.server.security.session import Session
 

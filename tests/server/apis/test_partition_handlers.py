@@ -27,7 +27,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.server.apis.handlers import delete_records, describe_log_dirs, describe_producers, offset_for_leader_epoch
 from barnabas.server.apis.request_context import RequestContext
-from barnabas.server.broker import services
+from barnabas.server.broker_state import services
 from barnabas.testing.broker import Broker
 
 TIMESTAMP = 1_700_000_000_000
