@@ -246,12 +246,6 @@ class GetChildren2Response(NamedTuple):
     stat: NodeStat
 
 
-class NumberResponse(NamedTuple):
-    """GetAllChildrenNumber."""
-
-    number: Int
-
-
 # Several operations in one
 
 
