@@ -1,0 +1,68 @@
+"""Three brokers as processes, held together by a real ZooKeeper or by one of themselves: kill -9 loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.barnabas_server import BarnabasServer
+from tests.kafka import ZooKeeperServer
+from tests.server_process import free_port, wait_until
+from tests.testing.test_cluster import DEADLINE_S, Load, read_all
+
+SETTINGS = {
+    "default.replication.factor": "3",
+    "offsets.topic.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "zookeeper.session.timeout.ms": "2000",
+}
+
+
+@pytest.fixture(params=[pytest.param("ZooKeeper", marks=pytest.mark.java), "a broker"])
+def brokers(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[int, BarnabasServer]]:
+    with ExitStack() as stack:
+        if request.param == "ZooKeeper":
+            joining = {"zookeeper.connect": f"{stack.enter_context(ZooKeeperServer(tmp_path / 'zk')).address}/kafka"}
+            first = joining
+        else:
+            address = f"127.0.0.1:{free_port()}"
+            joining, first = {"zookeeper.connect": address}, {"coordinator.listeners": address}
+        found = {}
+        for number in (1, 2, 3):
+            where = first if number == 1 else joining
+            properties = {**SETTINGS, **where, "broker.id": str(number)}
+            found[number] = stack.enter_context(BarnabasServer(tmp_path / f"broker-{number}", properties=properties))
+        yield found
+
+
+@pytest.mark.verify
+def test_a_leader_that_is_killed_is_replaced_and_comes_back(brokers: dict[int, BarnabasServer]) -> None:
+    bootstrap = ",".join(broker.bootstrap for broker in brokers.values())
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    wait_until(lambda: len(admin.list_topics(timeout=5).brokers) == 3, timeout_s=DEADLINE_S, what="three brokers")
+    (created,) = admin.create_topics([NewTopic("orders", 6, 3)]).values()
+    created.result(DEADLINE_S)
+
+    def led_by() -> dict[int, int]:
+        topic = admin.list_topics("orders", timeout=5).topics["orders"]
+        return {index: partition.leader for index, partition in topic.partitions.items()}
+
+    def in_sync() -> bool:
+        topic = admin.list_topics("orders", timeout=5).topics["orders"]
+        return all(len(partition.isrs) == 3 for partition in topic.partitions.values())
+
+    wait_until(in_sync, timeout_s=DEADLINE_S, what="all replicas are in sync")
+    victim = next(leader for leader in led_by().values() if leader != 1)
+    with Load(bootstrap, "orders") as load:
+        load.grows()
+        brokers[victim].kill()
+        wait_until(lambda: not {victim, -1} & set(led_by().values()), timeout_s=DEADLINE_S, what="others lead")
+        load.grows()
+        brokers[victim].start()
+        wait_until(in_sync, timeout_s=DEADLINE_S, what="all replicas are in sync again")
+        load.grows()
+    assert load.errors == []
+    assert sorted(read_all(bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
