@@ -151,6 +151,10 @@ class Partition:
             self.followers = None
             if any(broker_id != peers.broker_id for broker_id in replicas):
                 self.followers = Followers(peers, replicas, in_sync_replicas, end, former)
+        if not self.is_leader and self._listener.acks_all_on_disk and self.log.recovery_point < end:
+            # What it took in as a follower, or in an earlier term, and nobody has waited for.
+            self._barriers.append((self.log.recovery_point, end))
+            self._listener.flush_wanted(self)
         self.is_leader = True
         self.log.leader_epochs.assign(leader_epoch, end)
         self._raise_high_watermark()
@@ -399,12 +403,16 @@ class Partition:
         return replica
 
     def shrink_isr(self) -> None:
-        """Ask for those to leave who have not caught up for `replica.lag.time.max.ms`."""
+        """Ask for those to leave who have not caught up for `replica.lag.time.max.ms`.
+
+        Who kept the high watermark back without being in sync, being about to, may be gone by now.
+        """
         followers = self.followers
         if followers is not None and not self.is_offline:
             shrunk = followers.shrunk_isr(self.log.log_end_offset)
             if shrunk is not None:
                 self._propose(followers, shrunk)
+            self._raise_high_watermark()
 
     def _propose(self, followers: Followers, isr: tuple[int, ...]) -> None:
         change = IsrChange(

@@ -144,6 +144,32 @@ def test_an_answer_of_another_time_is_nothing(now: PartitionStateNow, is_applied
     assert partition.in_sync_replicas == (1, 2, 3)
 
 
+def test_who_was_about_to_join_and_died_keeps_nobody_waiting() -> None:
+    cluster = Cluster()
+    cluster.eligible.clear()
+    partition = cluster.lead(isr=(1,))
+    fetched(partition, 3, 0)
+    cluster.eligible.add(3)
+    append(partition, 1, 2)
+    assert partition.log.high_watermark == 0
+    cluster.eligible.discard(3)
+    partition.shrink_isr()
+    assert partition.log.high_watermark == 2
+
+
+def test_a_new_leader_counts_what_is_on_its_disk() -> None:
+    cluster = Cluster(on_disk=True)
+    partition = cluster.lead()
+    append(partition, -1, 2)
+    partition.become_follower(2, 5, 8, (1, 2, 3), (1, 2, 3))
+    partition.become_leader(6, 9, (1, 2, 3), (1, 2, 3))
+    fetched(partition, 2, 2)
+    fetched(partition, 3, 2)
+    assert (partition.log.high_watermark, cluster.requested) == (0, 2)
+    flush(partition)
+    assert partition.log.high_watermark == 2
+
+
 def test_the_high_watermark_waits_for_min_isr() -> None:
     cluster = Cluster()
     partition = cluster.lead(isr=(1,), min_isr=2)
