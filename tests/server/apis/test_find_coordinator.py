@@ -60,7 +60,7 @@ async def test_this_broker_coordinates_a_group_and_creates_its_topic(broker: Bro
 
 
 @pytest.mark.parametrize("version", range(1, 7))
-async def test_a_transaction_is_sent_here_to_be_refused(broker: Broker, version: int) -> None:
+async def test_a_transactional_id_belongs_to_the_only_broker(broker: Broker, version: int) -> None:
     here = (broker.server.state.broker_id, "127.0.0.1", broker.port)
     assert await ask(broker, version, TRANSACTION, "x") == [("x", ErrorCode.NONE, here)]
     assert broker.server.state.metadata.topic(GROUP_METADATA_TOPIC) is None
