@@ -345,7 +345,9 @@ public final class Screens {
         System.out.println("# served: " + served);
         Set<String> nobody = Collections.singleton("no-such-transaction");
         fails(TransactionalIdNotFoundException.class, admin.describeTransactions(nobody).all());
-        fails(UnsupportedVersionException.class, admin.fenceProducers(nobody).all());
+        String fenced = "transactions-of-" + topic;
+        get(admin.fenceProducers(Collections.singleton(fenced)).all());
+        Report.equal(fenced, get(admin.describeTransactions(Collections.singleton(fenced)).all()).keySet().iterator().next());
     }
 
     private static void check(String name, KafkaFuture<?> future, List<String> served) throws Exception {
