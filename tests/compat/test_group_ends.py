@@ -23,7 +23,10 @@ def read_with_confluent(bootstrap: str, group: str) -> None:
 
 
 def read_with_kafka_python(bootstrap: str, group: str) -> None:
-    consumer = KafkaConsumer(TOPIC, bootstrap_servers=bootstrap, group_id=group)
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=group)
+    # A leader that assigns before it knows the topic gives out nothing, and this client may look again minutes later.
+    assert consumer.partitions_for_topic(TOPIC)
+    consumer.subscribe([TOPIC])
     while not consumer.assignment():
         consumer.poll(timeout_ms=100)
     consumer.close()
