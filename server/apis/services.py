@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..config.config_repository import ConfigRepository
     from ..config.dynamic_config import DynamicConfig
-    from ..controller.isr_requests import ProposedIsr
     from ..controller.received_orders import ReceivedOrders
     from ..controller.topic_maker import CreatedTopic
     from ..controller.topic_rules import PartitionsCreation, TopicCreation
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from ..metadata.znodes import PartitionState, TopicRegistration
     from ..quotas.client_quotas import ClientQuotas
     from ..replication.fetch_session import FetchSessions
+    from ..replication.isr_changes import IsrChange
     from ..replication.log_dir_mover import LogDirMover
     from ..replication.replica_manager import ReplicaManager
     from ..runtime.ports import Work
@@ -84,7 +84,7 @@ class BrokersController(Protocol):
         """Others lead what a broker leads; what has to stay is returned."""
 
     async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedIsr]
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[IsrChange]
     ) -> Mapping[TopicPartition, PartitionState | ErrorCode]:
         """Other in-sync replicas for partitions that the broker leads."""
 

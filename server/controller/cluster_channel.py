@@ -17,6 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, c
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
+from ..replication.partition_order import PartitionOrder
 from .control_requests import (
     LOWEST_LEADER_AND_ISR,
     LOWEST_STOP_REPLICA,
@@ -30,7 +31,7 @@ from .control_requests import (
     update_metadata_request,
 )
 from .received_orders import ReceivedOrders
-from .replica_channel import LeaderAndIsr, MetadataUpdate, OrderAnswers
+from .replica_channel import MetadataUpdate, OrderAnswers
 
 logger = room_logger("controller")
 
@@ -157,7 +158,7 @@ class ClusterReplicaChannel:
                 self._queues[broker_id] = BrokerQueue(broker, self._ask, self._doubt)
 
     async def leader_and_isr(
-        self, broker_id: int, orders: Sequence[LeaderAndIsr]
+        self, broker_id: int, orders: Sequence[PartitionOrder]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Makes a broker leader or follower of partitions."""
         if broker_id == self._broker_id:

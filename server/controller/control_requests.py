@@ -37,7 +37,8 @@ from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import PartitionImage, TopicImage
 from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
-from .replica_channel import NO_EPOCH, LeaderAndIsr, MetadataUpdate
+from ..replication.partition_order import PartitionOrder
+from .replica_channel import NO_EPOCH, MetadataUpdate
 
 LOWEST_LEADER_AND_ISR, LOWEST_UPDATE_METADATA, LOWEST_STOP_REPLICA = 2, 5, 3
 """The versions since which these requests are grouped by topic, as they are built here."""
@@ -59,19 +60,22 @@ class SendingController(NamedTuple):
 
 
 def leader_and_isr_request(
-    sender: SendingController, broker_epoch: int, orders: Sequence[LeaderAndIsr], leaders: Mapping[int, BrokerEndpoint]
+    sender: SendingController,
+    broker_epoch: int,
+    orders: Sequence[PartitionOrder],
+    leaders: Mapping[int, BrokerEndpoint],
 ) -> LeaderAndIsrRequest:
     """Orders to one broker; `leaders` is where the leaders are reached that are alive."""
     topics: dict[str, LeaderAndIsrTopicState] = {}
     for order in orders:
-        name = order.partition.topic
+        name = order.topic_partition.topic
         topic = topics.get(name)
         if topic is None:
             topic = topics[name] = LeaderAndIsrTopicState(topic_name=name, topic_id=order.topic_id)
         topic.partition_states.append(
             LeaderAndIsrPartitionState(
                 topic_name=name,
-                partition_index=order.partition.partition,
+                partition_index=order.topic_partition.partition,
                 controller_epoch=order.controller_epoch,
                 leader=order.leader,
                 leader_epoch=order.leader_epoch,
@@ -96,7 +100,7 @@ def leader_and_isr_request(
     )
 
 
-def orders_of(request: LeaderAndIsrRequest) -> list[LeaderAndIsr]:
+def orders_of(request: LeaderAndIsrRequest) -> list[PartitionOrder]:
     """What a request of any version orders."""
     states = [(state.topic_name, ZERO_UUID, state) for state in request.ungrouped_partition_states]
     states += [
@@ -105,9 +109,9 @@ def orders_of(request: LeaderAndIsrRequest) -> list[LeaderAndIsr]:
     return [_order(TopicPartition(name, state.partition_index), topic_id, state) for name, topic_id, state in states]
 
 
-def _order(partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> LeaderAndIsr:
-    return LeaderAndIsr(
-        partition=partition,
+def _order(partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartitionState) -> PartitionOrder:
+    return PartitionOrder(
+        topic_partition=partition,
         topic_id=topic_id,
         leader=state.leader,
         leader_epoch=state.leader_epoch,
@@ -123,16 +127,16 @@ def _order(partition: TopicPartition, topic_id: UUID, state: LeaderAndIsrPartiti
 
 
 def leader_and_isr_response(
-    version: int, orders: Iterable[LeaderAndIsr], results: Mapping[TopicPartition, ErrorCode]
+    version: int, orders: Iterable[PartitionOrder], results: Mapping[TopicPartition, ErrorCode]
 ) -> LeaderAndIsrResponse:
     """What became of each order."""
     response = LeaderAndIsrResponse()
     topics: dict[UUID, LeaderAndIsrTopicError] = {}
     for order in orders:
         error = LeaderAndIsrPartitionError(
-            topic_name=order.partition.topic,
-            partition_index=order.partition.partition,
-            error_code=results[order.partition],
+            topic_name=order.topic_partition.topic,
+            partition_index=order.topic_partition.partition,
+            error_code=results[order.topic_partition],
         )
         if version < TOPIC_IDS_VERSION:
             response.partition_errors.append(error)
@@ -145,9 +149,9 @@ def leader_and_isr_response(
     return response
 
 
-def order_results(response: LeaderAndIsrResponse, orders: Iterable[LeaderAndIsr]) -> dict[TopicPartition, ErrorCode]:
+def order_results(response: LeaderAndIsrResponse, orders: Iterable[PartitionOrder]) -> dict[TopicPartition, ErrorCode]:
     """What a broker says became of the orders; those it does not speak of are left out."""
-    names = {order.topic_id: order.partition.topic for order in orders}
+    names = {order.topic_id: order.topic_partition.topic for order in orders}
     errors = [(one.topic_name, one) for one in response.partition_errors]
     errors += [
         (names[topic.topic_id], one)

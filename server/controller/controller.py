@@ -25,13 +25,14 @@ from ..metadata.metadata_store import BadVersionError, SessionExpiredError, Stor
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import BrokerRegistration, PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
+from ..replication.isr_changes import IsrChange
 from ..runtime.turns import WISHES, Pace
 from .adoption import FoundReplica
 from .announcer import Announcer
 from .balance import imbalanced
 from .broker_changes import BrokerChanges
 from .context import ControllerContext
-from .isr_requests import IsrRequests, ProposedIsr
+from .isr_requests import IsrRequests
 from .partition_state_machine import PartitionStateMachine
 from .reassignments import Reassignments
 from .replica_channel import ReplicaChannel
@@ -467,7 +468,7 @@ class Controller:
     # In-sync replicas
 
     async def alter_partitions(
-        self, broker_id: int, broker_epoch: int, proposals: Sequence[ProposedIsr]
+        self, broker_id: int, broker_epoch: int, proposals: Sequence[IsrChange]
     ) -> dict[TopicPartition, PartitionState | ErrorCode]:
         """A leader asks for other in-sync replicas; each partition on its own.
 

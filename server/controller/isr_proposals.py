@@ -27,7 +27,7 @@ from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import PartitionState
 from ..replication.isr_changes import IsrChange, PartitionStateNow
 from .controller import Controller
-from .isr_requests import ANY_EPOCH, ProposedIsr
+from .isr_requests import ANY_EPOCH
 from .to_controller import ToController
 
 BROKER_EPOCHS_VERSION = 3
@@ -93,18 +93,7 @@ class ControllerIsrChanges:
                 if topic.topic_id in names
                 for one in topic.partitions
             }
-        proposals = [
-            ProposedIsr(
-                change.topic_partition,
-                change.leader_epoch,
-                change.partition_epoch,
-                change.isr,
-                change.broker_epochs,
-                change.leader_recovery_state,
-            )
-            for change in changes
-        ]
-        results = await self._controller.alter_partitions(self._broker_id, self._broker_epoch(), proposals)
+        results = await self._controller.alter_partitions(self._broker_id, self._broker_epoch(), changes)
         return {
             partition: state_now(result) if isinstance(result, PartitionState) else KafkaError(result)
             for partition, result in results.items()

@@ -7,30 +7,18 @@ broker that is gone, or about to stop, or has started anew since the leader hear
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.znodes import PartitionState
+from ..replication.isr_changes import IsrChange
 from .context import ControllerContext
 from .partition_state_machine import PartitionStateMachine
 
 ANY_EPOCH = -1
 RECOVERED, RECOVERING = 0, 1
-
-
-@dataclass(frozen=True, slots=True)
-class ProposedIsr:
-    """What a leader wants for one partition."""
-
-    partition: TopicPartition
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[int, ...]
-    broker_epochs: tuple[int, ...] = ()
-    """In the order of the replicas; none from leaders that do not know, ANY_EPOCH for one that is not known."""
-    leader_recovery_state: int = RECOVERED
 
 
 class IsrRequests:
@@ -41,10 +29,10 @@ class IsrRequests:
         self._partitions = partitions
 
     async def alter(
-        self, broker_id: int, proposals: Iterable[ProposedIsr], term: ControllerTerm
+        self, broker_id: int, proposals: Iterable[IsrChange], term: ControllerTerm
     ) -> dict[TopicPartition, PartitionState | ErrorCode]:
         """The states as they are after this, or why a proposal was refused. Raises StoreError, KafkaError."""
-        wanted = {proposal.partition: proposal for proposal in proposals}
+        wanted = {proposal.topic_partition: proposal for proposal in proposals}
         refused: dict[TopicPartition, PartitionState | ErrorCode] = {}
 
         def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
@@ -65,7 +53,7 @@ class IsrRequests:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return refused.get(partition, state)
 
-    def _accepted(self, broker_id: int, wanted: ProposedIsr, state: PartitionState) -> PartitionState | None:
+    def _accepted(self, broker_id: int, wanted: IsrChange, state: PartitionState) -> PartitionState | None:
         """The state that is wanted; None if it is as wanted already. Raises KafkaError."""
         if wanted.leader_epoch != state.leader_epoch:
             # A leader that knows a newer epoch than its controller was told so by the next one.
@@ -80,8 +68,8 @@ class IsrRequests:
         self._check(wanted, state)
         return replace(state, isr=wanted.isr, leader_recovery_state=wanted.leader_recovery_state)
 
-    def _check(self, wanted: ProposedIsr, state: PartitionState) -> None:
-        replicas = self._context.replicas(wanted.partition)
+    def _check(self, wanted: IsrChange, state: PartitionState) -> None:
+        replicas = self._context.replicas(wanted.topic_partition)
         is_odd = len(set(wanted.isr)) != len(wanted.isr) or not set(wanted.isr) <= set(replicas)
         if is_odd or state.leader not in wanted.isr:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
@@ -89,7 +77,7 @@ class IsrRequests:
             len(wanted.isr) > 1 or state.leader_recovery_state == RECOVERED
         ):
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        live = self._context.live_replicas(wanted.partition)
+        live = self._context.live_replicas(wanted.topic_partition)
         epochs = dict(zip(wanted.isr, wanted.broker_epochs, strict=False))
         for broker in wanted.isr:
             if broker not in state.isr and broker not in live:

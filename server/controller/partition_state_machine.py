@@ -14,11 +14,12 @@ from ..metadata.cluster_store import ControllerTerm
 from ..metadata.metadata_store import BadVersionError, StoreUnavailableError
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState
+from ..replication.partition_order import PartitionOrder
 from ..runtime.turns import ITEMS, Pace
 from .announcer import Announcer
 from .context import ControllerContext
 from .election import Election, elect, elect_preferred
-from .replica_channel import LeaderAndIsr, ReplicaChannel
+from .replica_channel import ReplicaChannel
 
 logger = room_logger("controller")
 
@@ -278,14 +279,14 @@ class PartitionStateMachine:
 
     def _orders(
         self, partitions: Iterable[TopicPartition], *, is_new: bool, brokers: Collection[int] | None
-    ) -> dict[int, list[LeaderAndIsr]]:
-        by_broker: dict[int, list[LeaderAndIsr]] = {}
+    ) -> dict[int, list[PartitionOrder]]:
+        by_broker: dict[int, list[PartitionOrder]] = {}
         for partition in partitions:
             state, topic = self._context.state(partition), self._context.topic(partition.topic)
             if state is None or topic is None or state.leader == NO_LEADER or self._context.is_doomed(partition):
                 continue
-            order = LeaderAndIsr(
-                partition=partition,
+            order = PartitionOrder(
+                topic_partition=partition,
                 topic_id=topic.topic_id,
                 leader=state.leader,
                 leader_epoch=state.leader_epoch,

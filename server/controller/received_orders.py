@@ -11,21 +11,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from typing import Protocol
-from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
 from ..metadata.metadata_store import StoreError
+from ..replication.partition_order import PartitionOrder
 from ..runtime.turns import ORDERS, Pace
 from .control_requests import StopOrder
 from .replica_channel import (
     NO_EPOCH,
-    LeaderAndIsr,
     LocalReplicas,
     MetadataUpdate,
     WhileDeleting,
+    carry_out,
     nothing_else,
     stop_here,
 )
@@ -40,21 +40,8 @@ NO_BROKER_EPOCH = -1
 class ClusterReplicas(LocalReplicas, Protocol):
     """The replica manager of a broker that is one of several."""
 
-    def become_follower(
-        self,
-        topic_partition: TopicPartition,
-        *,
-        topic_id: UUID,
-        leader: int,
-        leader_epoch: int,
-        partition_epoch: int,
-        replicas: tuple[int, ...],
-        isr: tuple[int, ...],
-        is_new: bool,
-        adding_replicas: tuple[int, ...] = (),
-        removing_replicas: tuple[int, ...] = (),
-    ) -> None:
-        """Copies the partition from its leader from now on; without one (-1) it waits."""
+    def become_follower(self, order: PartitionOrder) -> None:
+        """Copies the partition from its leader from now on; without one (-1) it waits. Raises KafkaError, OSError."""
         ...
 
 
@@ -87,7 +74,7 @@ class ReceivedOrders:
         self._topic_configs = topic_configs
         self._config_of = config_of
         self._deleting = deleting
-        self._hosted: dict[TopicPartition, LeaderAndIsr] = {}
+        self._hosted: dict[TopicPartition, PartitionOrder] = {}
         """The last order for each partition of which a replica is here."""
         self._turn = asyncio.Lock()
         self._is_new_here = False
@@ -115,27 +102,27 @@ class ReceivedOrders:
     # -- orders ----------------------------------------------------------------------------------------------------
 
     async def leader_and_isr(
-        self, orders: Sequence[LeaderAndIsr], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH
+        self, orders: Sequence[PartitionOrder], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH
     ) -> dict[TopicPartition, ErrorCode]:
         """Makes this broker leader or follower; each partition on its own. Raises KafkaError as `check_sender`."""
         async with self._turn:
             self._follow_controller(controller_epoch, broker_epoch)
-            results = {order.partition: self._refusal(order) for order in orders}
-            accepted = [order for order in orders if results[order.partition] is ErrorCode.NONE]
-            await self._learn_configs(accepted)
-            new = {order.partition: order.topic_id for order in accepted if order.partition not in self._hosted}
-            await self._replicas.prepare_logs(new)
+            results = {order.topic_partition: self._refusal(order) for order in orders}
+            accepted = [order for order in orders if results[order.topic_partition] is ErrorCode.NONE]
+            new = [order for order in accepted if order.topic_partition not in self._hosted]
+            await self._learn_configs(new)
+            await self._replicas.prepare_logs({order.topic_partition: order.topic_id for order in new})
             pace = Pace(ORDERS)
             for order in accepted:
-                results[order.partition] = self._carry_out(order)
+                results[order.topic_partition] = self._carry_out(order)
                 await pace.step()
             return results
 
-    def _refusal(self, order: LeaderAndIsr) -> ErrorCode:
-        former = self._hosted.get(order.partition)
+    def _refusal(self, order: PartitionOrder) -> ErrorCode:
+        former = self._hosted.get(order.topic_partition)
         if self._broker_id not in order.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if order.partition in self.offline:
+        if order.topic_partition in self.offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if former is None:
             return ErrorCode.NONE
@@ -144,9 +131,9 @@ class ReceivedOrders:
         # What was told already is no news either: the sender had no answer, and asks again.
         return ErrorCode.NONE if order.leader_epoch > former.leader_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
-    async def _learn_configs(self, orders: Iterable[LeaderAndIsr]) -> None:
+    async def _learn_configs(self, new: Iterable[PartitionOrder]) -> None:
         """A log is made with its topic's settings, of which nobody has told this broker yet."""
-        for topic in dict.fromkeys(order.partition.topic for order in orders if order.partition not in self._hosted):
+        for topic in dict.fromkeys(order.topic_partition.topic for order in new):
             try:
                 config = await self._config_of(topic)
             except StoreError as error:
@@ -156,45 +143,12 @@ class ReceivedOrders:
             if config:
                 self._topic_configs.topic_config_changed(topic, config)
 
-    def _carry_out(self, order: LeaderAndIsr) -> ErrorCode:
-        try:
-            if order.leader == self._broker_id:
-                self._lead(order)
-            else:
-                self._follow(order)
-        except KafkaError as error:
-            return error.code
-        except OSError:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        self._hosted[order.partition] = order
-        return ErrorCode.NONE
-
-    def _lead(self, order: LeaderAndIsr) -> None:
-        self._replicas.become_leader(
-            order.partition,
-            topic_id=order.topic_id,
-            leader_epoch=order.leader_epoch,
-            partition_epoch=order.partition_epoch,
-            replicas=order.replicas,
-            isr=order.isr,
-            is_new=order.is_new,
-            adding_replicas=order.adding_replicas,
-            removing_replicas=order.removing_replicas,
-        )
-
-    def _follow(self, order: LeaderAndIsr) -> None:
-        self._replicas.become_follower(
-            order.partition,
-            topic_id=order.topic_id,
-            leader=order.leader,
-            leader_epoch=order.leader_epoch,
-            partition_epoch=order.partition_epoch,
-            replicas=order.replicas,
-            isr=order.isr,
-            is_new=order.is_new,
-            adding_replicas=order.adding_replicas,
-            removing_replicas=order.removing_replicas,
-        )
+    def _carry_out(self, order: PartitionOrder) -> ErrorCode:
+        leads, replicas = order.leader == self._broker_id, self._replicas
+        error = carry_out(replicas.become_leader if leads else replicas.become_follower, order)
+        if error is ErrorCode.NONE:
+            self._hosted[order.topic_partition] = order
+        return error
 
     async def stop_replicas(
         self, stops: Sequence[StopOrder], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH

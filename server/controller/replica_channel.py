@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
+from ..replication.partition_order import PartitionOrder
 from ..runtime.turns import ORDERS, Pace
 
 if TYPE_CHECKING:
@@ -20,24 +21,6 @@ NO_EPOCH = -1
 """In the place of a leader epoch: whatever it is."""
 EPOCH_DURING_DELETION = -2
 """In the place of a leader epoch: the topic is being deleted, newer than any leader."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsr:
-    """The order for one partition: who leads it, with whom, in which epoch."""
-
-    partition: TopicPartition
-    topic_id: UUID
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    is_new: bool
-    controller_epoch: int = 0
-    adding_replicas: tuple[int, ...] = ()
-    removing_replicas: tuple[int, ...] = ()
-    leader_recovery_state: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +76,7 @@ class ReplicaChannel(Protocol):
         ...
 
     async def leader_and_isr(
-        self, broker_id: int, orders: Sequence[LeaderAndIsr]
+        self, broker_id: int, orders: Sequence[PartitionOrder]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Makes a broker leader or follower of partitions."""
         ...
@@ -116,20 +99,8 @@ class LocalReplicas(Protocol):
         """Makes the folders of new partitions all at once, off the loop."""
         ...
 
-    def become_leader(
-        self,
-        topic_partition: TopicPartition,
-        *,
-        topic_id: UUID,
-        leader_epoch: int,
-        partition_epoch: int,
-        replicas: tuple[int, ...],
-        isr: tuple[int, ...],
-        is_new: bool,
-        adding_replicas: tuple[int, ...] = (),
-        removing_replicas: tuple[int, ...] = (),
-    ) -> None:
-        """Leads the partition from now on."""
+    def become_leader(self, order: PartitionOrder) -> None:
+        """Leads the partition from now on. Raises KafkaError, OSError."""
         ...
 
     async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
@@ -166,34 +137,17 @@ class LocalReplicaChannel:
         self._deleting = deleting
 
     async def leader_and_isr(
-        self, broker_id: int, orders: Sequence[LeaderAndIsr]
+        self, broker_id: int, orders: Sequence[PartitionOrder]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Makes this broker lead the partitions."""
         assert broker_id == self._broker_id, f"no way to broker {broker_id}"
         results = {}
-        await self._replicas.prepare_logs({order.partition: order.topic_id for order in orders if order.is_new})
+        await self._replicas.prepare_logs({order.topic_partition: order.topic_id for order in orders if order.is_new})
         pace = Pace(ORDERS)
         for order in orders:
-            results[order.partition] = self._lead(order)
+            results[order.topic_partition] = carry_out(self._replicas.become_leader, order)
             await pace.step()
         return results
-
-    def _lead(self, order: LeaderAndIsr) -> ErrorCode:
-        try:
-            self._replicas.become_leader(
-                order.partition,
-                topic_id=order.topic_id,
-                leader_epoch=order.leader_epoch,
-                partition_epoch=order.partition_epoch,
-                replicas=order.replicas,
-                isr=order.isr,
-                is_new=order.is_new,
-            )
-        except KafkaError as error:
-            return error.code
-        except OSError:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.NONE
 
     async def stop_replicas(
         self, broker_id: int, leader_epochs: Mapping[TopicPartition, int], *, delete: bool
@@ -205,6 +159,17 @@ class LocalReplicaChannel:
     def update_metadata(self, broker_ids: Collection[int], update: MetadataUpdate) -> None:
         """There is nobody to be told."""
         assert not broker_ids, f"no way to brokers {broker_ids}"
+
+
+def carry_out(become: Callable[[PartitionOrder], None], order: PartitionOrder) -> ErrorCode:
+    """Makes this broker leader or follower of one partition."""
+    try:
+        become(order)
+    except KafkaError as error:
+        return error.code
+    except OSError:
+        return ErrorCode.KAFKA_STORAGE_ERROR
+    return ErrorCode.NONE
 
 
 async def stop_here(

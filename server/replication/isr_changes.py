@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 
 
@@ -14,13 +15,14 @@ class IsrChange:
     """What a leader wants to be true of its partition, which counts only if nothing has changed since."""
 
     topic_partition: TopicPartition
-    topic_id: UUID
     leader_epoch: int
     partition_epoch: int
     isr: tuple[int, ...]
     broker_epochs: tuple[int, ...] = ()
-    """Of the brokers in `isr`, in their order, as their fetches told; -1 where nobody knows (KIP-903)."""
+    """Of the brokers in `isr`, in their order, as their fetches told; -1 where nobody knows, none from old leaders."""
     leader_recovery_state: int = 0
+    topic_id: UUID = ZERO_UUID
+    """Not needed where it is decided."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ...storage.log import Log
     from ...storage.log_values import FetchData, LogAppendInfo
     from ...storage.record_validator import Origin
+    from .partition_order import PartitionOrder
     from .replica import FollowerFetch, Replica
 
 NO_LEADER_EPOCH = -1
@@ -137,52 +138,41 @@ class Partition:
 
     # -- roles -----------------------------------------------------------------------------------------------------
 
-    def become_leader(
-        self, leader_epoch: int, partition_epoch: int, replicas: tuple[int, ...], in_sync_replicas: tuple[int, ...]
-    ) -> None:
-        """Lead from `leader_epoch` on; an equal or older epoch than the present one changes nothing."""
-        if leader_epoch <= self.leader_epoch:
+    def become_leader(self, order: PartitionOrder) -> None:
+        """Lead from the order's epoch on; an equal or older epoch than the present one changes nothing."""
+        if order.leader_epoch <= self.leader_epoch:
             return
-        self._begin_term(leader_epoch, partition_epoch, replicas, in_sync_replicas)
+        self._begin_term(order)
         peers, end = self._peers, self.log.log_end_offset
         if peers is not None:
             self.leader = peers.broker_id
             former = self.followers
             self.followers = None
-            if any(broker_id != peers.broker_id for broker_id in replicas):
-                self.followers = Followers(peers, replicas, in_sync_replicas, end, former)
+            if any(broker_id != peers.broker_id for broker_id in order.replicas):
+                self.followers = Followers(peers, order.replicas, order.isr, end, former)
         if not self.is_leader and self._listener.acks_all_on_disk and self.log.recovery_point < end:
             # What it took in as a follower, or in an earlier term, and nobody has waited for.
             self._barriers.append((self.log.recovery_point, end))
             self._listener.flush_wanted(self)
         self.is_leader = True
-        self.log.leader_epochs.assign(leader_epoch, end)
+        self.log.leader_epochs.assign(order.leader_epoch, end)
         self._raise_high_watermark()
 
-    def become_follower(
-        self,
-        leader: int,
-        leader_epoch: int,
-        partition_epoch: int,
-        replicas: tuple[int, ...],
-        in_sync_replicas: tuple[int, ...],
-    ) -> bool:
+    def become_follower(self, order: PartitionOrder) -> bool:
         """Follow a leader, -1 while there is none, from an epoch on; whether that is news, as in `become_leader`."""
-        if leader_epoch <= self.leader_epoch:
+        if order.leader_epoch <= self.leader_epoch:
             return False
         self.resign()
         self.leader_high_watermark = -1
-        self._begin_term(leader_epoch, partition_epoch, replicas, in_sync_replicas)
-        self.leader = leader
+        self._begin_term(order)
+        self.leader = order.leader
         return True
 
-    def _begin_term(
-        self, leader_epoch: int, partition_epoch: int, replicas: tuple[int, ...], in_sync_replicas: tuple[int, ...]
-    ) -> None:
-        self.leader_epoch = leader_epoch
-        self.partition_epoch = partition_epoch
-        self.replicas = replicas
-        self.in_sync_replicas = in_sync_replicas
+    def _begin_term(self, order: PartitionOrder) -> None:
+        self.leader_epoch = order.leader_epoch
+        self.partition_epoch = order.partition_epoch
+        self.replicas, self.in_sync_replicas = order.replicas, order.isr
+        self.adding_replicas, self.removing_replicas = order.adding_replicas, order.removing_replicas
 
     def resign(self) -> None:
         """Lead no longer."""
@@ -417,11 +407,11 @@ class Partition:
     def _propose(self, followers: Followers, isr: tuple[int, ...]) -> None:
         change = IsrChange(
             self.topic_partition,
-            self.topic_id,
             self.leader_epoch,
             self.partition_epoch,
             isr,
             followers.broker_epochs(isr),
+            topic_id=self.topic_id,
         )
         followers.pending = change
         self._listener.isr_change_wanted(self, change)

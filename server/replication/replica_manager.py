@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .followers import Peers
     from .isr_changes import IsrChange
     from .isr_updates import IsrUpdates
+    from .partition_order import PartitionOrder
     from .replica_fetcher_manager import ReplicaFetcherManager
 
 logger = room_logger("replication")
@@ -121,79 +122,50 @@ class ReplicaManager:
                 # Left to `become_leader`, which tries each by itself and says what is wrong with it.
                 logger.warning("new partitions could not be prepared: %s", error)
 
-    def become_leader(
-        self,
-        topic_partition: TopicPartition,
-        *,
-        topic_id: UUID,
-        leader_epoch: int,
-        partition_epoch: int,
-        replicas: tuple[int, ...],
-        isr: tuple[int, ...],
-        is_new: bool,
-        adding_replicas: tuple[int, ...] = (),
-        removing_replicas: tuple[int, ...] = (),
-    ) -> None:
+    def become_leader(self, order: PartitionOrder) -> None:
         """Lead a partition, creating its log where there is none (LeaderAndIsr for a leader).
 
         Raises KafkaError KAFKA_STORAGE_ERROR if no log directory can hold it, STALE_CONTROLLER_EPOCH for an order that
         a later one has overtaken.
         """
-        partition = self._ordered(topic_partition, topic_id, leader_epoch, is_new=is_new)
-        if self._fetchers is not None and leader_epoch > partition.leader_epoch:
-            self._fetchers.forget(topic_partition)
-        partition.become_leader(leader_epoch, partition_epoch, replicas, isr)
-        partition.adding_replicas, partition.removing_replicas = adding_replicas, removing_replicas
+        partition = self._ordered(order)
+        if self._fetchers is not None and order.leader_epoch > partition.leader_epoch:
+            self._fetchers.forget(order.topic_partition)
+        partition.become_leader(order)
         self._role_changed(partition)
 
-    def become_follower(
-        self,
-        topic_partition: TopicPartition,
-        *,
-        topic_id: UUID,
-        leader: int,
-        leader_epoch: int,
-        partition_epoch: int,
-        replicas: tuple[int, ...],
-        isr: tuple[int, ...],
-        is_new: bool,
-        adding_replicas: tuple[int, ...] = (),
-        removing_replicas: tuple[int, ...] = (),
-    ) -> None:
+    def become_follower(self, order: PartitionOrder) -> None:
         """Follow a partition's leader, -1 while there is none (LeaderAndIsr for a follower).
 
         Raises as `become_leader`.
         """
-        partition = self._ordered(topic_partition, topic_id, leader_epoch, is_new=is_new)
-        if partition.become_follower(leader, leader_epoch, partition_epoch, replicas, isr):
-            partition.adding_replicas, partition.removing_replicas = adding_replicas, removing_replicas
-            self.verified.forget_partition(topic_partition)
+        partition = self._ordered(order)
+        if partition.become_follower(order):
+            self.verified.forget_partition(order.topic_partition)
             self._role_changed(partition)
             if self._fetchers is not None:
                 self._fetchers.follow(partition)
 
-    def _ordered(
-        self, topic_partition: TopicPartition, topic_id: UUID, leader_epoch: int, *, is_new: bool
-    ) -> Partition:
+    def _ordered(self, order: PartitionOrder) -> Partition:
         """The partition of an order, made if it is not here. Raises KafkaError."""
-        partition = self._partitions.get(topic_partition)
+        name, topic_id = order.topic_partition, order.topic_id
+        partition = self._partitions.get(name)
         if partition is None:
-            config = self._topic_log_config(topic_partition.topic)
+            config = self._topic_log_config(name.topic)
             try:
                 log = self.log_manager.creation.get_or_create_log(
-                    topic_partition, topic_id=topic_id, config=config, is_new=is_new
+                    name, topic_id=topic_id, config=config, is_new=order.is_new
                 )
             except (OSError, LogDirFailedError, AllLogDirsFailedError) as error:
-                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {topic_partition}: {error}") from error
-            partition = Partition(topic_partition, topic_id, log, self, self._peers)
-            self._partitions[topic_partition] = partition
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {name}: {error}") from error
+            partition = self._partitions[name] = Partition(name, topic_id, log, self, self._peers)
         elif partition.topic_id != topic_id:
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{topic_partition} is of topic {partition.topic_id}")
-        if leader_epoch < partition.leader_epoch:
-            reason = f"{topic_partition} is in leader epoch {partition.leader_epoch}, and the order in {leader_epoch}"
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} is of topic {partition.topic_id}")
+        if order.leader_epoch < partition.leader_epoch:
+            reason = f"{name} is in leader epoch {partition.leader_epoch}, and the order in {order.leader_epoch}"
             raise KafkaError(ErrorCode.STALE_CONTROLLER_EPOCH, reason)
         if partition.is_offline:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} has failed")
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {name} has failed")
         return partition
 
     def _role_changed(self, partition: Partition) -> None:

@@ -10,7 +10,7 @@ import importlib
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from tests.server.control_plane import NOW_MS, now_ms
@@ -37,45 +37,36 @@ from barnabas.server.metadata.notice_store import NoticeStore
 from barnabas.server.metadata.producer_ids import ProducerIds
 from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState
+from barnabas.server.replication.partition_order import PartitionOrder
 
 LISTENER = "PLAINTEXT"
 DEADLINE_SECONDS = 5.0
-
-
-class Role(NamedTuple):
-    """What a broker does for a partition."""
-
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-    topic_id: UUID
 
 
 class RoleBook:
     """Stands for the replica manager of one broker."""
 
     def __init__(self) -> None:
-        self.roles: dict[TopicPartition, Role] = {}
+        self.roles: dict[TopicPartition, PartitionOrder] = {}
         self.deleted: list[TopicPartition] = []
         self.failing: set[TopicPartition] = set()
 
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         assert not topic_ids.keys() & self.roles.keys()
 
-    def become_leader(self, topic_partition: TopicPartition, **order: Any) -> None:
-        self._take(topic_partition, leader=-2, **order)
+    def become_leader(self, order: PartitionOrder) -> None:
+        self._take(order)
 
-    def become_follower(self, topic_partition: TopicPartition, **order: Any) -> None:
-        self._take(topic_partition, **order)
+    def become_follower(self, order: PartitionOrder) -> None:
+        self._take(order)
 
-    def _take(self, partition: TopicPartition, **order: Any) -> None:
+    def _take(self, order: PartitionOrder) -> None:
+        partition = order.topic_partition
         if partition in self.failing:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "told to fail")
-        role = Role(order["leader"], order["leader_epoch"], order["isr"], order["replicas"], order["topic_id"])
         former = self.roles.get(partition)
-        assert former is None or former.leader_epoch < role.leader_epoch
-        self.roles[partition] = role
+        assert former is None or former.leader_epoch < order.leader_epoch
+        self.roles[partition] = order
 
     async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         if topic_partition in self.failing:
@@ -169,7 +160,7 @@ class Member:
 
     def leads(self, partition: TopicPartition) -> bool:
         role = self.replicas.roles.get(partition)
-        return role is not None and role.leader == -2
+        return role is not None and role.leader == self.broker_id
 
     async def state(self, partition: TopicPartition) -> PartitionState:
         return (await self.topic_store.states_of([partition]))[partition]

@@ -25,6 +25,7 @@ from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.producer_ids import ProducerIds
 from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
+from barnabas.server.replication.partition_order import PartitionOrder
 
 NOW_MS = 1_700_000_000_000
 BROKER_ID = 1
@@ -32,43 +33,21 @@ LISTENER = "PLAINTEXT"
 
 
 @dataclass
-class Led:
-    """What this broker was told about a partition."""
-
-    topic_id: UUID
-    leader_epoch: int
-    partition_epoch: int
-    is_new: bool
-
-
-@dataclass
 class Replicas:
     """Stands for the replica manager: notes the orders, and refuses those it is told to refuse."""
 
-    led: dict[TopicPartition, Led] = field(default_factory=dict)
+    led: dict[TopicPartition, PartitionOrder] = field(default_factory=dict)
     deleted: list[TopicPartition] = field(default_factory=list)
     failing: set[TopicPartition] = field(default_factory=set)
 
     async def prepare_logs(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
         assert not topic_ids.keys() & self.led.keys(), "what is led already needs no preparation"
 
-    def become_leader(
-        self,
-        topic_partition: TopicPartition,
-        *,
-        topic_id: UUID,
-        leader_epoch: int,
-        partition_epoch: int,
-        replicas: tuple[int, ...],
-        isr: tuple[int, ...],
-        is_new: bool,
-        adding_replicas: tuple[int, ...] = (),
-        removing_replicas: tuple[int, ...] = (),
-    ) -> None:
-        if topic_partition in self.failing:
+    def become_leader(self, order: PartitionOrder) -> None:
+        if order.topic_partition in self.failing:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "told to fail")
-        assert replicas == isr == (BROKER_ID,)
-        self.led[topic_partition] = Led(topic_id, leader_epoch, partition_epoch, is_new)
+        assert order.replicas == order.isr == (BROKER_ID,)
+        self.led[order.topic_partition] = order
 
     async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
         if topic_partition in self.failing:

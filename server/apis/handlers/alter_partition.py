@@ -16,9 +16,9 @@ from ....protocol.messages.alter_partition import (
     TopicData,
 )
 from ....protocol.topic_partition import TopicPartition
-from ...controller.isr_requests import ProposedIsr
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.znodes import PartitionState
+from ...replication.isr_changes import IsrChange
 from ..request_context import RequestContext
 from ..services import BrokersController
 
@@ -54,12 +54,12 @@ def _name(topic: TopicData, version: int, metadata: MetadataCache) -> str | None
     return topic.topic_name if version < TOPIC_ID_VERSION else metadata.topic_name(topic.topic_id)
 
 
-def _proposal(name: str, partition: PartitionData, version: int) -> ProposedIsr:
+def _proposal(name: str, partition: PartitionData, version: int) -> IsrChange:
     isr, epochs = tuple(partition.new_isr), tuple[int, ...]()
     if version >= BROKER_EPOCHS_VERSION:
         isr = tuple(broker.broker_id for broker in partition.new_isr_with_epochs)
         epochs = tuple(broker.broker_epoch for broker in partition.new_isr_with_epochs)
-    return ProposedIsr(
+    return IsrChange(
         TopicPartition(name, partition.partition_index),
         partition.leader_epoch,
         partition.partition_epoch,

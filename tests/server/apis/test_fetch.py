@@ -21,6 +21,7 @@ from tests.server.data_plane import (
     produce,
     values_in,
 )
+from tests.server.orders import next_order
 from tests.sim.disk import Fault
 from tests.sim.world import WorkDelays
 
@@ -539,7 +540,7 @@ def test_readers_with_another_leader_epoch_are_fenced(version: int) -> None:
     async def talk(plane: DataPlane) -> None:
         await plane.append(batch(b"v"))
         partition = plane.partition()
-        partition.become_leader(partition.leader_epoch + 3, 1, partition.replicas, partition.in_sync_replicas)
+        partition.become_leader(next_order(partition, partition.leader_epoch + 3))
         epoch = partition.leader_epoch
         connection = await plane.connect()
         for current, expected in (
@@ -585,15 +586,7 @@ def test_a_new_leader_epoch_wakes_a_waiting_reader() -> None:
         reader = await plane.connect()
         waiting = reader.send(fetch(at(0, current_leader_epoch=partition.leader_epoch), max_wait_ms=60_000), 12)
         await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
-        plane.state.replica_manager.become_leader(
-            partition.topic_partition,
-            topic_id=partition.topic_id,
-            leader_epoch=partition.leader_epoch + 1,
-            partition_epoch=1,
-            replicas=partition.replicas,
-            isr=partition.in_sync_replicas,
-            is_new=False,
-        )
+        plane.state.replica_manager.become_leader(next_order(partition, partition.leader_epoch + 1))
         data = only_fetched(await asyncio.wait_for(waiting, 5))
         assert data.error_code == ErrorCode.FENCED_LEADER_EPOCH
 
@@ -606,7 +599,7 @@ def test_where_a_readers_log_parted_from_ours() -> None:
         old = partition.leader_epoch
         for _ in range(3):
             await plane.append(batch(b"v"))
-        partition.become_leader(old + 2, 1, partition.replicas, partition.in_sync_replicas)
+        partition.become_leader(next_order(partition, old + 2))
         for _ in range(2):
             await plane.append(batch(b"w"))
         connection = await plane.connect()

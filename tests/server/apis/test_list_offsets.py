@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, batch, play, produce
+from tests.server.orders import next_order
 from tests.sim.world import START_MS, WorkDelays
 
 from barnabas.clients.connection import BrokerConnection
@@ -253,7 +254,7 @@ def test_partitions_that_cannot_be_asked(version: int) -> None:
 def test_readers_with_another_leader_epoch_are_fenced(version: int) -> None:
     async def talk(plane: DataPlane) -> None:
         partition = plane.partition()
-        partition.become_leader(partition.leader_epoch + 2, 1, partition.replicas, partition.in_sync_replicas)
+        partition.become_leader(next_order(partition, partition.leader_epoch + 2))
         connection = await plane.connect()
         for epoch, expected in (
             (-1, ErrorCode.NONE),

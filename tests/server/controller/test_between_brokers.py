@@ -36,12 +36,11 @@ from barnabas.protocol.messages.update_metadata import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.cluster_control import controllers_change_isrs
 from barnabas.server.controller.control_requests import StopOrder
-from barnabas.server.controller.isr_requests import ProposedIsr
-from barnabas.server.controller.replica_channel import LeaderAndIsr
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.metadata.znodes import PartitionState
 from barnabas.server.replication.isr_changes import IsrChange
+from barnabas.server.replication.partition_order import PartitionOrder
 
 T0 = TopicPartition("t", 0)
 
@@ -68,7 +67,7 @@ async def propose(plane: ClusterPlane, leader: int, isr: tuple[int, ...]) -> Par
     """The leader of T0 asks for other in-sync replicas."""
     state = await plane.members[leader].state(T0)
     epoch = plane.members[leader].orders.broker_epoch
-    proposal = ProposedIsr(T0, state.leader_epoch, state.partition_epoch, isr)
+    proposal = IsrChange(T0, state.leader_epoch, state.partition_epoch, isr)
     return (await plane.controller.alter_partitions(leader, epoch, [proposal]))[T0]
 
 
@@ -91,7 +90,7 @@ async def test_controlled_shutdown_in_every_version(version: int) -> None:
         await create(plane, (2, 3), name="stays")
         stays = TopicPartition("stays", 0)
         state = await plane.members[2].state(stays)
-        alone = ProposedIsr(stays, state.leader_epoch, state.partition_epoch, (2,))
+        alone = IsrChange(stays, state.leader_epoch, state.partition_epoch, (2,))
         await plane.controller.alter_partitions(2, plane.members[2].orders.broker_epoch, [alone])
         request = ControlledShutdownRequest(broker_id=2, broker_epoch=plane.members[2].orders.broker_epoch)
         response = await plane.members[1].answer(ApiKey.CONTROLLED_SHUTDOWN, request, version)
@@ -121,7 +120,7 @@ async def test_leaders_have_their_isr_changed_wherever_the_controller_is() -> No
             state = await member.state(partition)
 
             def change(isr: tuple[int, ...], version: int, partition: TopicPartition = partition) -> IsrChange:
-                return IsrChange(partition, created.topic_id, 0, version, isr)
+                return IsrChange(partition, 0, version, isr, topic_id=created.topic_id)
 
             narrow = tuple(one for one in (1, 2, 3) if one != 3)
             now = await member.control.isr_changes.propose(change(narrow, state.partition_epoch))
@@ -134,7 +133,7 @@ async def test_leaders_have_their_isr_changed_wherever_the_controller_is() -> No
 async def test_isr_changes_that_come_together_go_in_one_request() -> None:
     async with ClusterPlane() as plane:
         created = await create(plane, (2, 3), (2, 3), (2, 3), (2, 3))
-        changes = [IsrChange(TopicPartition("t", index), created.topic_id, 0, 0, (2,)) for index in range(4)]
+        changes = [IsrChange(TopicPartition("t", index), 0, 0, (2,), topic_id=created.topic_id) for index in range(4)]
         plane.sent.clear()
         propose = plane.members[2].control.isr_changes.propose
         results = await asyncio.gather(*map(propose, changes))
@@ -150,14 +149,17 @@ async def test_leaders_of_older_clusters_write_their_isr_themselves() -> None:
     async with ClusterPlane(properties={"inter.broker.protocol.version": "2.6"}) as plane:
         created = await create(plane, (2, 3))
         isr_changes = plane.members[2].control.isr_changes
-        change = IsrChange(T0, created.topic_id, 0, 0, (2,))
+        change = IsrChange(T0, 0, 0, (2,), topic_id=created.topic_id)
         for _ in range(2):
             now = await isr_changes.propose(change)
             assert (now.isr, now.partition_epoch) == ((2,), 1)
         for refused_change, code in (
-            (IsrChange(T0, created.topic_id, 0, 0, (2, 3)), ErrorCode.INVALID_UPDATE_VERSION),
-            (IsrChange(T0, created.topic_id, 7, 1, (2, 3)), ErrorCode.FENCED_LEADER_EPOCH),
-            (IsrChange(TopicPartition("u", 0), created.topic_id, 0, 0, (2,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (IsrChange(T0, 0, 0, (2, 3), topic_id=created.topic_id), ErrorCode.INVALID_UPDATE_VERSION),
+            (IsrChange(T0, 7, 1, (2, 3), topic_id=created.topic_id), ErrorCode.FENCED_LEADER_EPOCH),
+            (
+                IsrChange(TopicPartition("u", 0), 0, 0, (2,), topic_id=created.topic_id),
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ),
         ):
             with pytest.raises(KafkaError) as refused:
                 await isr_changes.propose(refused_change)
@@ -300,11 +302,11 @@ async def test_replica_of_a_newer_epoch_is_not_stopped() -> None:
         member = plane.members[3]
         await plane.until(lambda: member.leads(T0))
         await plane.controller.elect_leaders([T0], allow_unclean=False)
-        order = LeaderAndIsr(T0, member.replicas.roles[T0].topic_id, 3, 6, 0, (3, 1), (3, 1), is_new=False)
+        order = PartitionOrder(T0, member.replicas.roles[T0].topic_id, 3, 6, 0, (3, 1), (3, 1), is_new=False)
         await member.orders.leader_and_isr([order], controller_epoch=1)
         stops = [StopOrder(T0, 5, delete=True)]
         assert await member.orders.stop_replicas(stops, controller_epoch=1) == {T0: ErrorCode.FENCED_LEADER_EPOCH}
-        other = LeaderAndIsr(T0, UUID(int=1), 3, 7, 0, (3, 1), (3, 1), is_new=False)
+        other = PartitionOrder(T0, UUID(int=1), 3, 7, 0, (3, 1), (3, 1), is_new=False)
         results = await member.orders.leader_and_isr([other], controller_epoch=1)
         assert results == {T0: ErrorCode.INCONSISTENT_TOPIC_ID}
         assert member.leads(T0)

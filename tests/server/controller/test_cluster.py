@@ -7,12 +7,12 @@ from tests.server.cluster_plane import ClusterPlane, Member
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller.isr_requests import ProposedIsr
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
 from barnabas.server.metadata.metadata_store import MetadataStore
 from barnabas.server.metadata.znodes import NO_LEADER, PartitionState
+from barnabas.server.replication.isr_changes import IsrChange
 
 T0 = TopicPartition("t", 0)
 
@@ -39,7 +39,7 @@ async def propose(plane: ClusterPlane, leader: int, isr: tuple[int, ...]) -> Par
     """The leader of T0 asks for other in-sync replicas."""
     state = await plane.members[leader].state(T0)
     epoch = plane.members[leader].orders.broker_epoch
-    proposal = ProposedIsr(T0, state.leader_epoch, state.partition_epoch, isr)
+    proposal = IsrChange(T0, state.leader_epoch, state.partition_epoch, isr)
     return (await plane.controller.alter_partitions(leader, epoch, [proposal]))[T0]
 
 
@@ -169,7 +169,7 @@ async def test_last_in_sync_replica_is_waited_for_unless_loss_is_allowed() -> No
         await plane.until(lambda: plane.members[3].leads(T0))
         for partition in (T0, u0):
             state = await plane.members[3].state(partition)
-            proposal = ProposedIsr(partition, state.leader_epoch, state.partition_epoch, (3,))
+            proposal = IsrChange(partition, state.leader_epoch, state.partition_epoch, (3,))
             await plane.controller.alter_partitions(3, plane.members[3].orders.broker_epoch, [proposal])
         await plane.kill(3)
         await everybody_believes(plane, 2, u0)
@@ -281,16 +281,16 @@ async def test_isr_changes_that_do_not_count_are_refused() -> None:
         leader_epoch, partition_epoch = state.leader_epoch, state.partition_epoch
         stale_run = (epoch, plane.members[3].orders.broker_epoch - 1)
         for proposal, code in (
-            (ProposedIsr(T0, leader_epoch - 1, partition_epoch, (2,)), ErrorCode.FENCED_LEADER_EPOCH),
-            (ProposedIsr(T0, leader_epoch, partition_epoch - 1, (2,)), ErrorCode.INVALID_UPDATE_VERSION),
-            (ProposedIsr(T0, leader_epoch, partition_epoch, (3,)), ErrorCode.INVALID_REQUEST),
-            (ProposedIsr(T0, leader_epoch, partition_epoch, (2, 1)), ErrorCode.INVALID_REQUEST),
-            (ProposedIsr(T0, leader_epoch, partition_epoch, (3, 2), stale_run[::-1]), ErrorCode.INELIGIBLE_REPLICA),
-            (ProposedIsr(T0, leader_epoch, partition_epoch, (2,), (), 1), ErrorCode.INVALID_REQUEST),
-            (ProposedIsr(TopicPartition("u", 0), 0, 0, (2,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+            (IsrChange(T0, leader_epoch - 1, partition_epoch, (2,)), ErrorCode.FENCED_LEADER_EPOCH),
+            (IsrChange(T0, leader_epoch, partition_epoch - 1, (2,)), ErrorCode.INVALID_UPDATE_VERSION),
+            (IsrChange(T0, leader_epoch, partition_epoch, (3,)), ErrorCode.INVALID_REQUEST),
+            (IsrChange(T0, leader_epoch, partition_epoch, (2, 1)), ErrorCode.INVALID_REQUEST),
+            (IsrChange(T0, leader_epoch, partition_epoch, (3, 2), stale_run[::-1]), ErrorCode.INELIGIBLE_REPLICA),
+            (IsrChange(T0, leader_epoch, partition_epoch, (2,), (), 1), ErrorCode.INVALID_REQUEST),
+            (IsrChange(TopicPartition("u", 0), 0, 0, (2,)), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ):
             result = await plane.controller.alter_partitions(2, epoch, [proposal])
-            assert result == {proposal.partition: code}, proposal
+            assert result == {proposal.topic_partition: code}, proposal
         with pytest.raises(KafkaError) as refused:
             await plane.controller.alter_partitions(2, epoch - 1, [])
         assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH

@@ -7,6 +7,7 @@ import errno
 
 import pytest
 from tests.server.data_plane import DataPlane, play
+from tests.server.orders import next_order
 from tests.sim.disk import Fault
 from tests.sim.world import WorkDelays
 
@@ -56,9 +57,7 @@ class Keeper:
     def lead_anew(self, index: int = 0) -> None:
         """The partition's leader is this broker once more, in the next epoch."""
         partition = self.plane.partition(index=index)
-        partition.become_leader(
-            partition.leader_epoch + 1, partition.partition_epoch, partition.replicas, partition.in_sync_replicas
-        )
+        partition.become_leader(next_order(partition, partition.leader_epoch + 1))
 
 
 def test_what_was_appended_is_there_in_the_next_epoch() -> None:
@@ -155,17 +154,16 @@ def test_a_shard_goes_and_comes_with_the_leadership() -> None:
         await plane.until(lambda: not keeper.shards.is_loading)
         assert [shard.state for shard in keeper.shards] == [{b"a": b"1"}, {}]
         partition = plane.partition()
-        terms = {"topic_id": partition.topic_id, "partition_epoch": 9, "replicas": (1, 2), "is_new": False}
-        name, epoch = partition.topic_partition, partition.leader_epoch
-        manager.become_follower(name, leader=2, leader_epoch=epoch + 1, isr=(1, 2), **terms)
+        epoch = partition.leader_epoch
+        manager.become_follower(next_order(partition, epoch + 1, leader=2, replicas=(1, 2), isr=(1, 2)))
         assert keeper.unloaded == [{b"a": b"1"}]
         assert keeper.shards.known(0) is None
-        manager.become_leader(name, leader_epoch=epoch + 2, isr=(1,), **terms)
+        manager.become_leader(next_order(partition, epoch + 2, isr=(1,)))
         assert keeper.shards.known(0) is not None
         await plane.until(lambda: not keeper.shards.is_loading)
         assert keeper.shards.loaded(0).state == {b"a": b"1"}
         with pytest.raises(KafkaError) as caught:
-            manager.become_follower(name, leader=2, leader_epoch=epoch + 1, isr=(2,), **terms)
+            manager.become_follower(next_order(partition, epoch + 1, leader=2))
         assert caught.value.code is ErrorCode.STALE_CONTROLLER_EPOCH
         await keeper.shards.close()
 

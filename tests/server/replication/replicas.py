@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -27,6 +27,7 @@ from barnabas.server.replication.followers import Peers
 from barnabas.server.replication.isr_changes import IsrChange, PartitionStateNow
 from barnabas.server.replication.leaders import FetchLimits
 from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.partition_order import PartitionOrder
 from barnabas.server.replication.partition_reader import PartitionReader
 from barnabas.server.replication.replica_fetcher import ReplicaFetcher, _target
 from barnabas.storage.log import Log
@@ -53,16 +54,6 @@ async def not_paused(_: TopicPartition) -> AsyncIterator[None]:
     yield
 
 
-@dataclass(frozen=True)
-class Order:
-    """LeaderAndIsr for one partition."""
-
-    leader: int
-    leader_epoch: int
-    partition_epoch: int
-    isr: tuple[int, ...]
-
-
 class Node:
     """A broker with its replica: the listener of the partition, and the logs of its fetcher."""
 
@@ -76,7 +67,7 @@ class Node:
         self.high_watermark_checkpoint = 0
         self.broker_epoch = 1
         self.is_alive = True
-        self.orders: list[Order] = []
+        self.orders: list[PartitionOrder] = []
         self.proposals: list[IsrChange] = []
         self.wants_flush = False
         self._open(clean=True)
@@ -132,15 +123,14 @@ class Node:
         self.broker_epoch += 1
         self._open(clean=False)
 
-    def obey(self, order: Order) -> None:
-        replicas = tuple(self.cluster.nodes)
+    def obey(self, order: PartitionOrder) -> None:
         partition = self.partition
         if order.leader_epoch <= partition.leader_epoch:
             return
         if order.leader == self.id:
             self.fetcher.forget(NAME)
-            partition.become_leader(order.leader_epoch, order.partition_epoch, replicas, order.isr)
-        elif partition.become_follower(order.leader, order.leader_epoch, order.partition_epoch, replicas, order.isr):
+            partition.become_leader(order)
+        elif partition.become_follower(order):
             self.fetcher.follow(partition)
         self.cluster.look(self)
 
@@ -272,7 +262,7 @@ class Cluster:
         self._number = 0
         for number in range(1, self.size + 1):
             self.nodes[number] = Node(self, number)
-        self.state = Order(1, 1, 0, tuple(self.nodes))
+        self.state = PartitionOrder(NAME, TOPIC_ID, 1, 1, 0, tuple(self.nodes), tuple(self.nodes))
         for node in self.nodes.values():
             node.obey(self.state)
 
@@ -393,22 +383,26 @@ class Cluster:
         for broker_id, epoch in zip(change.isr, change.broker_epochs, strict=True):
             if broker_id != state.leader and not self.is_eligible(broker_id, epoch):
                 raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "dead or another life")
-        self.state = Order(state.leader, state.leader_epoch, state.partition_epoch + 1, change.isr)
+        self.state = replace(state, partition_epoch=state.partition_epoch + 1, isr=change.isr)
         state = self.state
         return PartitionStateNow(state.leader, state.leader_epoch, state.partition_epoch, state.isr)
 
     def elect(self, preferred: int = 0) -> None:
         """A leader out of the live ones in sync; dead ones leave the set, unless nobody would be left."""
         state = self.state
-        live = [broker_id for broker_id in state.isr if self.nodes[broker_id].is_alive]
-        if live:
-            leader = live[preferred % len(live)]
-            self._announce(Order(leader, state.leader_epoch + 1, state.partition_epoch + 1, tuple(live)))
-        else:
-            self._announce(Order(-1, state.leader_epoch + 1, state.partition_epoch + 1, state.isr))
+        live = tuple(broker_id for broker_id in state.isr if self.nodes[broker_id].is_alive)
+        self._announce(live[preferred % len(live)] if live else -1, live or state.isr)
 
-    def _announce(self, order: Order) -> None:
-        self.state = order
+    def _announce(self, leader: int, isr: tuple[int, ...]) -> None:
+        """A next term begins."""
+        state = self.state
+        order = self.state = replace(
+            state,
+            leader=leader,
+            leader_epoch=state.leader_epoch + 1,
+            partition_epoch=state.partition_epoch + 1,
+            isr=isr,
+        )
         for node in self.nodes.values():
             if node.is_alive:
                 node.orders.append(order)
@@ -432,9 +426,7 @@ class Cluster:
             # Its broker epoch is another one: the controller takes it for dead first, and elects.
             if node_id in self.state.isr and len(self.state.isr) > 1 and self.state.leader != node_id:
                 rest = tuple(one for one in self.state.isr if one != node_id)
-                self._announce(
-                    Order(self.state.leader, self.state.leader_epoch + 1, self.state.partition_epoch + 1, rest)
-                )
+                self._announce(self.state.leader, rest)
             elif self.state.leader in (-1, node_id):
                 self.elect()
             node.orders[:] = [self.state]

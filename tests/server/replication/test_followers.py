@@ -6,6 +6,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from tests.server.orders import next_order
 from tests.server.replication.test_partition import NAME, Listener, append, flush, leader
 
 from barnabas.protocol.apis import ApiKey
@@ -43,7 +44,7 @@ class Cluster(Listener):
         log = leader().log
         log.config = replace(log.config, min_insync_replicas=min_isr)
         partition = Partition(NAME, UUID(int=1), log, self, self.peers)
-        partition.become_leader(4, 7, (1, 2, 3), isr)
+        partition.become_leader(next_order(partition, 4, partition_epoch=7, replicas=(1, 2, 3), isr=isr))
         return partition
 
 
@@ -114,7 +115,7 @@ def test_who_has_all_that_is_committed_but_not_what_the_term_began_with_does_not
     partition = cluster.lead(isr=(1,))
     append(partition, 1, 4)
     partition.log.high_watermark = 2
-    partition.become_leader(5, 8, (1, 2, 3), (1, 2))
+    partition.become_leader(next_order(partition, 5, partition_epoch=8, isr=(1, 2)))
     fetched(partition, 3, 3)
     assert not cluster.changes
     fetched(partition, 3, 4)
@@ -139,7 +140,7 @@ def test_an_answer_of_another_time_is_nothing(now: PartitionStateNow, is_applied
     (change,) = cluster.changes
     partition.isr_changed(change, now)
     assert (partition.in_sync_replicas == (1, 2)) is is_applied
-    partition.become_leader(9, 9, (1, 2, 3), (1, 2, 3))
+    partition.become_leader(next_order(partition, 9, partition_epoch=9, isr=(1, 2, 3)))
     partition.isr_changed(change, PartitionStateNow(1, 9, 10, (1,)))
     assert partition.in_sync_replicas == (1, 2, 3)
 
@@ -161,8 +162,8 @@ def test_a_new_leader_counts_what_is_on_its_disk() -> None:
     cluster = Cluster(on_disk=True)
     partition = cluster.lead()
     append(partition, -1, 2)
-    partition.become_follower(2, 5, 8, (1, 2, 3), (1, 2, 3))
-    partition.become_leader(6, 9, (1, 2, 3), (1, 2, 3))
+    partition.become_follower(next_order(partition, 5, leader=2, isr=(1, 2, 3)))
+    partition.become_leader(next_order(partition, 6, isr=(1, 2, 3)))
     fetched(partition, 2, 2)
     fetched(partition, 3, 2)
     assert (partition.log.high_watermark, cluster.requested) == (0, 2)
@@ -214,7 +215,7 @@ def test_the_same_leader_goes_on_with_what_it_knows() -> None:
     append(partition, 1, 3)
     fetched(partition, 2, 3)
     before = partition.followers
-    partition.become_leader(5, 8, (1, 2, 3), (1, 2))
+    partition.become_leader(next_order(partition, 5, partition_epoch=8, isr=(1, 2)))
     assert isinstance(before, Followers)
     assert partition.followers is not before
     assert partition.followers is not None

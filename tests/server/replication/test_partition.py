@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from tests.server.data_plane import batch
+from tests.server.orders import next_order
 from tests.sim.disk import SimDisk
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -47,7 +48,7 @@ def leader(config: LogConfig | None = None, *, on_disk: bool = True, replicas: t
         clean_shutdown=True,
     )
     partition = Partition(NAME, UUID(int=1), log, Listener(acks_all_on_disk=on_disk))
-    partition.become_leader(3, 0, replicas, replicas)
+    partition.become_leader(next_order(partition, 3, replicas=replicas, isr=replicas))
     return partition
 
 
@@ -186,9 +187,9 @@ def test_only_a_newer_leader_epoch_counts() -> None:
     partition = leader()
     append(partition, 1)
     for epoch in (2, 3):
-        partition.become_leader(epoch, 9, (1, 2), (1, 2))
+        partition.become_leader(next_order(partition, epoch, partition_epoch=9, replicas=(1, 2), isr=(1, 2)))
         assert (partition.leader_epoch, partition.partition_epoch, partition.replicas) == (3, 0, (1,))
-    partition.become_leader(5, 9, (1,), (1,))
+    partition.become_leader(next_order(partition, 5, replicas=(1,), isr=(1,)))
     append(partition, 1)
     assert partition.end_offset_for_epoch(3) == (3, 1)
     assert partition.end_offset_for_epoch(5) == (5, 2)

@@ -16,6 +16,7 @@ from barnabas.server.metadata.metadata_cache import PartitionImage, TopicImage
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
 from barnabas.server.network.broker_connections import BrokerConnections
 from barnabas.server.replication.isr_changes import IsrChange, PartitionStateNow
+from barnabas.server.replication.partition_order import PartitionOrder
 from barnabas.server.replication.replication import Replication
 from barnabas.testing.broker import Broker
 
@@ -77,14 +78,14 @@ async def test_a_follower_catches_up_and_is_waited_for(durability: str) -> None:
                     loop=asyncio.get_running_loop(),
                 )
             )
-        terms = {"topic_id": TOPIC_ID, "leader_epoch": 1, "partition_epoch": 1, "replicas": (1, 2), "is_new": True}
+        order = PartitionOrder(NAME, TOPIC_ID, 1, 1, 1, (1, 2), (1,), is_new=True)
         leader, follower = first.server.state.replica_manager, second.server.state.replica_manager
-        leader.become_leader(NAME, isr=(1,), **terms)
+        leader.become_leader(order)
         client = await BrokerConnection.open("127.0.0.1", ports[1], ConnectionOptions())
         large = batch(*[bytes(1000)] * 900)
         for _ in range(6):
             assert only_produced(await client.send(produce(large, acks=1), 9)).error_code == 0
-        follower.become_follower(NAME, leader=1, isr=(1,), **terms)
+        follower.become_follower(order)
         await until(lambda: granted.isr == (1, 2))
         for number in range(20):
             assert only_produced(await client.send(produce(batch(b"%d" % number), acks=-1), 9)).error_code == 0

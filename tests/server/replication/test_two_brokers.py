@@ -28,6 +28,7 @@ from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration
 from barnabas.server.network.broker_connections import BrokerConnections
 from barnabas.server.replication.isr_changes import IsrChange, PartitionStateNow
 from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.partition_order import PartitionOrder
 from barnabas.server.replication.replication import Replication
 from barnabas.server.runtime.scheduler import Scheduler
 
@@ -103,18 +104,20 @@ class Member:
         cluster, server = self.cluster, self.broker.server
         assert server is not None
         manager = server.state.replica_manager
-        terms = {
-            "topic_id": TOPIC_ID,
-            "leader_epoch": cluster.leader_epoch,
-            "partition_epoch": cluster.partition_epoch,
-            "replicas": tuple(cluster.members),
-            "isr": cluster.isr,
-            "is_new": True,
-        }
+        order = PartitionOrder(
+            NAME,
+            TOPIC_ID,
+            cluster.leader,
+            cluster.leader_epoch,
+            cluster.partition_epoch,
+            tuple(cluster.members),
+            cluster.isr,
+            is_new=True,
+        )
         if cluster.leader == self.id:
-            manager.become_leader(NAME, **terms)  # type: ignore[arg-type]
+            manager.become_leader(order)
         else:
-            manager.become_follower(NAME, leader=cluster.leader, **terms)  # type: ignore[arg-type]
+            manager.become_follower(order)
 
 
 class Cluster:
