@@ -18,7 +18,7 @@ from ..protocol.codec import encode_request
 from ..protocol.errors import ConnectionLostError, KafkaError
 from ..protocol.room_logger import room_logger
 from ..protocol.schema import UNBOUNDED, Buffer, Versions
-from .errors import BrokerUnreachableError
+from .errors import BrokerUnreachableError, RequestTimeoutError
 from .security import PLAINTEXT, Security
 
 logger = room_logger("clients")
@@ -31,6 +31,7 @@ class ConnectionOptions:
     client_id: str = "barnabas"
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
+    """Kafka's `socket.connection.setup.timeout.ms`; the broker's first answer has as long again."""
     max_response_bytes: int = 256 * 1024 * 1024
     max_in_flight: int | None = None
     """Requests beyond which `BrokerConnection.has_room` is false; None: no bound."""
@@ -50,6 +51,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sasl=options.security.exchange(),
         )
         self._request_timeout = options.request_timeout_ms / 1000
+        self._opening_timeout = min(options.request_timeout_ms, options.connect_timeout_ms) / 1000
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Future[None] | None = loop.create_future()
@@ -79,6 +81,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             raise BrokerUnreachableError(f"cannot reach broker at {connection.address}: {reason}") from error
         try:
             await opening
+        except RequestTimeoutError:
+            raise BrokerUnreachableError(
+                f"what listens at {connection.address} does not answer as a Kafka broker does"
+            ) from None
         except BaseException:
             connection.close()
             raise
@@ -175,7 +181,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._opening is None:
             self._transport.abort()
             return
-        deadline = self._loop.time() + self._request_timeout
+        deadline = self._loop.time() + self._opening_timeout
         self._core.connected(deadline)
         self._write(self._core.data_to_send())
         self._watch(deadline)
@@ -192,7 +198,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 if not future.done():
                     future.set_result(response)
         except KafkaError as error:
-            logger.warning("gave up a connection: %s", error)
+            if self._opening is not None and isinstance(error, ConnectionLostError):
+                error = BrokerUnreachableError(f"what answers at {self.address} is no Kafka broker, or it wants TLS")
+            else:
+                logger.warning("gave up a connection: %s", error)
             self.close(error)
         else:
             if self._opening is not None:

@@ -75,6 +75,7 @@ class Consumer:
         check_crcs: bool = True,
         allow_auto_create_topics: bool = True,
         request_timeout_ms: int = 30_000,
+        socket_connection_setup_timeout_ms: int = 10_000,
         default_api_timeout_ms: int = 60_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,
@@ -88,7 +89,9 @@ class Consumer:
         self._client = Client(
             bootstrap_servers,
             rng=rng or new_random(),
-            options=ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms, security=security),
+            options=ConnectionOptions(
+                client_id, request_timeout_ms, socket_connection_setup_timeout_ms, security=security
+            ),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,
@@ -297,6 +300,11 @@ class Consumer:
         """The topic's partitions. Raises KafkaError if it does not exist after that time."""
         info = await self._client.topic(topic, self._timeout_ms if timeout_ms is None else timeout_ms)
         return sorted(info.partitions)
+
+    async def list_topics(self) -> list[str]:
+        """The topics that there are now, but for Kafka's own. Raises KafkaError."""
+        response = await self._client.ask_metadata(None)
+        return sorted(topic.name for topic in response.topics if topic.name is not None and not topic.is_internal)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The log start offset of each partition. Raises KafkaError."""

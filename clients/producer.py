@@ -71,6 +71,7 @@ class Producer:
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,
         request_timeout_ms: int = 30_000,
+        socket_connection_setup_timeout_ms: int = 10_000,
         delivery_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 300_000,
         partitioner: Partitioner | None = None,
@@ -81,7 +82,13 @@ class Producer:
         self._client = Client(
             bootstrap_servers,
             rng=(rng := rng or new_random()),
-            options=ConnectionOptions(client_id, request_timeout_ms, max_in_flight=max_in_flight, security=security),
+            options=ConnectionOptions(
+                client_id,
+                request_timeout_ms,
+                socket_connection_setup_timeout_ms,
+                max_in_flight=max_in_flight,
+                security=security,
+            ),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,

@@ -35,6 +35,7 @@ class Admin:
         *,
         client_id: str = "barnabas-admin",
         request_timeout_ms: int = 30_000,
+        socket_connection_setup_timeout_ms: int = 10_000,
         default_api_timeout_ms: int = 60_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,
@@ -44,12 +45,17 @@ class Admin:
         self._client = Client(
             bootstrap_servers,
             rng=rng or new_random(),
-            options=ConnectionOptions(client_id=client_id, request_timeout_ms=request_timeout_ms, security=security),
+            options=ConnectionOptions(
+                client_id, request_timeout_ms, socket_connection_setup_timeout_ms, security=security
+            ),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             allow_auto_topic_creation=False,
         )
-        timeout_ms = default_api_timeout_ms
+        self._appoint(request_timeout_ms, default_api_timeout_ms)
+
+    def _appoint(self, request_timeout_ms: int, timeout_ms: int) -> None:
+        """Whose methods these are."""
         controller = ControllerLink(self._client, request_timeout_ms=request_timeout_ms, timeout_ms=timeout_ms)
 
         topics = TopicAdmin(self._client, controller)

@@ -20,6 +20,7 @@ from ..group.sticky_user_data import partitions_in
 CLASSIC = "classic"
 CONSUMER = "consumer"
 DEAD = "Dead"
+_FIRST_VERSION = b"\0\0"
 
 
 class GroupMember(NamedTuple):
@@ -112,11 +113,16 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
 
 
 def _subscribed(metadata: bytes) -> frozenset[str]:
-    """Topics of a subscription; none of one that cannot be read, as of clients that say a version and mean another."""
-    try:
-        return read_subscription(metadata).topics if metadata else frozenset()
-    except KafkaError:
-        return frozenset()
+    """Topics of a subscription, also of one that says a version and is laid out as the first, as faust's are.
+
+    None of one that cannot be read either way.
+    """
+    for said in (metadata, _FIRST_VERSION + metadata[len(_FIRST_VERSION) :]) if metadata else ():
+        try:
+            return read_subscription(said).topics
+        except KafkaError:
+            continue
+    return frozenset()
 
 
 def _assigned(assignment: bytes) -> tuple[TopicPartition, ...]:

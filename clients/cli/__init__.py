@@ -12,7 +12,7 @@ import sys
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns the exit status: 0 done, 1 failed, 2 wrongly called."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments[:1] == ["start"]:
+    if arguments[:1] == ["start"] and not {"-h", "--help"} & set(arguments):
         from .start import main as start
 
         return start(arguments[1:])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import platform
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 from typer.main import get_command
 
 from ... import __version__
 from ...protocol.native import native
-from . import session
+from .client_settings import ClientSettings, CommandConfig, begin, cluster_options
+from .explained import explained
+from .start import START_HELP, parser
 
 COMMANDS = (
     "start",
@@ -44,12 +45,21 @@ class LazyGroup(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name == "start":
-            # Run before this module is loaded; here it is only listed.
-            return TyperCommand("start", help="Start a broker: one process, one folder.")
+            # Run before this module is loaded; here it is listed, explained and completed.
+            return explained(parser(), START_HELP)
         module = import_module(f".{cmd_name.replace('-', '_')}", __package__)
         command = get_command(module.app)
         command.name = cmd_name
+        _give_cluster_options(command)
         return command
+
+
+def _give_cluster_options(command: Any) -> None:
+    """Whatever talks to a cluster can be told how."""
+    for one in getattr(command, "commands", {}).values():
+        _give_cluster_options(one)
+    if any(parameter.name == "bootstrap" for parameter in command.params):
+        command.params.extend(cluster_options())
 
 
 app = typer.Typer(cls=LazyGroup, no_args_is_help=True, context_settings={"help_option_names": ["-h", "--help"]})
@@ -68,21 +78,14 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
-    command_config: Annotated[
-        Path | None,
-        typer.Option(
-            "--command-config",
-            envvar="BARNABAS_COMMAND_CONFIG",
-            metavar="FILE",
-            help="A client.properties as Kafka's tools take it: security.protocol, sasl.*, ssl.*.",
-        ),
-    ] = None,
+    command_config: CommandConfig = None,
+    settings: ClientSettings = None,
 ) -> None:
     """Kafka's broker and storage engine in Python, and a command line for any Kafka cluster.
 
     A broker in one line: barnabas start --data ./data --topic flights:4
     """
-    session.command_config.set(command_config)
+    begin(command_config, settings)
 
 
 def main(arguments: list[str]) -> int:

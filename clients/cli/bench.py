@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
-from ..admin import Admin, NewTopic, raise_first
+from ..admin import NewTopic, raise_first
 from ..client import Client
 from ..host import new_random
 from ..offsets import by_leader_of
 from . import load
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
 from .load import Progress, Workload
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, fail, print_rows, progress_bar, run_fast
+from .session import Bootstrap, Json, Row, fail, print_rows, progress_bar, run_fast
 
 app = typer.Typer(add_completion=False)
 
@@ -89,7 +90,7 @@ async def _bench(
     bootstrap: str, workload: Workload, tests: list[Test], *, rate: int, driver: Driver, keep: bool
 ) -> list[Row]:
     rows: list[Row] = []
-    async with Admin(bootstrap) as admin:
+    async with admin_of(bootstrap) as admin:
         raise_first(await admin.create_topics([NewTopic(workload.topic, workload.partitions, 1)]))
         client = Client(bootstrap, rng=new_random())
         try:

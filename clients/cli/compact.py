@@ -12,9 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from .client_settings import DEFAULT_BOOTSTRAP, parse_settings
 from .compact_folder import compact_folder
 from .local_broker import LocalBroker
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, fail, parse_settings, print_json, print_rows, run
+from .session import Bootstrap, Json, Row, fail, print_json, print_rows, run
 
 app = typer.Typer(add_completion=False)
 

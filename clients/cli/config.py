@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from ...protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
-from ..admin import Admin, ConfigChange, ConfigEntry, ConfigResource, raise_first
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_rows, run, security
+from ..admin import ConfigChange, ConfigEntry, ConfigResource, raise_first
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of, parse_settings
+from .session import Bootstrap, Json, Row, print_rows, run
 
 app = typer.Typer(
     help="Describe and alter the settings of topics and brokers.", no_args_is_help=True, add_completion=False
@@ -43,7 +44,7 @@ def describe(
     resource = _resource(kind, name)
 
     async def work() -> list[ConfigEntry]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             return (await admin.describe_configs([resource], documentation=doc))[resource]
 
     entries = [entry for entry in run(work()) if all_settings or entry.source is not ConfigSource.DEFAULT]
@@ -72,7 +73,7 @@ def alter(
         raise typer.BadParameter("nothing to alter: give --set, --delete, --append or --subtract")
 
     async def work() -> None:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             raise_first(await admin.alter_configs({resource: changes}, validate_only=dry_run))
 
     run(work())

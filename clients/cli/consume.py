@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -15,7 +13,10 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..consumer import AutoOffsetReset, Consumer, IsolationLevel
 from ..fetched_records import ConsumerRecord
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_time_ms, run, security
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, bootstrap_servers, client_arguments
+from .record_format import record_writer
+from .session import Bootstrap, parse_time_ms, run
 
 app = typer.Typer(add_completion=False)
 
@@ -23,13 +24,19 @@ _DEFAULT_FORMAT = "%s\\n"
 _POLL_MS = 500
 _RESETS: dict[str, AutoOffsetReset] = {"beginning": "earliest", "end": "latest"}
 _BATCH = 5000
-_TOKEN = re.compile(rb"%(.)|([^%]+)", re.DOTALL)
+
+
+class Topics(NamedTuple):
+    """Topics by name, and those whose whole name matches a pattern."""
+
+    names: list[str]
+    pattern: re.Pattern[str] | None
 
 
 class Task(NamedTuple):
     """What to read and when to end."""
 
-    topic: str
+    topics: Topics
     partitions: list[int] | None
     offset: str
     until_ms: int | None
@@ -40,7 +47,12 @@ class Task(NamedTuple):
 
 @app.command()
 def consume(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topics: Annotated[
+        list[str],
+        typer.Argument(
+            help="Topics; one that begins with ^ is a pattern, as '^orders\\..*'.", autocompletion=completion.topics
+        ),
+    ],
     *,
     offset: Annotated[
         str,
@@ -55,7 +67,7 @@ def consume(
         typer.Option(
             "--format",
             "-f",
-            help="%t topic, %p partition, %o offset, %T timestamp, %k key, %s value, %h headers, %K %S sizes.",
+            help="%t topic, %p partition, %o offset, %T timestamp, %d date, %k key, %s value, %h headers, %K %S sizes.",
         ),
     ] = _DEFAULT_FORMAT,
     as_json: Annotated[bool, typer.Option("--json", "-J", help="A JSON envelope a line.")] = False,
@@ -69,7 +81,7 @@ def consume(
     isolation: Annotated[str, typer.Option(help="read_uncommitted or read_committed.")] = "read_uncommitted",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
-    """Print a topic's records; without -e or -c for ever.
+    """Print the records of topics; without -e or -c for ever.
 
     barnabas consume flights -o -10 -e -f '%o %k %s\\n'
 
@@ -78,22 +90,25 @@ def consume(
     if isolation not in ("read_uncommitted", "read_committed"):
         raise typer.BadParameter(f"{isolation!r} is no isolation level")
     level: IsolationLevel = "read_committed" if isolation == "read_committed" else "read_uncommitted"
-    show = envelope if as_json else formatter(output_format)
+    show = record_writer(output_format, as_json=as_json)
+    chosen = _topics(topics)
     if group is not None and (partition or until or offset not in _RESETS):
         raise typer.BadParameter("a group shares out partitions and knows where it is: no -p, no --until, no such -o")
 
     async def work() -> None:
         until_ms = None if until is None else parse_time_ms(until.removeprefix("@"))
-        task = Task(topic, partition, offset, until_ms, exit_at_end, count, _matcher(match))
+        task = Task(chosen, partition, offset, until_ms, exit_at_end, count, _matcher(match))
+        settings = {
+            "auto_offset_reset": _RESETS.get(offset, "latest"),
+            "max_poll_records": _BATCH,
+            "fetch_max_wait_ms": 100,
+            "isolation_level": level,
+        } | client_arguments(Consumer)
         consumer = Consumer(
-            bootstrap,
+            bootstrap_servers(bootstrap),
             group_id=group,
-            auto_offset_reset=_RESETS.get(offset, "latest"),
-            isolation_level=level,
-            max_poll_records=_BATCH,
             allow_auto_create_topics=False,
-            fetch_max_wait_ms=100,
-            security=security(),
+            **settings,
         )
         async with consumer:
             await (_print_records if group is None else _print_as_member)(consumer, task, show)
@@ -101,10 +116,25 @@ def consume(
     run(work())
 
 
+def _topics(given: list[str]) -> Topics:
+    """Several patterns are one that matches what any of them does. Raises typer.BadParameter."""
+    patterns = [name.removeprefix("^").removesuffix("$") for name in given if name.startswith("^")]
+    if not patterns:
+        return Topics(list(dict.fromkeys(given)), None)
+    patterns += [re.escape(name) for name in given if not name.startswith("^")]
+    try:
+        return Topics([], re.compile("|".join(f"(?:{pattern})" for pattern in patterns)))
+    except re.error as error:
+        raise typer.BadParameter(f"{' '.join(given)}: {error}") from None
+
+
 async def _print_as_member(consumer: Consumer, task: Task, show: Callable[[ConsumerRecord], bytes]) -> None:
     """What was printed is committed: at intervals, when partitions go to another member, and at the end."""
     left = task.most
-    consumer.subscribe([task.topic])
+    if task.topics.pattern is not None:
+        consumer.subscribe(pattern=task.topics.pattern)
+    else:
+        consumer.subscribe(task.topics.names)
     while left != 0:
         batches = await consumer.getmany(timeout_ms=_POLL_MS, max_records=left and min(left, _BATCH))
         for records in batches.values():
@@ -124,13 +154,7 @@ async def _is_at_end(consumer: Consumer) -> bool:
 
 
 async def _print_records(consumer: Consumer, task: Task, show: Callable[[ConsumerRecord], bytes]) -> None:
-    # A topic that was just created may not be known everywhere; one that is missing for 2 s is missing.
-    known = await consumer.partitions_for(task.topic, timeout_ms=2000)
-    if missing := [str(index) for index in task.partitions or () if index not in known]:
-        count = f"{len(known)} partition{'s' if len(known) > 1 else ''}"
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{task.topic} has {count}, and no {', '.join(missing)}")
-    indexes = task.partitions or known
-    partitions = [TopicPartition(task.topic, index) for index in indexes]
+    partitions = await _partitions(consumer, task)
     starts = await _starts(consumer, partitions, task.offset)
     ends = await _ends(consumer, partitions, task)
     consumer.assign(partitions)
@@ -152,6 +176,24 @@ async def _print_records(consumer: Consumer, task: Task, show: Callable[[Consume
             if done:
                 open_partitions -= done
                 consumer.assign(open_partitions)
+
+
+async def _partitions(consumer: Consumer, task: Task) -> list[TopicPartition]:
+    """Those of all topics, or of these numbers, which every topic must have. Raises KafkaError."""
+    names, pattern = task.topics
+    if pattern is not None:
+        names = [name for name in await consumer.list_topics() if pattern.fullmatch(name)]
+        if not names:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {pattern.pattern}")
+    partitions = []
+    for name in names:
+        # A topic that was just created may not be known everywhere; one that is missing for 2 s is missing.
+        known = await consumer.partitions_for(name, timeout_ms=2000)
+        if missing := [str(index) for index in task.partitions or () if index not in known]:
+            count = f"{len(known)} partition{'s' if len(known) > 1 else ''}"
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} has {count}, and no {', '.join(missing)}")
+        partitions += [TopicPartition(name, index) for index in task.partitions or known]
+    return partitions
 
 
 async def _starts(consumer: Consumer, partitions: list[TopicPartition], offset: str) -> dict[TopicPartition, int]:
@@ -199,65 +241,3 @@ def _matcher(pattern: str | None) -> Callable[[ConsumerRecord], bool]:
         return any(part is not None and search(part) for part in parts)
 
     return matches
-
-
-def formatter(text: str) -> Callable[[ConsumerRecord], bytes]:
-    """A function that prints a record in a kcat format string. Raises ValueError for an unknown token."""
-    raw = text.encode().decode("unicode_escape").encode("latin-1")
-    pieces: list[Callable[[ConsumerRecord], bytes]] = []
-    for token, literal in _TOKEN.findall(raw):
-        if literal:
-            pieces.append(_constant(literal))
-        elif token in _TOKENS:
-            pieces.append(_TOKENS[token])
-        else:
-            raise typer.BadParameter(f"%{token.decode(errors='replace')} is no format token")
-    if len(pieces) == 2 and raw == b"%s\n":
-        return lambda record: (record.value or b"") + b"\n"
-    return lambda record: b"".join([piece(record) for piece in pieces])
-
-
-def _constant(data: bytes) -> Callable[[ConsumerRecord], bytes]:
-    return lambda record: data
-
-
-def _size(data: bytes | None) -> bytes:
-    return b"%d" % (-1 if data is None else len(data))
-
-
-_TOKENS: dict[bytes, Callable[[ConsumerRecord], bytes]] = {
-    b"s": lambda record: record.value or b"",
-    b"S": lambda record: _size(record.value),
-    b"k": lambda record: record.key or b"",
-    b"K": lambda record: _size(record.key),
-    b"t": lambda record: record.topic.encode(),
-    b"p": lambda record: b"%d" % record.partition,
-    b"o": lambda record: b"%d" % record.offset,
-    b"T": lambda record: b"%d" % record.timestamp,
-    b"h": lambda record: b",".join(name.encode() + b"=" + (value or b"") for name, value in record.headers),
-    b"%": lambda record: b"%",
-}
-
-
-def envelope(record: ConsumerRecord) -> bytes:
-    """A record as a line of JSON, with kcat's names; bytes that are no text as `{"base64": …}`."""
-    fields = {
-        "topic": record.topic,
-        "partition": record.partition,
-        "offset": record.offset,
-        "tstype": record.timestamp_type.name.lower(),
-        "ts": record.timestamp,
-        "headers": [[name, _text(value)] for name, value in record.headers],
-        "key": _text(record.key),
-        "payload": _text(record.value),
-    }
-    return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
-
-
-def _text(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from ...protocol.errors import KafkaError
-from ..admin import Admin, GroupDescription, GroupListing, Outcome, PartitionLag
+from ..admin import GroupDescription, GroupListing, Outcome, PartitionLag
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
 from .group_options import As, OutputFormat, StateFilter, Topics, TypeFilter, named_partitions, wants_json
 from .group_reset import reset_offsets
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, print_json, print_rows, run, security
+from .session import Bootstrap, Json, Row, print_json, print_rows, run, watch_rows
 
 app = typer.Typer(
     help="List, describe and delete consumer groups; see and set how far they have come.",
@@ -19,8 +21,10 @@ app = typer.Typer(
     add_completion=False,
 )
 
-Groups = Annotated[list[str], typer.Argument(help="The groups.")]
-SomeGroups = Annotated[list[str] | None, typer.Argument(help="The groups; all if none is named.")]
+Groups = Annotated[list[str], typer.Argument(help="The groups.", autocompletion=completion.groups)]
+SomeGroups = Annotated[
+    list[str] | None, typer.Argument(help="The groups; all if none is named.", autocompletion=completion.groups)
+]
 
 
 @app.command("list")
@@ -39,7 +43,7 @@ def list_groups(
     """List the groups of the cluster."""
 
     async def work() -> list[GroupListing]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             return await admin.list_groups(states=state or (), types=kind or ())
 
     rows = [{"group": g.group_id, "type": g.type, "state": g.state, "protocol": g.protocol_type} for g in run(work())]
@@ -57,7 +61,7 @@ def describe(
     """Show state, coordinator and members, with what each of them reads."""
 
     async def work() -> list[GroupDescription]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             ids = groups or [g.group_id for g in await admin.list_groups()]
             described = await admin.describe_groups(ids)
             errors = [answer for answer in described.values() if isinstance(answer, KafkaError)]
@@ -85,6 +89,7 @@ def lag(
     *,
     topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only this one; may be repeated.")] = None,
     partitions: Annotated[bool, typer.Option("--partitions", "-p", help="A line for each partition.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on showing it.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     output: As = OutputFormat.TABLE,
     json: Json = False,
@@ -95,12 +100,21 @@ def lag(
     barnabas group lag readers -p         every partition of one group
     """
 
-    async def work() -> list[PartitionLag]:
-        async with Admin(bootstrap, security=security()) as admin:
-            return await admin.group_lag(groups or None)
+    as_json = wants_json(output, json)
 
-    lags = [one for one in run(work()) if not topic or one.partition.topic in topic]
-    print_rows(_partition_rows(lags) if partitions else _topic_rows(lags), as_json=wants_json(output, json))
+    async def work() -> None:
+        async with admin_of(bootstrap) as admin:
+
+            async def look() -> list[Row]:
+                found = await admin.group_lag(groups or None)
+                lags = [one for one in found if not topic or one.partition.topic in topic]
+                return _partition_rows(lags) if partitions else _topic_rows(lags)
+
+            if watch:
+                await watch_rows(look, as_json=as_json)
+            print_rows(await look(), as_json=as_json)
+
+    run(work())
 
 
 app.command()(reset_offsets)
@@ -113,7 +127,7 @@ def delete(
     """Delete groups that have no members, with all they have committed."""
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             return await admin.delete_groups(groups)
 
     _report("deleted", "group", run(work()), as_json=wants_json(output, json))
@@ -121,7 +135,7 @@ def delete(
 
 @app.command()
 def delete_offsets(
-    group: Annotated[str, typer.Argument(help="The group.")],
+    group: Annotated[str, typer.Argument(help="The group.", autocompletion=completion.groups)],
     *,
     topic: Topics = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -133,7 +147,7 @@ def delete_offsets(
         raise typer.BadParameter("give --topic")
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             outcomes = await admin.delete_group_offsets(group, await named_partitions(admin, topic))
             return {str(tp): outcome for tp, outcome in outcomes.items()}
 
@@ -142,7 +156,7 @@ def delete_offsets(
 
 @app.command()
 def remove_members(
-    group: Annotated[str, typer.Argument(help="The group.")],
+    group: Annotated[str, typer.Argument(help="The group.", autocompletion=completion.groups)],
     *,
     instance: Annotated[
         list[str] | None,
@@ -155,7 +169,7 @@ def remove_members(
     """Throw members out; those that are alive will join again."""
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             return await admin.remove_members(group, instance)
 
     _report("removed", "member", run(work()), as_json=wants_json(output, json))

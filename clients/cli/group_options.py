@@ -10,10 +10,17 @@ import typer
 
 from ...protocol.topic_partition import TopicPartition
 from ..admin import Admin
+from . import completion
 
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC[:P,P…]", help="A topic, or some partitions of it; may be repeated."),
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC[:P,P…]",
+        help="A topic, or some partitions of it; may be repeated.",
+        autocompletion=completion.topics,
+    ),
 ]
 
 

@@ -8,17 +8,19 @@ from typing import Annotated
 
 import typer
 
-from ..admin import Admin, raise_first
+from ..admin import raise_first
 from ..host import now_ms
 from ..offset_reset import Reset, ResetKind, ResetTarget, plan_reset, require_inactive
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
 from .group_options import As, OutputFormat, Topics, named_partitions, wants_json
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run, security
+from .session import Bootstrap, Json, Row, parse_time_ms, print_rows, run
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.ASCII)
 
 
 def reset_offsets(
-    groups: Annotated[list[str] | None, typer.Argument(help="The groups.")] = None,
+    groups: Annotated[list[str] | None, typer.Argument(help="The groups.", autocompletion=completion.groups)] = None,
     *,
     all_groups: Annotated[bool, typer.Option("--all-groups", help="Every group there is.")] = False,
     topic: Topics = None,
@@ -72,7 +74,7 @@ async def _reset(
     bootstrap: str, groups: list[str] | None, topics: list[str] | None, target: ResetTarget, *, execute: bool
 ) -> list[tuple[str, Reset]]:
     """All groups are planned before the first is changed."""
-    async with Admin(bootstrap, security=security()) as admin:
+    async with admin_of(bootstrap) as admin:
         ids = groups or [g.group_id for g in await admin.list_groups()]
         partitions = None if topics is None else await named_partitions(admin, topics)
         plans = {}

@@ -11,8 +11,9 @@ from urllib.parse import urlencode
 
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
-from ..admin import Admin, ConfigResource
-from .session import fail, security
+from ..admin import ConfigResource
+from .client_settings import admin_of
+from .session import fail
 
 PORT_SETTING = "health.port"
 _ANSWER_SECONDS = 24 * 3600.0
@@ -27,7 +28,7 @@ class LocalBroker:
     @staticmethod
     async def find(bootstrap: str) -> str:
         """The URL of the first broker of a cluster that has such a port. Raises KafkaError."""
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             brokers = (await admin.describe_cluster()).brokers
             for broker in brokers:
                 resource = ConfigResource(ConfigResourceType.BROKER, str(broker.node_id))

@@ -9,7 +9,9 @@ import typer
 from ...protocol.special_timestamps import EARLIEST, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ..admin import Admin
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_time_ms, print_rows, run, security
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
+from .session import Bootstrap, Json, Row, parse_time_ms, print_rows, readable_time, run
 
 app = typer.Typer(add_completion=False)
 _NAMED = {"beginning": EARLIEST, "end": LATEST, "max-timestamp": MAX_TIMESTAMP}
@@ -17,7 +19,7 @@ _NAMED = {"beginning": EARLIEST, "end": LATEST, "max-timestamp": MAX_TIMESTAMP}
 
 @app.command()
 def offsets(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=completion.topics)],
     *,
     at: Annotated[
         str | None, typer.Option("--at", "-o", help="beginning, end, max-timestamp, or a time: ms or 2013-01-31T12:00.")
@@ -29,7 +31,7 @@ def offsets(
     """Show the first and next offset of each partition, or the first record at or after a time."""
 
     async def work() -> list[Row]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             partitions = await admin.partitions_of(topic, partition)
             return await (_ends(admin, partitions) if at is None else _at(admin, partitions, at))
 
@@ -58,6 +60,7 @@ async def _at(admin: Admin, partitions: list[TopicPartition], at: str) -> list[R
             "partition": tp.partition,
             "offset": found[tp].offset if found[tp].offset >= 0 else None,
             "timestamp": found[tp].timestamp if found[tp].timestamp >= 0 else None,
+            "date": readable_time(found[tp].timestamp) if found[tp].timestamp >= 0 else None,
         }
         for tp in partitions
     ]

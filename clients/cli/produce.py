@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
@@ -16,17 +15,14 @@ import typer
 from ...protocol.record import Headers
 from ..accumulator import RecordMetadata
 from ..producer import Producer
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, parse_settings, run, security
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, bootstrap_servers, client_arguments, parse_settings
+from .session import Bootstrap, run
 
 app = typer.Typer(add_completion=False)
 
 _CHUNK = 1 << 16
 _MAX_LINE = 64 * 1024 * 1024
-_KAFKA_NAMES = {
-    "compression.type": "compression",
-    "max.in.flight.requests.per.connection": "max_in_flight",
-    "bootstrap.servers": "",
-}
 
 
 class Line(NamedTuple):
@@ -64,7 +60,7 @@ class LineFormat(NamedTuple):
 
 @app.command()
 def produce(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=completion.topics)],
     *,
     key_separator: Annotated[
         str | None,
@@ -81,9 +77,6 @@ def produce(
     empty_is_null: Annotated[bool, typer.Option("--null", "-Z", help="Empty keys and values are null.")] = False,
     as_json: Annotated[bool, typer.Option("--json", "-J", help="Lines are what `consume -J` prints.")] = False,
     acks: Annotated[str, typer.Option("--acks", "-a", help="all, 1 or 0.")] = "all",
-    setting: Annotated[
-        list[str] | None, typer.Option("-X", metavar="KEY=VALUE", help="A producer setting, as linger.ms=50.")
-    ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Read records from standard input, one a line, and produce them.
@@ -93,10 +86,10 @@ def produce(
     headers = [(name, value.encode()) for name, value in parse_settings(header or ()).items()]
     separator = None if key_separator is None else _unescape(key_separator)
     line_format = LineFormat(separator, None if key is None else key.encode(), headers, empty_is_null, as_json)
-    settings = producer_settings(parse_settings(setting or ())) | {"compression": codec, "acks": acks}
+    settings = {"compression": codec, "acks": acks} | client_arguments(Producer)
 
     async def work() -> int:
-        async with Producer(bootstrap, security=security(), **settings) as producer:
+        async with Producer(bootstrap_servers(bootstrap), **settings) as producer:
             with sys.stdin.buffer if file is None else file.open("rb") as stream:
                 return await _send_all(producer, topic, partition, line_format, _lines(stream, _unescape(delimiter)))
 
@@ -173,25 +166,3 @@ def _bytes(value: str | dict[str, str] | None) -> bytes | None:
 
 def _unescape(text: str) -> bytes:
     return text.encode().decode("unicode_escape").encode("latin-1")
-
-
-def producer_settings(settings: Mapping[str, str]) -> dict[str, Any]:
-    """Kafka's names and text to the arguments of Producer. Raises typer.BadParameter."""
-    parameters = inspect.signature(Producer.__init__).parameters
-    arguments: dict[str, Any] = {}
-    for key, text in settings.items():
-        name = _KAFKA_NAMES.get(key, key.replace(".", "_"))
-        parameter = parameters.get(name)
-        if parameter is None or parameter.kind is not parameter.KEYWORD_ONLY:
-            raise typer.BadParameter(f"{key} is no producer setting")
-        try:
-            arguments[name] = _typed(text, parameter.default)
-        except ValueError:
-            raise typer.BadParameter(f"{key}={text}: a number is expected") from None
-    return arguments
-
-
-def _typed(text: str, default: object) -> object:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return type(default)(text) if isinstance(default, int | float) else text

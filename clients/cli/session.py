@@ -6,18 +6,14 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import datetime
-from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 
 from ...protocol.errors import KafkaError
-from ...protocol.properties import parse_properties
-from ..security import PLAINTEXT, Security, security_of
 
 T = TypeVar("T")
 
@@ -31,22 +27,8 @@ Bootstrap = Annotated[
         help="Brokers to ask first.",
     ),
 ]
-DEFAULT_BOOTSTRAP = "localhost:9092"
-command_config: ContextVar[Path | None] = ContextVar("command_config", default=None)
-"""The client.properties of this command line."""
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Row = Mapping[str, object]
-
-
-def security() -> Security:
-    """What `--command-config` says about who both ends are; a file that cannot be read ends the command."""
-    path = command_config.get()
-    if path is None:
-        return PLAINTEXT
-    try:
-        return security_of(parse_properties(path.read_text(encoding="iso-8859-1")))
-    except (OSError, ValueError) as error:
-        fail(f"{path}: {error}", status=2)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -88,8 +70,13 @@ def fail(message: str, *, status: int = 1) -> NoReturn:
 
 
 def print_json(value: object) -> None:
-    """One JSON document; easy to read on a terminal, on one line in a pipe."""
-    print(json.dumps(value, indent=2 if sys.stdout.isatty() else None, ensure_ascii=False))
+    """One JSON document; easy to read and coloured on a terminal, on one line in a pipe."""
+    if not sys.stdout.isatty():
+        print(json.dumps(value, ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    Console(soft_wrap=True).print_json(json.dumps(value), ensure_ascii=False)
 
 
 def print_rows(rows: Sequence[Row], *, as_json: bool = False, title: str | None = None) -> None:
@@ -106,17 +93,38 @@ def print_rows(rows: Sequence[Row], *, as_json: bool = False, title: str | None 
 
 
 def _print_table(rows: Sequence[Row], title: str | None) -> None:
-    from rich import box
     from rich.console import Console
+
+    Console().print(rows_table(rows, title))
+
+
+def rows_table(rows: Sequence[Row], title: str | None = None) -> Any:
+    """Rows of the same columns as a table of rich's."""
+    from rich import box
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for name in rows[0]:
+    for name in rows[0] if rows else ():
         numeric = all(isinstance(row[name], int | float) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         table.add_row(*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else _text(v) for v in row.values()))
-    Console().print(table)
+    return table
+
+
+async def watch_rows(look: Callable[[], Awaitable[Sequence[Row]]], *, as_json: bool, seconds: float = 1.0) -> NoReturn:
+    """Show rows again and again until interrupted: in one place of a terminal, one below the other in a pipe."""
+    if as_json or not sys.stdout.isatty():
+        while True:
+            print_rows(await look(), as_json=as_json)
+            sys.stdout.flush()
+            await asyncio.sleep(seconds)
+    from rich.live import Live
+
+    with Live(auto_refresh=False) as live:
+        while True:
+            live.update(rows_table(await look()), refresh=True)
+            await asyncio.sleep(seconds)
 
 
 def _text(value: object) -> str:
@@ -129,17 +137,6 @@ def _text(value: object) -> str:
     return str(value)
 
 
-def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
-    """`KEY=VALUE` options. Raises typer.BadParameter."""
-    settings = {}
-    for pair in pairs:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise typer.BadParameter(f"{pair!r} is not KEY=VALUE")
-        settings[key.strip()] = value
-    return settings
-
-
 def parse_time_ms(text: str) -> int:
     """Milliseconds since 1970, or a date as ISO 8601 writes it (local time unless it says). Raises ValueError."""
     if text.lstrip("-").isdecimal():
@@ -148,6 +145,22 @@ def parse_time_ms(text: str) -> int:
         return round(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
         raise ValueError(f"{text!r} is no time like 1700000000000 or 2024-05-01T12:30:00") from None
+
+
+def readable_time(timestamp_ms: int) -> str:
+    """A time of the log as a date of this machine's zone, to the millisecond; `-` for none."""
+    if timestamp_ms < 0:
+        return "-"
+    return datetime.fromtimestamp(timestamp_ms / 1000).astimezone().isoformat(timespec="milliseconds")
+
+
+def readable_size(size: int) -> str:
+    """Bytes in the unit that leaves up to three digits before the point."""
+    number, units = float(size), ["B", "kB", "MB", "GB", "TB", "PB"]
+    while number >= 1000 and len(units) > 1:
+        number /= 1000
+        del units[0]
+    return f"{size} B" if units[0] == "B" else f"{number:.1f} {units[0]}"
 
 
 @contextmanager

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .client_settings import parse_settings
 from .pipeline import pipeline
-from .session import Bootstrap, fail, parse_settings, print_rows
+from .session import Bootstrap, fail, print_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

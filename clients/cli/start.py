@@ -10,12 +10,13 @@ from typing import Any
 
 DEFAULT_DATA = "./barnabas-data"
 DEFAULT_PORT = 9092
+START_HELP = "Start a broker: one process, one folder."
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def main(arguments: list[str]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     config_room = import_module("barnabas.server.config.broker_config")
     try:
         properties = _properties(options)
@@ -35,7 +36,8 @@ def main(arguments: list[str]) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """The options of `start`; argparse, as it is loaded in no time."""
     parser = argparse.ArgumentParser(
         prog="barnabas start",
         description="Start a broker: one process, one folder. Prints its listeners and `ready` once it serves.",

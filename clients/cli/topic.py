@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from ...protocol.config_resources import ConfigOperation, ConfigResourceType, ConfigSource
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
 from ...protocol.uuid_text import uuid_text
 from ..admin import BROKER_DEFAULT, HIGH_WATERMARK, Admin, ConfigChange, ConfigResource, NewTopic, Outcome, raise_first
 from ..cluster import TopicInfo
 from ..errors import UnsupportedVersionError
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, parse_settings, print_json, print_rows, run, security
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of, parse_settings
+from .session import Bootstrap, Json, Row, print_json, print_rows, readable_size, run
 
 app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True, add_completion=False)
 
-Name = Annotated[str, typer.Argument(help="The topic.")]
-Names = Annotated[list[str], typer.Argument(help="The topics.")]
+Name = Annotated[str, typer.Argument(help="The topic.", autocompletion=completion.topics)]
+Names = Annotated[list[str], typer.Argument(help="The topics.", autocompletion=completion.topics)]
+Sizes = Mapping[tuple[int, TopicPartition], int]
+"""Bytes by broker and partition."""
 Config = Annotated[list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic setting.")]
 
 
 @app.command()
 def create(
-    names: Names,
+    names: Annotated[list[str], typer.Argument(help="The topics.")],
     *,
     partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: as the broker is set.")] = BROKER_DEFAULT,
     replication_factor: Annotated[
@@ -40,7 +46,7 @@ def create(
     topics = [NewTopic(name, partitions, replication_factor, configs) for name in names]
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             return await admin.create_topics(topics)
 
     _report(run(work()), "created", ErrorCode.TOPIC_ALREADY_EXISTS if if_not_exists else None, as_json=json)
@@ -56,7 +62,7 @@ def list_topics(
     """List topics."""
 
     async def work() -> list[TopicInfo]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             return await admin.describe_topics()
 
     topics = [topic for topic in run(work()) if internal or not topic.is_internal]
@@ -75,15 +81,17 @@ def list_topics(
 
 @app.command()
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(help="The topics; all if none is named.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="The topics; all if none is named.", autocompletion=completion.topics)
+    ] = None,
     *,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
-    """Show partitions, leaders, replicas, and the settings that differ from the broker's."""
+    """Show partitions, leaders, replicas, bytes on the disk, and the settings that differ from the broker's."""
 
-    async def work() -> tuple[list[TopicInfo], dict[str, dict[str, str | None]]]:
-        async with Admin(bootstrap, security=security()) as admin:
+    async def work() -> tuple[list[TopicInfo], dict[str, dict[str, str | None]], Sizes]:
+        async with admin_of(bootstrap) as admin:
             topics = await admin.describe_topics(names)
             for topic in topics:
                 if topic.error is not ErrorCode.NONE:
@@ -93,19 +101,32 @@ def describe(
                 entries = await admin.describe_configs(resources) if resources else {}
             except UnsupportedVersionError:
                 entries = {}  # brokers before 0.11 tell no settings; the partitions are worth showing all the same
-            return topics, {
+            own_configs = {
                 resource.name: {e.name: e.value for e in own if e.source is ConfigSource.TOPIC}
                 for resource, own in entries.items()
             }
+            return topics, own_configs, await _sizes(admin)
 
-    topics, configs = run(work())
+    topics, configs, sizes = run(work())
     if json:
-        print_json([_described(topic, configs.get(topic.name, {})) for topic in topics])
+        print_json([_described(topic, configs.get(topic.name, {}), sizes) for topic in topics])
         return
     for topic in topics:
         own = " ".join(f"{key}={value}" for key, value in configs.get(topic.name, {}).items())
-        print(f"topic {topic.name}  id {uuid_text(topic.topic_id)}  {own}".rstrip())
-        print_rows(_partition_rows(topic))
+        rows = _partition_rows(topic, sizes)
+        told = [row["bytes"] for row in rows if isinstance(row["bytes"], int)]
+        size = f"  {readable_size(sum(told))}" if told else ""
+        print(f"topic {topic.name}  id {uuid_text(topic.topic_id)}{size}  {own}".rstrip())
+        print_rows(rows)
+
+
+async def _sizes(admin: Admin) -> Sizes:
+    """Bytes of each replica by broker; nothing where brokers do not tell, as before 1.0 or without the right to ask."""
+    try:
+        dirs = await admin.describe_log_dirs()
+    except KafkaError:
+        return {}
+    return {(one.broker_id, tp): size for one in dirs for tp, size in one.sizes.items()}
 
 
 @app.command()
@@ -126,7 +147,7 @@ def alter(
         raise typer.BadParameter("nothing to alter: give --partitions, --config or --delete-config")
 
     async def work() -> None:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             if changes:
                 raise_first(await admin.alter_configs({ConfigResource(ConfigResourceType.TOPIC, name): changes}))
             if partitions is not None:
@@ -141,13 +162,16 @@ def delete(
     names: Names,
     *,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="Missing topics are fine.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; nobody is asked in a pipe.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     json: Json = False,
 ) -> None:
     """Delete topics with all their records."""
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"delete {', '.join(names)} with all records?", abort=True, err=True)
 
     async def work() -> dict[str, Outcome]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             return await admin.delete_topics(names)
 
     _report(run(work()), "deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if if_exists else None, as_json=json)
@@ -165,7 +189,7 @@ def delete_records(
     """Drop the oldest records."""
 
     async def work() -> list[Row]:
-        async with Admin(bootstrap, security=security()) as admin:
+        async with admin_of(bootstrap) as admin:
             partitions = await admin.partitions_of(name, partition)
             outcomes = await admin.delete_records(dict.fromkeys(partitions, before))
             raise_first({tp: o if isinstance(o, KafkaError) else None for tp, o in outcomes.items()})
@@ -188,7 +212,7 @@ def _report(outcomes: dict[str, Outcome], verb: str, fine: ErrorCode | None, *, 
         raise typer.Exit(1)
 
 
-def _partition_rows(topic: TopicInfo) -> Sequence[Row]:
+def _partition_rows(topic: TopicInfo, sizes: Sizes) -> Sequence[Row]:
     return [
         {
             "partition": p.index,
@@ -196,16 +220,17 @@ def _partition_rows(topic: TopicInfo) -> Sequence[Row]:
             "epoch": p.leader_epoch,
             "replicas": list(p.replicas),
             "in sync": list(p.in_sync_replicas),
+            "bytes": sizes.get((p.leader_id, TopicPartition(topic.name, p.index))),
         }
         for _, p in sorted(topic.partitions.items())
     ]
 
 
-def _described(topic: TopicInfo, configs: dict[str, str | None]) -> dict[str, object]:
+def _described(topic: TopicInfo, configs: dict[str, str | None], sizes: Sizes) -> dict[str, object]:
     return {
         "topic": topic.name,
         "topic_id": uuid_text(topic.topic_id),
         "is_internal": topic.is_internal,
         "configs": configs,
-        "partitions": list(_partition_rows(topic)),
+        "partitions": list(_partition_rows(topic, sizes)),
     }

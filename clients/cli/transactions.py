@@ -12,7 +12,9 @@ from ...protocol.topic_partition import TopicPartition
 from ..admin import Admin
 from ..admin.transactions import OpenTransaction, TransactionDescription, TransactionListing
 from ..host import now_ms
-from .session import DEFAULT_BOOTSTRAP, Bootstrap, Json, Row, fail, print_rows, run
+from . import completion
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
+from .session import Bootstrap, Json, Row, fail, print_rows, run
 
 app = typer.Typer(
     help="List and describe transactions; find and end those that hang.", no_args_is_help=True, add_completion=False
@@ -22,7 +24,9 @@ MINUTE_MS = 60_000
 LONGEST_MINUTES = 20
 """The longest transaction that Kafka allows by default, and five minutes."""
 
-SomeTopics = Annotated[list[str] | None, typer.Argument(help="The topics; all if none is named.")]
+SomeTopics = Annotated[
+    list[str] | None, typer.Argument(help="The topics; all if none is named.", autocompletion=completion.topics)
+]
 Partition = Annotated[int, typer.Argument(help="The partition's number.")]
 
 
@@ -37,7 +41,7 @@ def list_transactions(
     """List the transactional ids of the cluster."""
 
     async def work() -> list[TransactionListing]:
-        async with Admin(bootstrap) as admin:
+        async with admin_of(bootstrap) as admin:
             return await admin.list_transactions(states=state or (), producer_ids=producer_id or ())
 
     rows: list[Row] = [
@@ -62,7 +66,7 @@ def describe(
     """Show state, producer, and how long a transaction is open on which partitions."""
 
     async def work() -> list[TransactionDescription]:
-        async with Admin(bootstrap) as admin:
+        async with admin_of(bootstrap) as admin:
             found = await admin.describe_transactions(names)
         described = []
         for answer in found.values():
@@ -99,7 +103,7 @@ def find_hanging(
     """Find transactions that are open on a partition, and that no coordinator is going to end."""
 
     async def work() -> list[OpenTransaction]:
-        async with Admin(bootstrap) as admin:
+        async with admin_of(bootstrap) as admin:
             partitions = await _partitions(admin, topics)
             return await admin.find_hanging(partitions, older_than_ms=minutes * MINUTE_MS, now_ms=now_ms())
 
@@ -124,7 +128,7 @@ def _open(one: OpenTransaction) -> Row:
 
 @app.command()
 def abort(
-    topic: Annotated[str, typer.Argument(help="The topic.")],
+    topic: Annotated[str, typer.Argument(help="The topic.", autocompletion=completion.topics)],
     partition: Partition,
     *,
     start_offset: Annotated[int, typer.Option("--start-offset", help="Where the transaction begins.")],
@@ -133,7 +137,7 @@ def abort(
     """Abort a transaction that hangs on a partition, as find-hanging names it. Its producer is not asked."""
 
     async def work() -> OpenTransaction | None:
-        async with Admin(bootstrap) as admin:
+        async with admin_of(bootstrap) as admin:
             (place,) = await admin.partitions_of(topic, [partition])
             for one in await admin.open_transactions([place]):
                 if one.start_offset == start_offset:

@@ -108,8 +108,19 @@ def test_a_peer_that_is_no_broker_is_left(answer: bytes) -> None:
 
     async def story(cluster: ScriptedCluster) -> None:
         await cluster.loop.create_server(NoBroker, "web", 80)
-        with pytest.raises(ConnectionLostError):
+        with pytest.raises(BrokerUnreachableError, match="web:80 is no Kafka broker"):
             await connect("web", 80)
+
+    play(story)
+
+
+def test_a_peer_that_takes_connections_and_never_speaks_is_left_soon() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        await cluster.loop.create_server(asyncio.Protocol, "silent", 80)
+        started = cluster.loop.time()
+        with pytest.raises(BrokerUnreachableError, match="silent:80 does not answer as a Kafka broker does"):
+            await BrokerConnection.open("silent", 80, ConnectionOptions(connect_timeout_ms=5000))
+        assert cluster.loop.time() - started == pytest.approx(5.0, abs=0.5)
 
     play(story)
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -17,7 +20,7 @@ import pytest
 from barnabas import Broker
 from barnabas.clients.cli import main
 from barnabas.clients.cli.app import COMMANDS
-from barnabas.clients.cli.consume import formatter
+from barnabas.clients.cli.record_format import formatter
 from barnabas.clients.fetched_records import ConsumerRecord
 from barnabas.protocol.record import TimestampType
 
@@ -120,6 +123,68 @@ def test_where_to_begin_and_to_end(run: Run, topic: str, lines: Callable[[str], 
     assert run("consume", "missing", "-e")[0] == 1
 
 
+def test_several_topics_and_patterns(run: Run, broker: Broker, lines: Callable[[str], str]) -> None:
+    names = [f"many.{letter}" for letter in "abc"]
+    for name in names:
+        run("produce", name, "-l", lines(f"{name}\n"))
+    assert sorted(run("consume", names[0], names[2], "-e")[1].split()) == [names[0], names[2]]
+    assert sorted(run("consume", "^many.*", "-e")[1].split()) == names
+    assert sorted(run("consume", "^many.*[ab]", names[2], "-e")[1].split()) == names
+    assert run("consume", "^nothing.*", "-e")[::2] == (
+        1,
+        "barnabas: UNKNOWN_TOPIC_OR_PARTITION: no topic matches (?:nothing.*)\n",
+    )
+    assert run("consume", "^(", "-e")[0] == 2
+
+
+def test_deleting_asks_who_sits_at_a_terminal(run: Run, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer, status in (("n\n", 1), ("y\n", 0)):
+        terminal = io.StringIO(answer)
+        monkeypatch.setattr(terminal, "isatty", lambda: True)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        assert run("topic", "delete", topic)[0] == status
+    broker_topics = [row["topic"] for row in json.loads(run("topic", "list", "--json")[1])]
+    assert topic not in broker_topics
+
+
+def test_topics_tell_their_bytes(run: Run, topic: str, lines: Callable[[str], str]) -> None:
+    run("produce", topic, "-l", lines("x" * 1000 + "\n"), "-p", "1")
+    (described,) = json.loads(run("topic", "describe", topic, "--json")[1])
+    assert [partition["bytes"] > 1000 for partition in described["partitions"]] == [False, True]
+    assert re.search(r"  1\.\d kB\n", run("topic", "describe", topic)[1])
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("start --da", ["--data"]),
+        ("start --log-format ", ["text", "json"]),
+        ("topic describe compl", ["completed"]),
+        ("consume compl", ["completed"]),
+        ("group describe compl", ["completers"]),
+        ("topic describe -b 127.0.0.1:1 ", []),
+    ],
+)
+def test_a_shell_completes(
+    run: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch, line: str, offered: list[str]
+) -> None:
+    run("topic", "create", "completed", "--if-not-exists")
+    if offered == ["completers"]:
+        run("consume", "completed", "-G", "completers", "-e")
+    words = f"barnabas {line}"
+    monkeypatch.setenv("_BARNABAS_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - (not words.endswith(" "))))
+    assert run()[1].split() == offered
+
+
+def test_what_listens_and_is_no_broker(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        status, _, err = run("topic", "list", "-b", address, "-X", "socket.connection.setup.timeout.ms=100")
+        assert (status, err) == (1, f"barnabas: what listens at {address} does not answer as a Kafka broker does\n")
+
+
 def test_envelopes_are_a_template_for_sending_again(run: Run, topic: str, lines: Callable[[str], str]) -> None:
     run("produce", topic, "-K", ":", "-H", "h=ü", "-l", lines("k:v\n:\n"), "-Z", "-p", "0")
     envelopes = run("consume", topic, "-e", "-J")[1]
@@ -192,6 +257,8 @@ def test_dump_log_shows_what_was_produced(
 
 def test_a_format_prints_each_token() -> None:
     record = ConsumerRecord("t", 1, 2, 3, TimestampType.CREATE_TIME, None, b"\xff\n", [("a", None)], 0)
+    assert formatter("%d")(record._replace(timestamp=-1)) == b"-"
+    assert datetime.fromisoformat(formatter("%d")(record).decode()).timestamp() == 0.003
     assert formatter("%t/%p/%o/%T/%k/%s/%h/%%\\t")(record) == b"t/1/2/3//\xff\n/a=/%\t"
 
 

@@ -14,6 +14,8 @@ from barnabas import Broker
 from barnabas.clients import Admin, Consumer, Producer
 from barnabas.clients.admin import GroupDescription
 from barnabas.clients.cli import main
+from barnabas.protocol.codec import encode_versioned
+from barnabas.protocol.consumer_protocol import ConsumerProtocolSubscription
 from barnabas.protocol.topic_partition import TopicPartition
 
 _numbers = itertools.count(1)
@@ -235,12 +237,16 @@ def test_consume_as_a_member(run: Run, group: str, topic: str) -> None:
     assert run("consume", topic, "-G", group, "-p", "1")[0] == 2
 
 
-def test_a_subscription_that_cannot_be_read_hides_no_assignment(run: Run, broker: Broker, topic: str) -> None:
+@pytest.mark.parametrize("is_whole", [True, False], ids=["laid out as version 0", "cut"])
+def test_a_subscription_that_means_another_version_hides_no_assignment(
+    run: Run, broker: Broker, topic: str, is_whole: bool
+) -> None:
     """As faust's: it says version 4 and is laid out as version 0."""
+    laid_out = encode_versioned(ConsumerProtocolSubscription(topics=[topic]), 0)[2:]
 
     def spoil(_: object, response: Any) -> Any:
         for member in response.groups[0].members:
-            member.member_metadata = b"\0\4" + member.member_metadata[2:6]
+            member.member_metadata = b"\0\4" + (laid_out if is_whole else laid_out[:4])
         return response
 
     async def describe() -> tuple[TopicPartition, ...]:
@@ -251,7 +257,7 @@ def test_a_subscription_that_cannot_be_read_hides_no_assignment(run: Run, broker
             described = (await admin.describe_groups(["odd"]))["odd"]
         assert isinstance(described, GroupDescription)
         (member,) = described.members
-        assert member.topics == frozenset()
+        assert member.topics == (frozenset([topic]) if is_whole else frozenset())
         return member.assigned
 
     with broker.faults.change("DescribeGroups", spoil) as fault:

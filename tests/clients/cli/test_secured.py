@@ -33,6 +33,20 @@ def test_commands_go_by_the_settings_of_kafkas_tools(tmp_path: Path) -> None:
         assert refused.exit_code == 1
 
 
+def test_settings_of_one_command_line_reach_its_client() -> None:
+    with Broker({"t": 1}, sasl={"anna": "s3cret"}) as broker:
+        settings = broker.client_settings("anna", "PLAIN") | {"bootstrap.servers": broker.bootstrap}
+        given = [word for pair in settings.items() for word in ("-X", "=".join(pair))]
+        for words in (["topic", "list", *given], [*given, "topic", "list"], ["group", "list", *given]):
+            done = runner.invoke(app, words, env={"BARNABAS_BOOTSTRAP_SERVER": ""})
+            assert done.exit_code == 0, done.output
+        for command in (["produce", "t"], ["consume", "t", "-e"], ["transactions", "list"], ["offsets", "t"]):
+            done = runner.invoke(app, [*command, *given], input="hello\n")
+            assert done.exit_code == 0, (command, done.output)
+        refused = runner.invoke(app, ["topic", "list", *given, "-X", "request.timeuot.ms=1"])
+        assert (refused.exit_code, "request.timeout.ms?" in refused.output) == (2, True)
+
+
 def test_a_file_that_says_nonsense_ends_the_command(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=TLS\n")
