@@ -98,22 +98,22 @@ def consume(
     async def work() -> None:
         until_ms = None if until is None else parse_time_ms(until.removeprefix("@"))
         task = Task(chosen, partition, offset, until_ms, exit_at_end, count, _matcher(match))
-        settings = {
-            "auto_offset_reset": _RESETS.get(offset, "latest"),
-            "max_poll_records": _BATCH,
-            "fetch_max_wait_ms": 100,
-            "isolation_level": level,
-        } | client_arguments(Consumer)
-        consumer = Consumer(
-            bootstrap_servers(bootstrap),
-            group_id=group,
-            allow_auto_create_topics=False,
-            **settings,
-        )
+        consumer = _consumer(bootstrap, group, _RESETS.get(offset, "latest"), level)
         async with consumer:
             await (_print_records if group is None else _print_as_member)(consumer, task, show)
 
     run(work())
+
+
+def _consumer(bootstrap: str, group: str | None, reset: AutoOffsetReset, isolation: IsolationLevel) -> Consumer:
+    """With what `-X` says on top."""
+    settings = {
+        "auto_offset_reset": reset,
+        "max_poll_records": _BATCH,
+        "fetch_max_wait_ms": 100,
+        "isolation_level": isolation,
+    } | client_arguments(Consumer)
+    return Consumer(bootstrap_servers(bootstrap), group_id=group, allow_auto_create_topics=False, **settings)
 
 
 def _topics(given: list[str]) -> Topics:
