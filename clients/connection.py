@@ -198,10 +198,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 if not future.done():
                     future.set_result(response)
         except KafkaError as error:
-            if self._opening is not None and isinstance(error, ConnectionLostError):
-                error = BrokerUnreachableError(f"what answers at {self.address} is no Kafka broker, or it wants TLS")
-            else:
+            # Who opens one hears the reason, and may try for ever.
+            if self._opening is None:
                 logger.warning("gave up a connection: %s", error)
+            elif isinstance(error, ConnectionLostError):
+                error = BrokerUnreachableError(f"what answers at {self.address} is no Kafka broker, or it wants TLS")
             self.close(error)
         else:
             if self._opening is not None:

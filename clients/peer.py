@@ -20,7 +20,8 @@ class Peer:
 
     def __init__(self, host: str, port: int, options: ConnectionOptions, rng: Random) -> None:
         self._address = host, port
-        self._options = options
+        self.options = options
+        """Of the next connection."""
         self._backoff = Backoff(RECONNECT_BACKOFF_MS, RECONNECT_BACKOFF_MAX_MS, rng)
         self._connection: BrokerConnection | None = None
         self._lock = asyncio.Lock()
@@ -46,7 +47,7 @@ class Peer:
             # A broker that takes every connection and then drops it is not to be run at in a circle either.
             self._not_before = loop.time() + RECONNECT_BACKOFF_MS / 1000
             try:
-                connection = await BrokerConnection.open(*self._address, self._options)
+                connection = await BrokerConnection.open(*self._address, self.options)
             except KafkaError:
                 self._failures += 1
                 self._not_before = loop.time() + self._backoff.delay(self._failures)

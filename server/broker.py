@@ -230,6 +230,7 @@ class BrokerServer:
             log_manager=log_manager,
             stores=stores,
             dynamic_config=dynamic_config,
+            security=security,
         )
         producer_ids = ProducerIds(stores.store, broker_id)
         groups, transactions = self._coordinators(
@@ -305,6 +306,7 @@ class BrokerServer:
         log_manager: LogManager,
         stores: ClusterStores,
         dynamic_config: DynamicConfig,
+        security: BrokerSecurity,
     ) -> tuple[MetadataCache, ReplicaManager, LogCleaner, Controller]:
         """The parts that know topics: what is believed of them, their replicas here, who cleans, and who decides."""
         metadata = MetadataCache(cluster_id)
@@ -336,6 +338,7 @@ class BrokerServer:
                 log_manager=log_manager,
                 replica_manager=replica_manager,
                 cleaner=cleaner,
+                outgoing=security.outgoing,
             )
             return metadata, replica_manager, cleaner, self._links.control.controller
         controller = Controller(

@@ -6,6 +6,7 @@ registered. A broker alone has none of it.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .controller.cluster_control import ClusterControl, HostedReplicas
@@ -14,16 +15,19 @@ from .replication.replication import Replication
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from ..storage.log_manager import LogManager
     from .cleaning.log_cleaner import LogCleaner
     from .config.broker_config import BrokerConfig
     from .config.dynamic_config import DynamicConfig
+    from .config.listeners import ListenerConfig
     from .controller.cluster_control import ClusterStores
     from .metadata.metadata_cache import MetadataCache
     from .network.broker_connections import Endpoint
     from .replication.replica_manager import ReplicaManager
     from .runtime.ports import Ports
+    from .security.outgoing import OutgoingSecurity
 
 
 class ClusterLinks:
@@ -42,15 +46,18 @@ class ClusterLinks:
         log_manager: LogManager,
         replica_manager: ReplicaManager,
         cleaner: LogCleaner,
+        outgoing: Callable[[ListenerConfig], OutgoingSecurity],
     ) -> None:
-        """Raises ConfigError if no listener is for brokers."""
+        """`outgoing` knows how other brokers are reached at a listener. Raises ConfigError if none is for brokers."""
         self._broker_id = broker_id
         self._ports = ports
         self._metadata = metadata
-        self._listener = config.inter_broker_listener
+        self._between_brokers = outgoing(config.inter_broker_listener)
+        control = config.control_plane_listener
+        to_control = self._between_brokers if control is None else outgoing(control)
         # Orders do not wait behind questions, which may take their time.
-        self._for_orders = self._connect(config.controller_socket_timeout_ms)
-        self._for_questions = self._connect(config.controller_socket_timeout_ms)
+        self._for_orders = self._connect(config.controller_socket_timeout_ms, to_control)
+        self._for_questions = self._connect(config.controller_socket_timeout_ms, to_control)
         self.control = ClusterControl(
             broker_id,
             stores,
@@ -60,7 +67,7 @@ class ClusterLinks:
             dynamic_config=dynamic_config,
             order=self._for_orders.ask,
             ask=self._for_questions.ask,
-            inter_broker_listener=self._listener,
+            inter_broker_listener=self._between_brokers.listener,
             chance=ports.random,
         )
         self.replication = Replication(
@@ -83,10 +90,14 @@ class ClusterLinks:
         self._for_orders.close()
         self._for_questions.close()
 
-    def _connect(self, timeout_ms: int) -> BrokerConnections:
-        return BrokerConnections(self._broker_id, self._endpoint, self._ports.random, timeout_ms=timeout_ms)
+    def _connect(self, timeout_ms: int, outgoing: OutgoingSecurity | None = None) -> BrokerConnections:
+        outgoing = outgoing or self._between_brokers
+        endpoint = partial(self._endpoint, outgoing.listener)
+        return BrokerConnections(
+            self._broker_id, endpoint, self._ports.random, timeout_ms=timeout_ms, outgoing=outgoing
+        )
 
-    def _endpoint(self, broker_id: int) -> Endpoint | None:
+    def _endpoint(self, listener: str, broker_id: int) -> Endpoint | None:
         """Where brokers reach one that is alive."""
-        found = self._metadata.endpoint(broker_id, self._listener)
+        found = self._metadata.endpoint(broker_id, listener)
         return None if found is None else (found.host, found.port)

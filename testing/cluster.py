@@ -29,6 +29,7 @@ from ..server.runtime.host import event_loop, host_ports, now_ms
 from .arguments import Setting, Topics, partition_counts, properties
 from .broker import EMBEDDED_DEFAULTS, WAIT_SECONDS
 from .folders import TemporaryFolder
+from .security import BROKER, BrokerAccess
 
 T = TypeVar("T")
 
@@ -51,13 +52,24 @@ class Cluster:
 
     topics: names, or names with partition counts, to create before the cluster is ready.
     config: Kafka broker settings for all; None gives a setting its default.
+    sasl: passwords by user; clients have to authenticate, by PLAIN or SCRAM. Brokers do, as the user `broker`.
+    tls: whether all that is said is encrypted, with certificates made on the spot (`pip install barnabas[tls]`).
 
     Methods block and any thread may call them; under `async with` it is those that begin with an a.
     """
 
-    def __init__(self, brokers: int = 3, topics: Topics = (), *, config: Mapping[str, Setting] | None = None) -> None:
+    def __init__(
+        self,
+        brokers: int = 3,
+        topics: Topics = (),
+        *,
+        config: Mapping[str, Setting] | None = None,
+        sasl: Mapping[str, str] | None = None,
+        tls: bool = False,
+    ) -> None:
         if brokers < 1:
             raise ValueError(f"a cluster has brokers, not {brokers}")
+        self._access = BrokerAccess(sasl or {}, tls=tls, is_cluster=True)
         replicas = str(min(brokers, MOST_REPLICAS))
         settings = {
             **EMBEDDED_DEFAULTS,
@@ -67,6 +79,10 @@ class Cluster:
             "replica.lag.time.max.ms": "2000",
             **properties(config or {}),
         }
+        if not settings.get("inter.broker.listener.name"):
+            settings.setdefault("security.inter.broker.protocol", self._access.protocol)
+        if settings.get("authorizer.class.name") and sasl:
+            settings["super.users"] = f"User:{BROKER};{settings.get('super.users') or ''}"
         self._settings = {name: value for name, value in settings.items() if value is not None}
         self._topics = partition_counts(topics)
         self._members = {broker_id: ClusterBroker(broker_id, self._settings) for broker_id in range(1, brokers + 1)}
@@ -91,6 +107,10 @@ class Cluster:
         """`host:port` of one broker."""
         listener = self.server(broker_id).listeners[0]
         return f"{listener.advertised_host}:{listener.advertised_port}"
+
+    def client_settings(self, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
+        """Settings of Java's clients, and of ours by `security_of`, that lead in: as `user`, or the first there is."""
+        return {"bootstrap.servers": self.bootstrap, **self._access.client_settings(user, mechanism)}
 
     def server(self, broker_id: int) -> BrokerServer:
         """A running broker itself. Its parts belong to the cluster's thread."""
@@ -166,6 +186,7 @@ class Cluster:
         if self._temporary is not None:
             self._temporary.remove()
             self._temporary = None
+        self._access.close()
 
     # -- brokers come and go ---------------------------------------------------------------------------------------
 
@@ -178,9 +199,10 @@ class Cluster:
         loop = asyncio.get_running_loop()
         config = BrokerConfig.from_properties(
             {
-                "listeners": "PLAINTEXT://127.0.0.1:0",
+                "listeners": f"{self._access.protocol}://127.0.0.1:0",
                 "log.dirs": f"{self._temporary.path}/broker-{broker_id}",
                 "broker.id": str(broker_id),
+                **self._access.settings(),
                 **member.settings,
             }
         )
@@ -196,6 +218,7 @@ class Cluster:
         except BaseException:
             await server.stop()
             raise
+        await server.state.security.set_passwords(self._access.passwords)
         member.server = server
         # It comes back to where clients know it.
         member.settings["listeners"] = ",".join(f"{one.name}://{one.host}:{one.port}" for one in server.listeners)

@@ -6,18 +6,28 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ..server.runtime.host import token_bytes
 from .folders import TemporaryFolder
 
 _OPTION_NAME = re.compile(r"[\w.$-]+")
 _MODULE = "org.apache.kafka.common.security.{}LoginModule required"
 _MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 
+BROKER = "broker"
+"""Who the brokers of a cluster are to each other."""
+
 
 class BrokerAccess:
     """Of one broker. With neither passwords nor TLS it asks for nothing."""
 
-    def __init__(self, passwords: Mapping[str, str], *, tls: bool, host: str) -> None:
+    def __init__(
+        self, passwords: Mapping[str, str], *, tls: bool, host: str = "127.0.0.1", is_cluster: bool = False
+    ) -> None:
+        """Brokers of a cluster come to each other by the user `BROKER`, if anybody has to say who they are."""
         self.passwords = dict(passwords)
+        self._own = ""
+        if is_cluster and passwords:
+            self._own = self.passwords.setdefault(BROKER, token_bytes(16).hex())
         self.protocol = f"{'SASL_' if passwords else ''}{'SSL' if tls else 'PLAINTEXT'}"
         self._tls = tls
         self._host = host
@@ -30,6 +40,10 @@ class BrokerAccess:
             settings["sasl.enabled.mechanisms"] = _MECHANISMS
             key = f"listener.name.{self.protocol.lower()}.plain.sasl.jaas.config"
             settings[key] = f"{_MODULE.format('plain.Plain')} {self._users()};"
+            if self._own:
+                own = f"username={BROKER} password={_quoted(self._own)}"
+                settings[key] = f"{_MODULE.format('plain.Plain')} {own} {self._users()};"
+                settings["sasl.mechanism.inter.broker.protocol"] = "PLAIN"
         if self._tls:
             folder = self._certificates()
             settings |= {"ssl.keystore.type": "PEM", "ssl.keystore.location": f"{folder}/broker.pem"}

@@ -109,16 +109,33 @@ class BrokerConfig(Settings):
         return limit
 
     @property
-    def inter_broker_listener(self) -> str:
-        """The listener where brokers reach each other. Raises ConfigError if there is none, or it is not PLAINTEXT."""
-        name = self.inter_broker_listener_name or self.security_inter_broker_protocol
+    def inter_broker_listener(self) -> ListenerConfig:
+        """The listener where brokers reach each other. Raises ConfigError if there is none."""
+        key, name = "inter.broker.listener.name", self.inter_broker_listener_name
+        if name and "security.inter.broker.protocol" in self.static:
+            raise ConfigError(key, name, "only one of it and security.inter.broker.protocol should be set")
+        return self._listener_named(key, name or self.security_inter_broker_protocol)
+
+    @property
+    def control_plane_listener(self) -> ListenerConfig | None:
+        """The listener where the controller is asked and gives orders; None if brokers have one for everything.
+
+        Raises ConfigError.
+        """
+        key, name = "control.plane.listener.name", self.control_plane_listener_name
+        if not name:
+            return None
+        found = self._listener_named(key, name)
+        if found.name == self.inter_broker_listener.name:
+            raise ConfigError(key, name, "it must not be that of inter.broker.listener.name")
+        return found
+
+    def _listener_named(self, key: str, name: str) -> ListenerConfig:
         found = next((one for one in self.listeners if one.name == name.upper()), None)
         if found is None:
             reason = f"it must be the name of a listener: {', '.join(one.name for one in self.listeners)}"
-            raise ConfigError("inter.broker.listener.name", name, reason)
-        if found.security_protocol != "PLAINTEXT":
-            raise ConfigError("inter.broker.listener.name", name, "brokers speak PLAINTEXT to each other")
-        return found.name
+            raise ConfigError(key, name, reason)
+        return found
 
     def effective_properties(self, cluster: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, str]:
         """Raw values that would hold with these dynamic layers over the file.

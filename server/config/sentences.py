@@ -297,6 +297,9 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "zookeeper.ssl.cipher.suites": "Cannot be chosen here: a value is refused.",
         "zookeeper.ssl.client.enable": "The ensemble is reached by TLS.",
         "zookeeper.ssl.crl.enable": "Cannot be done here: `true` is refused.",
+        "ssl.endpoint.identification.algorithm": (
+            "`https` has certificates of other brokers name the hosts where they are reached; empty lets any pass."
+        ),
         "zookeeper.ssl.endpoint.identification.algorithm": (
             "`HTTPS` has the certificates of the ensemble name its hosts; empty lets any name pass."
         ),
@@ -314,7 +317,15 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "The listener where brokers reach each other; if not set, that of `security.inter.broker.protocol`."
         ),
         "leader.imbalance.check.interval.seconds": "How often `auto.leader.rebalance.enable` looks at leaders.",
-        "security.inter.broker.protocol": "`PLAINTEXT`; anything else is refused in a cluster.",
+        "control.plane.listener.name": (
+            "The listener where the controller gives orders and is asked, if that is another than brokers have else."
+        ),
+        "sasl.mechanism.inter.broker.protocol": (
+            "How brokers prove to each other who they are, by `username` and `password` of the listener's JAAS string."
+        ),
+        "security.inter.broker.protocol": (
+            "The listener of that name is where brokers reach each other, unless `inter.broker.listener.name` is set."
+        ),
     }
 )
 

@@ -164,6 +164,7 @@ class Settings:
     zookeeper_ssl_truststore_type: str | None
     auto_leader_rebalance_enable: bool
     controller_socket_timeout_ms: int
+    control_plane_listener_name: str | None
     inter_broker_listener_name: str | None
     leader_imbalance_check_interval_seconds: int
     security_inter_broker_protocol: str

@@ -100,6 +100,7 @@ class BrokerQueue:
         self._sending = None
 
     async def _answer(self, waiting: Waiting) -> Any:
+        told = ""
         while True:
             try:
                 request = waiting.build(self.broker.broker_epoch)
@@ -108,7 +109,9 @@ class BrokerQueue:
                 logger.error("broker %d takes no orders from here: %s", self.broker.broker_id, error)
                 return None
             except KafkaError as error:
-                logger.info("broker %d does not answer, %s: asking again", self.broker.broker_id, error)
+                if told != str(error):
+                    logger.info("broker %d does not answer, %s: asking again", self.broker.broker_id, error)
+                told = str(error)
             except Exception:
                 # The controller's own fault. Orders must not be left out, and it must not be silent.
                 logger.exception("an order to broker %d cannot be sent", self.broker.broker_id)

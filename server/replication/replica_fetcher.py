@@ -140,15 +140,17 @@ class ReplicaFetcher:
     # -- rounds ----------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        failures = 0
+        failures, told = 0, ""
         while True:
             self._wake.clear()
             pause = min(FIRST_BACKOFF_SECONDS * 2**failures, self._limits().backoff_ms / 1000)
             failures = min(failures + 1, MOST_DOUBLINGS)
             try:
-                pause, failures = await self._round(), 0
+                pause, failures, told = await self._round(), 0, ""
             except KafkaError as error:
-                logger.info("fetching from broker %d: %s", self._leader.broker_id, error)
+                if told != str(error):
+                    logger.info("fetching from broker %d: %s", self._leader.broker_id, error)
+                told = str(error)
                 if error.code in (
                     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
                     ErrorCode.INVALID_FETCH_SESSION_EPOCH,

@@ -76,6 +76,11 @@ class ThreadWork:
         return executor
 
 
+def token_bytes(count: int) -> bytes:
+    """Bytes that nobody can guess."""
+    return secrets.token_bytes(count)
+
+
 def now_ms() -> int:
     """Wall clock in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
@@ -131,7 +136,7 @@ def host_ports(loop: asyncio.AbstractEventLoop, cleaning: CleaningWork) -> Ports
         filesystem=OsFileSystem(),
         now_ms=now_ms,
         random=random.Random(secrets.randbits(64)),
-        token_bytes=secrets.token_bytes,
+        token_bytes=token_bytes,
         work=ThreadWork(loop),
         cleaning=cleaning,
         machine_name=socket.gethostname(),

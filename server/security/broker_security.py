@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...protocol.room_logger import room_logger
 from ...protocol.sasl_server import new_credentials
@@ -13,23 +13,36 @@ from ..metadata.scram_store import ScramStore
 from .acl_authorizer import AclAuthorizer
 from .configured_authorizer import configured_authorizer
 from .door import door_of
+from .outgoing import OutgoingSecurity
 
 if TYPE_CHECKING:
     import asyncio
-    import ssl
 
     from ..config.broker_config import BrokerConfig
+    from ..config.listeners import ListenerConfig
     from ..metadata.config_store import ConfigStore
     from ..metadata.metadata_store import MetadataStore
     from ..runtime.ports import Ports
     from .authorizer import Authorizer
-    from .tls_listener import TlsListener
 
 logger = room_logger("security")
 
 
 LANE, CERTIFICATES = "passwords", "certificates"
 SALT_BYTES = 20
+
+
+T = TypeVar("T")
+
+
+class Renewable(Protocol[T]):
+    """What is made of settings and files, and may be made anew."""
+
+    def build(self) -> T:
+        """As they are now; on any thread."""
+
+    def take(self, built: T) -> None:
+        """Use it; on the loop's thread."""
 
 
 class BrokerSecurity:
@@ -48,10 +61,12 @@ class BrokerSecurity:
         """`authorizer` decides in place of the one that the configuration names. Raises ConfigError."""
         self.authorizer = authorizer or configured_authorizer(config, AclStore(store, now_ms=ports.now_ms), loop)
         self._store = store
+        self._config = config
         self._ports = ports
         self._scram_store = ScramStore(config_store)
         self.doors = {one.name: door_of(one, config, self._scram_store, ports.token_bytes) for one in config.listeners}
         """By listener."""
+        self._outgoing: list[OutgoingSecurity] = []
 
     @property
     def acls(self) -> AclAuthorizer | None:
@@ -64,20 +79,32 @@ class BrokerSecurity:
             await self.acls.start()
             self._store.on_state_change(self.acls.session_changed)
 
+    def outgoing(self, listener: ListenerConfig) -> OutgoingSecurity:
+        """How other brokers are reached at their listener of that name. Raises ConfigError."""
+        outgoing = OutgoingSecurity(self._config, listener)
+        self._outgoing.append(outgoing)
+        return outgoing
+
     def reload(self) -> None:
-        """Read keys and certificates again, for connections that come from now on; what is wrong is logged."""
+        """Read keys, certificates and this broker's own password again, for connections that come from now on.
+
+        What is wrong is logged.
+        """
         for name, door in self.doors.items():
             if door.tls is not None:
-                self._ports.work.submit(CERTIFICATES, door.tls.build, partial(self._was_read, name, door.tls))
+                self._build("certificates of listener", name, door.tls)
+        for outgoing in self._outgoing:
+            self._build("the way to other brokers by listener", outgoing.listener, outgoing)
 
-    def _was_read(
-        self, listener: str, tls: TlsListener, context: ssl.SSLContext | None, error: BaseException | None
-    ) -> None:
-        if context is None:
-            logger.error("certificates of listener %s stay as they are: %s", listener, error)
-        else:
-            tls.context = context
-            logger.info("certificates of listener %s were read", listener)
+    def _build(self, what: str, listener: str, built: Renewable[T]) -> None:
+        def was_built(result: T | None, error: BaseException | None) -> None:
+            if result is None:
+                logger.error("%s %s stays as it was: %s", what, listener, error)
+            else:
+                built.take(result)
+                logger.info("%s %s: all was read again", what, listener)
+
+        self._ports.work.submit(CERTIFICATES, built.build, was_built)
 
     async def set_passwords(self, passwords: Mapping[str, str]) -> None:
         """Let these users in by SCRAM; their hashes are made beside the loop. Raises StoreError."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = room_logger("security")
 
-_STORE_KEYS = tuple(
+STORE_KEYS = tuple(
     f"ssl.{name}"
     for name in (
         "key.password", "keystore.certificate.chain", "keystore.key", "keystore.location", "keystore.password",
@@ -44,10 +44,10 @@ class TlsListener:
 
     def build(self) -> ssl.SSLContext:
         """A context by the settings and files as they are now. Raises ConfigError."""
-        settings = {key: str(value) for key in _STORE_KEYS if (value := self._value(key))}
+        settings = {key: str(value) for key in STORE_KEYS if (value := self._value(key))}
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
-        self._choose_protocols(context)
+        choose_protocols(context, self._config, self._listener)
         wanted = str(self._value("ssl.client.auth"))
         try:
             if not load_key(context, settings):
@@ -64,6 +64,10 @@ class TlsListener:
         context.verify_mode = _CLIENT_AUTH[wanted]
         return context
 
+    def take(self, built: ssl.SSLContext) -> None:
+        """Show and trust this from the next connection on."""
+        self.context = built
+
     def principal(self, certificate: Mapping[str, Any] | None) -> KafkaPrincipal | None:
         """Who the owner of a verified certificate is, as Python's ssl module describes it; ANONYMOUS without one.
 
@@ -77,20 +81,22 @@ class TlsListener:
     def _value(self, key: str) -> object:
         return self._config.listener_value(self._listener, key)
 
-    def _choose_protocols(self, context: ssl.SSLContext) -> None:
-        key = "ssl.enabled.protocols"
-        names = cast("tuple[str, ...]", self._value(key))
-        versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)
-        if not versions:
-            raise ConfigError(key, ",".join(names), f"none of them is one of {', '.join(_VERSIONS)}")
-        context.minimum_version, context.maximum_version = versions[0], versions[-1]
-        suites = cast("tuple[str, ...]", self._value("ssl.cipher.suites"))
-        older = [_openssl_name(name) for name in suites if "_WITH_" in name]
-        if older:
-            try:
-                context.set_ciphers(":".join(older))
-            except ssl.SSLError as error:
-                raise ConfigError("ssl.cipher.suites", ",".join(suites), "OpenSSL knows none of them") from error
+
+def choose_protocols(context: ssl.SSLContext, config: BrokerConfig, listener: str) -> None:
+    """Have a context speak what `ssl.enabled.protocols` and `ssl.cipher.suites` name. Raises ConfigError."""
+    key = "ssl.enabled.protocols"
+    names = cast("tuple[str, ...]", config.listener_value(listener, key))
+    versions = sorted(_VERSIONS[name] for name in names if name in _VERSIONS)
+    if not versions:
+        raise ConfigError(key, ",".join(names), f"none of them is one of {', '.join(_VERSIONS)}")
+    context.minimum_version, context.maximum_version = versions[0], versions[-1]
+    suites = cast("tuple[str, ...]", config.listener_value(listener, "ssl.cipher.suites"))
+    older = [_openssl_name(name) for name in suites if "_WITH_" in name]
+    if older:
+        try:
+            context.set_ciphers(":".join(older))
+        except ssl.SSLError as error:
+            raise ConfigError("ssl.cipher.suites", ",".join(suites), "OpenSSL knows none of them") from error
 
 
 def _openssl_name(suite: str) -> str:

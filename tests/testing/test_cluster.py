@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -19,13 +19,20 @@ from barnabas.testing import Cluster
 from barnabas.testing import cluster as module
 
 DEADLINE_S = 20
+NO_SECURITY: Mapping[str, Any] = {}
 
 
 class Load:
     """A producer that writes numbers without end, and knows which of them were acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        settings = {"acks": "all", "enable.idempotence": True, "linger.ms": 1, "reconnect.backoff.max.ms": 100}
+    def __init__(self, bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECURITY) -> None:
+        settings = {
+            **security,
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": 1,
+            "reconnect.backoff.max.ms": 100,
+        }
         self._producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0, **settings})
         self._topic = topic
         self.acknowledged: list[int] = []
@@ -61,9 +68,9 @@ class Load:
         wait_until(lambda: len(self.acknowledged) > count + 50, timeout_s=DEADLINE_S, what="records are acknowledged")
 
 
-def read_all(bootstrap: str, topic: str, count: int) -> list[int]:
+def read_all(bootstrap: str, topic: str, count: int, security: Mapping[str, Any] = NO_SECURITY) -> list[int]:
     settings = {"group.id": "readers", "auto.offset.reset": "earliest", "log_level": 0}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings, **security})
     consumer.subscribe([topic])
     found: list[int] = []
     deadline = time.monotonic() + DEADLINE_S
