@@ -84,14 +84,12 @@ class Consumer:
         rng: Random | None = None,
         **group_options: Unpack[GroupOptions],
     ) -> None:
-        reset_to = _chosen("auto_offset_reset", auto_offset_reset, _RESET_TO)
         level = _chosen("isolation_level", isolation_level, _ISOLATION_LEVELS)
+        how = ConnectionOptions(client_id, request_timeout_ms, socket_connection_setup_timeout_ms, security=security)
         self._client = Client(
             bootstrap_servers,
             rng=rng or new_random(),
-            options=ConnectionOptions(
-                client_id, request_timeout_ms, socket_connection_setup_timeout_ms, security=security
-            ),
+            options=how,
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,
@@ -112,7 +110,7 @@ class Consumer:
                 check_crcs=check_crcs,
                 rack_id=client_rack,
                 request_timeout_ms=request_timeout_ms,
-                reset_to=reset_to,
+                reset_to=_chosen("auto_offset_reset", auto_offset_reset, _RESET_TO),
             ),
         )
         self._buffered = BufferedRecords(self._assignment, self._fetcher)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from random import Random
 from types import TracebackType
 from typing import Literal, Self
@@ -79,24 +80,17 @@ class Producer:
         rng: Random | None = None,
         wall_clock_ms: Callable[[], int] = now_ms,
     ) -> None:
+        how = ConnectionOptions(client_id, request_timeout_ms, socket_connection_setup_timeout_ms, security=security)
         self._client = Client(
             bootstrap_servers,
             rng=(rng := rng or new_random()),
-            options=ConnectionOptions(
-                client_id,
-                request_timeout_ms,
-                socket_connection_setup_timeout_ms,
-                max_in_flight=max_in_flight,
-                security=security,
-            ),
+            options=replace(how, max_in_flight=max_in_flight),
             retry_backoff_ms=retry_backoff_ms,
             retry_backoff_max_ms=retry_backoff_max_ms,
             metadata_max_age_ms=metadata_max_age_ms,
         )
         batches = BatchSettings(
-            batch_size=batch_size,
-            compression=_codec(compression),
-            compression_level=compression_level,
+            *(batch_size, _codec(compression), compression_level),
             linger=linger_ms / 1000,
             delivery_timeout=delivery_timeout_ms / 1000,
             is_transactional=transactional_id is not None,
