@@ -82,6 +82,7 @@ class ClusterLinks:
             stopwatch=ports.stopwatch,
             loop=loop,
         )
+        dynamic_config.on_broker_change(self.replication.fetchers.settings_changed)
 
     async def close(self) -> None:
         """Nothing is fetched, ordered or asked any more."""

@@ -32,6 +32,8 @@ logger = room_logger("replication")
 
 SINCE_TRUNCATION_ON_FETCH = 12
 NO_PAUSE = 0.0
+FORGOTTEN = -2
+"""In the place of a leader epoch."""
 IDLE_SECONDS = 3600.0
 """While there is nothing to fetch; `follow` ends that."""
 FIRST_BACKOFF_SECONDS, MOST_DOUBLINGS = 0.02, 10
@@ -70,7 +72,7 @@ class Followed:
 
     partition: Partition
     leader_epoch: int
-    """Its term: in another one this entry is void."""
+    """Its term: in another one this entry is void, and so it is when it has been forgotten."""
     is_compared: bool = False
     """Whether the log has nothing that the leader does not have, as far as epochs tell."""
     not_before: float = NO_PAUSE
@@ -127,8 +129,10 @@ class ReplicaFetcher:
             self._task = self._loop.create_task(self._run())
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Fetch it no more."""
-        self._followed.pop(topic_partition, None)
+        """Fetch it no more; what is being done to its log ends at the next thing that is waited for."""
+        one = self._followed.pop(topic_partition, None)
+        if one is not None:
+            one.leader_epoch = FORGOTTEN
 
     async def close(self) -> None:
         """Fetch nothing more."""
@@ -198,12 +202,16 @@ class ReplicaFetcher:
     # -- where logs part -------------------------------------------------------------------------------------------
 
     async def _compare(self, due: Mapping[TopicPartition, Followed], *, tells_divergence: bool) -> None:
-        """Have logs cut down to what the leader has, if its answers to fetches do not say where they part."""
+        """Have logs cut down to what the leader has, if its answers to fetches do not say where they part.
+
+        What is left is on the disk: a fetch says so, whoever took it in, in whatever term or run.
+        """
+        await self._logs.synced([one.partition for one in due.values() if not one.is_compared])
         asked: dict[TopicPartition, Followed] = {}
         without_epochs: dict[TopicPartition, int] = {}
         for name, one in due.items():
             log = one.partition.log
-            if one.is_compared:
+            if one.is_compared or not one.is_valid:
                 continue
             if log.log_start_offset == log.log_end_offset:
                 one.is_compared = True

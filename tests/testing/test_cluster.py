@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from tests.server.config.config_client import ConfigClient
 from tests.server_process import wait_until
 from tests.sim.store import SimulatedStore
 
+from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import KafkaError
 from barnabas.testing import Cluster
 from barnabas.testing import cluster as module
@@ -150,6 +152,31 @@ def test_settings_changed_at_one_broker_count_at_all(cluster: Cluster) -> None:
         timeout_s=DEADLINE_S,
         what="every broker has heard of the setting",
     )
+
+
+def test_a_number_of_fetchers_counts_at_once_and_for_all_brokers(cluster: Cluster) -> None:
+    def numbers(broker_id: int) -> set[int]:
+        links = cluster.server(broker_id)._links
+        assert links is not None
+        return {number for _, number in links.replication.fetchers._fetchers}
+
+    with Load(cluster.bootstrap, "orders") as load:
+        load.grows()
+        assert [numbers(broker_id) for broker_id in cluster.brokers] == [{0}] * 3
+        operator = ConfigClient(cluster.address(2))
+        change = "num.replica.fetchers", AlterConfigOpType.SET.value, "2"
+        assert operator.edit(ConfigResourceType.BROKER, "", change) == (0, None)
+        operator.close()
+        # Two partitions have two leaders: who follows both does so by one fetcher of each number.
+        wait_until(
+            lambda: any({0, 1} <= numbers(broker_id) for broker_id in cluster.brokers),
+            timeout_s=DEADLINE_S,
+            what="there are two fetchers",
+        )
+        load.grows()
+    assert load.errors == []
+    assert [set(cluster.isr("orders", index)) for index in range(2)] == [{1, 2, 3}] * 2
+    assert sorted(read_all(cluster.bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
 
 
 async def test_a_broker_whose_session_expired_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.server.replication.replicas import LAG_SECONDS, Cluster, Node
+from tests.server.replication.replicas import LAG_SECONDS, NAME, Cluster, Node, drive
 
 from barnabas.server.replication.followers import Followers
 from barnabas.server.replication.partition import Partition
@@ -108,6 +108,40 @@ def test_nor_in_the_shortest_history_that_shows_it(history: list[Step], on_disk:
         step(cluster, *one)
     cluster.heal()
     cluster.check()
+
+
+def test_a_follower_asks_a_next_leader_when_all_it_has_is_on_its_disk() -> None:
+    cluster = Cluster(on_disk=True)
+    follower = cluster.nodes[2]
+    cluster.append(1)
+    cluster.fetch(2)
+    follower.acks_all_on_disk = False
+    cluster.deliver_answer(2)
+    follower.acks_all_on_disk = True
+    assert (follower.log.recovery_point, follower.log.log_end_offset) == (0, 1), "its sync is under way"
+    cluster.elect()
+    for node_id in cluster.nodes:
+        cluster.deliver_order(node_id)
+    assert follower.log.recovery_point == 0
+    cluster.fetch(2)
+    assert cluster._answers[2] and follower.log.recovery_point == 1
+
+
+def test_a_fetcher_leaves_alone_what_has_been_given_to_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster()
+    node = cluster.nodes[2]
+    cluster.append(1)
+    cluster.fetch(2)
+    cluster.deliver_answer(2)
+    followed = node.fetcher._followed[NAME]
+
+    async def offset(*_: object) -> int:
+        node.fetcher.forget(NAME)
+        return 0
+
+    monkeypatch.setattr(node.fetcher._leader, "offset", offset)
+    drive(node.fetcher._start_elsewhere(followed))
+    assert node.log.log_end_offset == 1
 
 
 async def _not_synced(_: Node) -> None:
