@@ -49,6 +49,14 @@ TOOL_CLASSES = {
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
 }
 
+
+def tool_class(tool: str, version: str) -> str:
+    """The class behind a script of Kafka's."""
+    if tool == "kafka-acls" and version.startswith("3."):
+        return "kafka.admin.AclCommand"  # it moved with 4.0
+    return TOOL_CLASSES[tool]
+
+
 # What Kafka's own start script gives a server's JVM.
 SERVER_FLAGS = (
     "-server",
@@ -226,7 +234,8 @@ class KafkaTools:
         self, tool: str, *args: str, stdin: str | bytes | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
         """Run `tool` to its end; the exit code is the caller's to judge."""
-        return run_java(TOOL_CLASSES[tool], self._classpath, args, stdin=stdin, timeout=timeout, flags=self._flags)
+        name = tool_class(tool, self.version)
+        return run_java(name, self._classpath, args, stdin=stdin, timeout=timeout, flags=self._flags)
 
     def output(self, tool: str, *args: str, stdin: str | bytes | None = None, timeout: float = 120) -> str:
         """What `tool` printed; a failure raises with all it said."""

@@ -8,13 +8,14 @@ from typing import Self
 
 from tests.compat.test_java import PROGRAMS
 from tests.java import JVM_FLAGS, compile_java, java_command
-from tests.kafka import NEWEST, TOOL_CLASSES, kafka_jars, logging_flags
+from tests.kafka import NEWEST, kafka_jars, logging_flags, tool_class
 
 
 class ToolSession:
     """Runs tools by the names of their scripts, like `tests.kafka.KafkaTools`, which starts a JVM for each."""
 
     def __init__(self, version: str = NEWEST) -> None:
+        self.version = version
         classpath = kafka_jars(version)
         flags = [*JVM_FLAGS, *logging_flags(version, "error")]
         command = java_command("Tools", [compile_java(PROGRAMS / "tools", classpath), *classpath], [], flags)
@@ -34,7 +35,7 @@ class ToolSession:
     def run(self, tool: str, *args: str) -> tuple[int, str]:
         """Exit status and everything that `tool` printed."""
         assert self._process.stdin and self._process.stdout
-        self._process.stdin.write("\t".join([TOOL_CLASSES[tool], *args]) + "\n")
+        self._process.stdin.write("\t".join([tool_class(tool, self.version), *args]) + "\n")
         self._process.stdin.flush()
         lines: list[str] = []
         for line in self._process.stdout:
