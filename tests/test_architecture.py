@@ -28,6 +28,7 @@ PORTS = {
     "server/cleaning/worker_pool.py": "starting that process and listening to it",
     "server/network/file_sender.py": "a descriptor of its own for a transport's socket",
     "server/__main__.py": "the process: signals, environment",
+    "server/metadata/served/process.py": "the coordinator's process: signals, sessions' passwords",
     "clients/host.py": "a client's clock, randomness and temporary files",
     "clients/security.py": "secrets of an authentication",
     "clients/spark/host.py": "what Spark's processes are started with, clock, waiting, temporary files",

@@ -1,7 +1,7 @@
 """The `barnabas` command. Each sub-command is a module of its own, loaded when it is called.
 
-`start` is looked at first and loads nothing that the broker does not need: from the shell to listening is most of what
-a user waits for.
+`start` and `coordinator` are looked at first and load nothing that the process does not need: from the shell to
+listening is most of what a user waits for.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ def main(arguments: list[str] | None = None) -> int:
         from .start import main as start
 
         return start(arguments[1:])
+    if arguments[:1] == ["coordinator"] and not {"-h", "--help"} & set(arguments):
+        from .coordinator import main as coordinator
+
+        return coordinator(arguments[1:])
     from .app import main as other
 
     return other(arguments)

@@ -12,12 +12,14 @@ from typer.main import get_command
 
 from ... import __version__
 from ...protocol.native import native
+from . import coordinator, start
 from .client_settings import ClientSettings, CommandConfig, begin, cluster_options
 from .explained import explained
-from .start import START_HELP, parser
 
 COMMANDS = (
     "start",
+    "cluster",
+    "coordinator",
     "topic",
     "produce",
     "consume",
@@ -32,7 +34,9 @@ COMMANDS = (
     "spark",
     "certs",
 )
-"""Each but `start` lives in the module of its name, in a Typer object called `app`."""
+"""Each but those of `SERVERS` lives in the module of its name, in a Typer object called `app`."""
+SERVERS = {"start": (start.parser, start.START_HELP), "coordinator": (coordinator.parser, coordinator.COORDINATOR_HELP)}
+"""Run before this module is loaded; here they are listed, explained and completed."""
 
 
 class LazyGroup(TyperGroup):
@@ -44,9 +48,9 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name == "start":
-            # Run before this module is loaded; here it is listed, explained and completed.
-            return explained(parser(), START_HELP)
+        if cmd_name in SERVERS:
+            parser, short_help = SERVERS[cmd_name]
+            return explained(parser(), short_help)
         module = import_module(f".{cmd_name.replace('-', '_')}", __package__)
         command = get_command(module.app)
         command.name = cmd_name

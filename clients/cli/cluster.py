@@ -1,0 +1,246 @@
+"""`barnabas cluster`: several brokers on this machine, each a process, and one more through which they agree."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...protocol.errors import KafkaError
+from ...protocol.messages.describe_cluster import DescribeClusterRequest
+from ..connection import BrokerConnection, ConnectionOptions
+from .client_settings import parse_settings
+from .local_cluster import (
+    COORDINATOR,
+    HOST,
+    LocalCluster,
+    LocalClusterError,
+    LocalProcess,
+    all_ready,
+    at_work,
+    check_config,
+    check_ports,
+    wait_until,
+)
+from .session import Json, Row, fail, print_json, print_rows
+
+app = typer.Typer(
+    help="Several brokers on this machine: start, status, stop, kill. Number 0 is the coordinator, through which "
+    "the brokers agree; brokers are 1, 2, 3 …",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+DEFAULT_FOLDER = Path("./barnabas-cluster")
+DEFAULT_PORT = 9092
+READY_SECONDS = 60.0
+OPTIONS = ConnectionOptions(client_id="barnabas-cluster", request_timeout_ms=5000, connect_timeout_ms=5000)
+
+Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where the cluster lives.")]
+Number = Annotated[int | None, typer.Argument(metavar="[N]", help="Only this process: a broker's id, or 0.")]
+
+
+@app.command()
+def start(
+    number: Number = None,
+    *,
+    brokers: Annotated[int | None, typer.Option("-n", "--brokers", min=1, max=100, help="How many (3).")] = None,
+    data: Data = DEFAULT_FOLDER,
+    port: Annotated[
+        int | None, typer.Option("--port", help=f"The first broker's ({DEFAULT_PORT}); 0: any that are free.")
+    ] = None,
+    config: Annotated[
+        list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A setting of all brokers.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Start a cluster, or what of it does not run. Broker k listens on PORT + k - 1, the coordinator on PORT - 1."""
+    began = time.perf_counter()
+    with _errors(), _at_work(data, make=True) as folder:
+        settings = parse_settings(config or ())
+        check_config(settings)
+        is_new = not (folder / "cluster.json").exists()
+        cluster = (
+            LocalCluster.create(folder, brokers or 3, DEFAULT_PORT if port is None else port, settings)
+            if is_new
+            else LocalCluster.load(folder)
+        )
+        if brokers not in (None, len(cluster.brokers)) or port not in (None, cluster.brokers[0].port, 0):
+            raise LocalClusterError(f"{folder} has a cluster of {len(cluster.brokers)} brokers at {cluster.bootstrap}")
+        cluster.config.update(settings)
+        chosen = cluster.members if number is None else [cluster.member(number)]
+        missing = [member for member in chosen if member.pid() is None]
+        if not missing:
+            what = "the cluster" if number is None else cluster.member(number).name
+            raise LocalClusterError(f"{what} is already running")
+        if number and cluster.members[COORDINATOR].pid() is None:
+            raise LocalClusterError(
+                "a broker cannot start without the coordinator; `barnabas cluster start 0` starts it"
+            )
+        if settings:
+            _check_values(cluster)
+        check_ports(missing)
+        cluster.save()
+        try:
+            cluster.start(missing)
+            wait_until(lambda: all_ready(missing), READY_SECONDS)
+            wait_until(lambda: asyncio.run(_all_know(cluster)), READY_SECONDS)
+        except BaseException:
+            cluster.stop(missing)
+            raise
+        seconds = time.perf_counter() - began
+        rows = [_row(member) for member in cluster.members]
+    if json:
+        print_json({"bootstrap": cluster.bootstrap, "seconds": round(seconds, 3), "processes": rows})
+    else:
+        print_rows(rows)
+        print(f"bootstrap {cluster.bootstrap}\nready in {seconds:.2f} s")
+
+
+@app.command()
+def status(*, data: Data = DEFAULT_FOLDER, json: Json = False) -> None:
+    """Show the processes and what each broker leads; the exit status is 0 if all of them run, else 1."""
+    with _errors():
+        cluster = LocalCluster.load(data.resolve())
+        rows = [_row(member) for member in cluster.members]
+        roles = asyncio.run(_roles(cluster))
+        print_rows([{**row, **roles[number]} for number, row in enumerate(rows)], as_json=json)
+        if any(row["pid"] is None for row in rows):
+            raise typer.Exit(1)
+
+
+@app.command()
+def stop(number: Number = None, *, data: Data = DEFAULT_FOLDER) -> None:
+    """Stop the cluster cleanly, or one process of it. Its data stay."""
+    with _errors(), _at_work(data) as folder:
+        cluster = LocalCluster.load(folder)
+        stopped = cluster.stop(cluster.members if number is None else [cluster.member(number)])
+    for member, pid in stopped:
+        print(f"stopped {member.name} (pid {pid})")
+    if not stopped:
+        print("nothing was running", file=sys.stderr)
+
+
+@app.command()
+def kill(
+    number: Annotated[int, typer.Argument(metavar="N", help="A broker's id, or 0 for the coordinator.")],
+    *,
+    data: Data = DEFAULT_FOLDER,
+) -> None:
+    """Kill one process as kill -9 does. `start N` brings it back.
+
+    Without a broker others lead what it led. Without the coordinator brokers go on with what they lead, and nobody is
+    elected until it is back.
+    """
+    with _errors(), _at_work(data) as folder:
+        signals = import_module("signal")
+        member = LocalCluster.load(folder).member(number)
+        pid = member.send(signals.SIGKILL)
+        if pid is None:
+            raise LocalClusterError(f"{member.name} is not running")
+        member.await_end()
+    print(f"killed {member.name} (pid {pid})")
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    try:
+        yield
+    except LocalClusterError as error:
+        fail(str(error))
+    except ValueError as error:
+        fail(str(error), status=2)
+    except OSError as error:
+        fail(f"{error.filename or ''}: {error.strerror}".removeprefix(": "))
+
+
+@contextmanager
+def _at_work(data: Path, *, make: bool = False) -> Iterator[Path]:
+    """The folder, while no other command works on it."""
+    folder = data.resolve()
+    if make:
+        folder.mkdir(parents=True, exist_ok=True)
+    elif not folder.is_dir():
+        LocalCluster.load(folder)
+    with at_work(folder):
+        yield folder
+
+
+def _check_values(cluster: LocalCluster) -> None:
+    """Settings make sense before anybody is started with them. Raises ValueError."""
+    parsed = import_module("barnabas.server.config.broker_config").BrokerConfig.from_properties(
+        cluster.settings(cluster.brokers[0])
+    )
+    for notice in parsed.notices:
+        print(f"barnabas: {notice}", file=sys.stderr)
+
+
+def _row(member: LocalProcess) -> Row:
+    pid = member.pid()
+    return {
+        "process": member.name,
+        "state": "running" if pid is not None else "down",
+        "pid": pid,
+        "address": member.address,
+    }
+
+
+async def _all_know(cluster: LocalCluster) -> bool:
+    """Whether every broker that runs knows of every other."""
+    running = {broker.number for broker in cluster.brokers if broker.pid() is not None}
+    found = await asyncio.gather(*(_known_to(cluster.member(number)) for number in running))
+    return all(known >= running for known in found)
+
+
+async def _known_to(broker: LocalProcess) -> set[int]:
+    try:
+        connection = await BrokerConnection.open(HOST, broker.port, OPTIONS)
+    except KafkaError:
+        return set()
+    try:
+        response = await connection.send(DescribeClusterRequest())
+        return set() if response.controller_id < 0 else {one.broker_id for one in response.brokers}
+    except KafkaError:
+        return set()
+    finally:
+        connection.close()
+
+
+async def _roles(cluster: LocalCluster) -> list[Row]:
+    """What each process is to the cluster, as far as that can be learned."""
+    unknown: Row = {"controller": None, "leads": None, "in sync": None}
+    rows = [unknown] * len(cluster.members)
+    running = [broker.address for broker in cluster.brokers if broker.pid() is not None]
+    if not running:
+        return rows
+    from ..admin import Admin
+
+    try:
+        async with Admin(running, request_timeout_ms=5000, default_api_timeout_ms=5000) as admin:
+            controller = (await admin.describe_cluster()).controller_id
+            topics = await admin.describe_topics()
+    except (KafkaError, TimeoutError):
+        return rows
+    leads: Counter[int] = Counter()
+    replicas: Counter[int] = Counter()
+    in_sync: Counter[int] = Counter()
+    for partition in (partition for topic in topics for partition in topic.partitions.values()):
+        leads[partition.leader_id] += 1
+        replicas.update(partition.replicas)
+        in_sync.update(partition.in_sync_replicas)
+    for number in (broker.number for broker in cluster.brokers):
+        # Whoever was killed a moment ago is believed to be what it was until its session is over.
+        rows[number] = {
+            "controller": number == controller,
+            "leads": leads[number],
+            "in sync": f"{in_sync[number]} of {replicas[number]}",
+        }
+    return rows

@@ -1,0 +1,74 @@
+"""`barnabas coordinator`: the tree that brokers of a cluster share, in a process that is no broker itself.
+
+Whatever broker dies, the others have somewhere to agree. Signals, log output and the event loop are chosen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from ....protocol.room_logger import room_logger
+from ....storage.filesystem import OsFileSystem
+from ....storage.reserve import Reserve
+from ...runtime.host import RESERVE_BYTES, ThreadWork, event_loop, now_ms, open_files, raise_open_files
+from ...runtime.log_output import LogOutput
+from ..embedded_store import EmbeddedStore
+from ..write_line import LANE
+from .tree_server import TreeServer
+
+logger = room_logger("metadata")
+
+STORE_FILE = "metadata.sqlite"
+"""As in a broker's first log directory."""
+RESERVE_CHECK_SECONDS = 10.0
+"""How often it is made up for what was used of the room that is kept on the disk."""
+
+
+def run(folder: Path, addresses: Sequence[tuple[str, int]], log: LogOutput) -> int:
+    """Serve until SIGTERM or SIGINT; returns the process's exit status.
+
+    Raises OSError (the folder or a port cannot be had), StoreUnavailableError (another process has the folder).
+    """
+    log.begin()
+    raise_open_files()
+    folder.mkdir(parents=True, exist_ok=True)
+    loop = event_loop()
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(_serve(folder, addresses, loop))
+    finally:
+        loop.close()
+    return 0
+
+
+async def _serve(folder: Path, addresses: Sequence[tuple[str, int]], loop: asyncio.AbstractEventLoop) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    path, work = f"{folder}/{STORE_FILE}", ThreadWork(loop)
+    reserve = Reserve(OsFileSystem(), f"{path}.reserve", RESERVE_BYTES)
+    reserve.give_up()
+    store = EmbeddedStore.open(path, now_ms=now_ms, work=work, reserve=reserve, keep_sessions=True)
+    server = TreeServer(store.line, addresses, loop, token_bytes=secrets.token_bytes, open_files=open_files)
+    try:
+        await server.start()
+        print(f"ready {server.bound}", flush=True)
+        while not stop.is_set():
+            await _keep_room(reserve, work)
+            await asyncio.wait([loop.create_task(stop.wait())], timeout=RESERVE_CHECK_SECONDS)
+        logger.info("shutting down")
+    finally:
+        await server.close()
+        await store.close()
+        work.close()
+
+
+async def _keep_room(reserve: Reserve, work: ThreadWork) -> None:
+    try:
+        await work.run(LANE, reserve.fill)
+    except OSError as error:
+        logger.warning("the reserve of the disk cannot be used: %s", error)

@@ -1,0 +1,223 @@
+"""`barnabas cluster`: processes that are found again, and no others; a cluster that outlives its brokers."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.server_process import ServerProcess, free_port, wait_until
+from tests.testing.test_cluster import Load, read_all
+
+from barnabas.clients.cli import main
+from barnabas.clients.cli.cluster import LocalProcess
+from barnabas.clients.cli.local_cluster import LocalCluster
+
+DEADLINE_S = 60
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Where a cluster may be made; nothing of it outlives the test."""
+    folder = tmp_path / "cluster"
+    yield folder
+    if (folder / "cluster.json").exists():
+        for member in LocalCluster.load(folder).members:
+            member.send(signal.SIGKILL)
+
+
+@pytest.fixture
+def run(capfd: pytest.CaptureFixture[str], folder: Path) -> Run:
+    """Runs a command of `barnabas cluster`; gives its status, output and errors."""
+
+    def command(name: str, *arguments: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        try:
+            status = main(["cluster", name, *arguments, "--data", str(folder)])
+        except SystemExit as end:
+            status = int(end.code or 0)
+        out, err = capfd.readouterr()
+        return status, out, err
+
+    return command
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(["sleep", "600"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def bootstrap_of(started: tuple[int, str, str]) -> str:
+    status, out, err = started
+    assert status == 0, err
+    return str(json.loads(out)["bootstrap"])
+
+
+def states(run: Run) -> dict[str, str]:
+    _, out, _ = run("status", "--json")
+    return {row["process"]: row["state"] for row in json.loads(out)}
+
+
+def test_three_brokers_start_spread_their_leaders_and_stop(run: Run, folder: Path) -> None:
+    bootstrap = bootstrap_of(run("start", "-n", "3", "--port", "0", "--config", "num.partitions=6", "--json"))
+    assert states(run) == dict.fromkeys(("coordinator", "broker 1", "broker 2", "broker 3"), "running")
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    (created,) = admin.create_topics([NewTopic("orders")]).values()
+    created.result(DEADLINE_S)
+
+    def spread() -> bool:
+        topic = admin.list_topics("orders", timeout=DEADLINE_S).topics["orders"]
+        return Counter(partition.leader for partition in topic.partitions.values()) == {1: 2, 2: 2, 3: 2}
+
+    def shown() -> bool:
+        _, out, _ = run("status", "--json")
+        return [row["leads"] for row in json.loads(out)] == [None, 2, 2, 2]
+
+    wait_until(spread, timeout_s=DEADLINE_S, what="each leads two")
+    wait_until(shown, timeout_s=DEADLINE_S, what="status says that each leads two")
+    assert run("start")[::2] == (1, "barnabas: the cluster is already running\n")
+    assert run("start", "-n", "4")[2].startswith(f"barnabas: {folder} has a cluster of 3 brokers")
+    assert run("start", "4")[2] == "barnabas: there is no 4: 0 is the coordinator, brokers are 1 to 3\n"
+    pids = [member.pid() for member in LocalCluster.load(folder).members]
+    status, out, _ = run("stop")
+    assert status == 0
+    names = ("broker 1", "broker 2", "broker 3", "coordinator")
+    assert out == "".join(f"stopped {name} (pid {pid})\n" for name, pid in zip(names, pids[1:] + pids[:1], strict=True))
+    assert run("status")[0] == 1
+    assert run("stop") == (0, "", "nothing was running\n")
+    assert run("kill", "2")[::2] == (1, "barnabas: broker 2 is not running\n")
+    assert run("start", "1")[2].startswith("barnabas: a broker cannot start without the coordinator")
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("victim", [1, 2, 3])
+def test_whoever_is_killed_the_others_go_on_and_it_comes_back(run: Run, victim: int) -> None:
+    bootstrap = bootstrap_of(run("start", "--port", "0", "--json"))
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    (created,) = admin.create_topics([NewTopic("orders", 6)]).values()
+    created.result(DEADLINE_S)
+
+    def in_sync(wanted: set[int]) -> bool:
+        topic = admin.list_topics("orders", timeout=5).topics["orders"]
+        return all(set(one.isrs) == wanted and one.leader in wanted for one in topic.partitions.values())
+
+    def await_in_sync(wanted: set[int]) -> None:
+        wait_until(lambda: in_sync(wanted), timeout_s=DEADLINE_S, what=f"{wanted} lead and follow")
+
+    await_in_sync({1, 2, 3})
+    with Load(bootstrap, "orders") as load:
+        load.grows()
+        assert run("kill", str(victim))[0] == 0
+        assert states(run)[f"broker {victim}"] == "down"
+        await_in_sync({1, 2, 3} - {victim})
+        load.grows()
+        assert run("start", str(victim))[0] == 0
+        await_in_sync({1, 2, 3})
+        # Without the coordinator brokers go on with what they lead, and are its members again when it is back.
+        assert run("kill", "0")[0] == 0
+        load.grows()
+        assert run("start")[0] == 0
+        load.grows()
+        await_in_sync({1, 2, 3})
+    assert load.errors == []
+    assert run("stop")[0] == 0
+    assert run("start")[0] == 0
+    assert sorted(read_all(bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
+
+
+@pytest.mark.verify
+def test_a_cluster_without_coordinator_stops(run: Run) -> None:
+    bootstrap_of(run("start", "--port", "0", "--json"))
+    assert run("kill", "0")[0] == 0
+    status, out, err = run("stop")
+    assert (status, out.count("stopped broker"), err) == (0, 3, "")
+
+
+def test_what_cannot_be_had_is_said_before_anything_starts(run: Run, folder: Path) -> None:
+    assert run("status")[2] == f"barnabas: there is no cluster in {folder}; `barnabas cluster start` makes one\n"
+    assert run("stop")[2].startswith("barnabas: there is no cluster in")
+    assert run("start", "--config", "broker.id=7")[2].startswith("barnabas: --config broker.id: ")
+    assert run("start", "--config", "num.partitions")[0] == 2
+    status, _, err = run("start", "--port", "0", "--config", "num.partitions=none")
+    assert status == 2
+    assert "num.partitions" in err
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run("start", "--port", str(port))[2].startswith(f"barnabas: port {port} of broker 1 cannot be had: ")
+    assert run("start", "--port", "65535")[2].startswith("barnabas: there are no ports 65534 to 65537")
+    assert [path.name for path in folder.iterdir()] == ["lock"]
+    (folder / "letters.txt").touch()
+    assert run("start")[2] == f"barnabas: {folder} is in use: it has files in it, and no cluster\n"
+
+
+def test_one_command_at_a_time(run: Run, folder: Path) -> None:
+    folder.mkdir()
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run("start")[2] == f"barnabas: another `barnabas cluster` is at work on {folder}\n"
+
+
+def test_no_stranger_is_signalled(run: Run, folder: Path, stranger: subprocess.Popen[bytes]) -> None:
+    folder.mkdir()
+    cluster = LocalCluster(folder, [1, 2], {})
+    cluster.save()
+    broker = cluster.member(1)
+    broker.folder.mkdir()
+    pid_file = broker.folder / "pid"
+    pid_file.write_text(str(stranger.pid))
+    assert broker.pid() is None
+    assert run("kill", "1")[2] == "barnabas: broker 1 is not running\n"
+    with pid_file.open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        for name in ("kill", "stop"):
+            assert run(name, "1")[2] == (
+                f"barnabas: {pid_file} names {stranger.pid}, which is no process of this cluster\n"
+            )
+        for nobody in ("who knows", "0", "-1", ""):
+            pid_file.write_text(nobody)
+            assert run("kill", "1")[2] == f"barnabas: {pid_file} is in use, and names no process\n"
+    assert stranger.poll() is None
+
+
+def test_a_process_that_does_not_start_says_why(tmp_path: Path) -> None:
+    member = LocalProcess(1, tmp_path / "broker-1", free_port())
+    member.start(["start", str(tmp_path / "missing.properties")])
+    with pytest.raises(Exception, match=r"(?s)broker 1 did not start.*missing.properties"):
+        wait_until(member.says_ready, timeout_s=DEADLINE_S, what="an end")
+    assert member.pid() is None
+
+
+def coordinator(folder: Path, port: int, *more: str) -> list[str]:
+    command = [sys.executable, "-m", "barnabas.clients.cli", "coordinator"]
+    return [*command, "--data", str(folder), "--listen", f"127.0.0.1:{port}", *more]
+
+
+def test_a_coordinator_has_its_folder_alone_and_ends_when_asked(tmp_path: Path) -> None:
+    port = free_port()
+    first = ServerProcess(coordinator(tmp_path / "tree", port), tmp_path / "log")
+    first.wait_ready(lambda: "ready" in first.log_tail(), timeout_s=DEADLINE_S, what="ready")
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        connection.sendall(b"ruok")
+        assert connection.recv(4) == b"imok"
+    second = subprocess.run(coordinator(tmp_path / "tree", 0), capture_output=True, text=True, check=False)
+    assert second.returncode == 1
+    assert str(tmp_path / "tree") in second.stderr
+    assert first.end() == 0
+
+
+def test_a_coordinator_is_not_for_other_machines_unless_that_is_said(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["coordinator", "--data", os.devnull, "--listen", "0.0.0.0:0"]) == 2
+    assert "--allow-remote" in capfd.readouterr().err
