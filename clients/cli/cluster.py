@@ -33,8 +33,9 @@ from .local_cluster import (
 from .session import Json, Row, fail, print_json, print_rows
 
 app = typer.Typer(
-    help="Several brokers on this machine: start, status, stop, kill. Number 0 is the coordinator, through which "
-    "the brokers agree; brokers are 1, 2, 3 …",
+    help="Several brokers on this machine, each a process. Number 0 is the coordinator, through which they agree; "
+    "brokers are 1, 2, 3 …",
+    short_help="Several brokers on this machine, each a process.",
     no_args_is_help=True,
     add_completion=False,
 )

@@ -28,8 +28,8 @@ def explained(parser: argparse.ArgumentParser, short_help: str) -> Any:
 
 def _parameter(action: argparse.Action) -> inspect.Parameter:
     kind: Any = Enum(action.dest, [(name, name) for name in action.choices]) if action.choices else str
-    if action.type is int:
-        kind = int
+    if action.type is int or action.nargs == 0:
+        kind = int if action.type is int else bool
     if isinstance(action.default, list):
         kind = list[kind]
     about: dict[str, Any] = {"help": action.help, "metavar": None if action.choices else action.metavar}
