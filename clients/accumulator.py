@@ -25,11 +25,12 @@ from ..protocol.legacy_records import build_message_set
 from ..protocol.producer_identity import ProducerIdentity
 from ..protocol.record import NO_SEQUENCE, Headers
 from ..protocol.record_batch import Record, RecordBatchBuilder, iter_batches
+from ..protocol.record_codec import RecordRun
 from ..protocol.topic_partition import TopicPartition
 
 MAX_UNACKED = 5
 MAX_SEQUENCE = 0x7FFFFFFF
-_RECORD_OVERHEAD = 21
+RECORD_OVERHEAD = 21
 _HEADER_OVERHEAD = 10
 
 
@@ -54,10 +55,17 @@ class PendingRecord(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """An upper bound of the bytes it takes in a batch without compression."""
-        size = _RECORD_OVERHEAD + len(self.key or b"") + len(self.value or b"")
+        size = RECORD_OVERHEAD + len(self.key or b"") + len(self.value or b"")
         for name, value in self.headers:
             size += _HEADER_OVERHEAD + 4 * len(name) + len(value or b"")
         return size
+
+
+class Appended(NamedTuple):
+    """How many records of a run a batch took, and their bytes."""
+
+    records: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +128,17 @@ class ProducerBatch:
         self.reserved += size
         return True
 
+    def append_run(self, run: RecordRun, first: int, future: asyncio.Future[RecordMetadata]) -> int:
+        """Take records of the run from `first` on while there is room; how many. One future stands for all of them."""
+        if self.builder is None:
+            return 0
+        before = self.builder.size
+        count = self.builder.append_run(run, first)
+        self.futures += [future] * count
+        self.timestamps += [run.timestamp] * count
+        self.reserved += self.builder.size - before
+        return count
+
     def encode(self, sequence: int = NO_SEQUENCE, identity: ProducerIdentity | None = None) -> None:
         """Close the batch and compress it, once; with an identity, write that and the sequence into its header."""
         if self.builder is not None:
@@ -152,16 +171,13 @@ class ProducerBatch:
 
     def fail(self, error: KafkaError, record_errors: dict[int, str] | None = None) -> None:
         """Reject the futures; with `record_errors` only those records are to blame, the others fail with them."""
-        for i, future in enumerate(self.futures):
-            if future.done():
-                continue
-            if record_errors and i in record_errors:
-                future.set_exception(KafkaError(error.code, record_errors[i]))
-            elif record_errors:
-                future.set_exception(KafkaError(error.code, "another record of the same batch was refused"))
-            else:
-                future.set_exception(error)
-            future.exception()  # the sender logs one line for the batch; asyncio need not log one for each record
+        for i, message in (record_errors or {}).items():
+            if i < len(self.futures):
+                _reject(self.futures[i], KafkaError(error.code, message))
+        if record_errors:
+            error = KafkaError(error.code, "another record of the same batch was refused")
+        for future in self.futures:
+            _reject(future, error)
 
     def split(self) -> list[ProducerBatch]:
         """Two batches with half of the records each, sequences kept: for one that the broker found too large."""
@@ -179,6 +195,8 @@ class ProducerBatch:
             if self.identity is not None:
                 part.encode(self.base_sequence + first & MAX_SEQUENCE, self.identity)
             parts.append(part)
+        if self.futures[half - 1] is self.futures[half]:
+            _share(self.futures[half], parts)
         return parts
 
     @property
@@ -193,6 +211,34 @@ class ProducerBatch:
     @property
     def has_sequence(self) -> bool:
         return self.base_sequence != NO_SEQUENCE
+
+
+def _reject(future: asyncio.Future[RecordMetadata], error: KafkaError) -> None:
+    if not future.done():
+        future.set_exception(error)
+        future.exception()  # the sender logs one line for the batch; asyncio need not log one for each record
+
+
+def _share(whole: asyncio.Future[RecordMetadata], parts: list[ProducerBatch]) -> None:
+    """A run's future that stands for records of several batches is done when its records of all of them are."""
+    shares: list[asyncio.Future[RecordMetadata]] = []
+    for part in parts:
+        share = whole.get_loop().create_future()
+        part.futures = [share if future is whole else future for future in part.futures]
+        shares.append(share)
+
+    def settle(_: object) -> None:
+        failed = [error for share in shares if share.done() and (error := share.exception()) is not None]
+        if whole.done():
+            return
+        if failed:
+            whole.set_exception(failed[0])
+            whole.exception()
+        elif all(share.done() for share in shares):
+            whole.set_result(shares[0].result())
+
+    for share in shares:
+        share.add_done_callback(settle)
 
 
 class PartitionQueue:
@@ -323,6 +369,35 @@ class RecordAccumulator:
             self._wake()
         self._used += size
         return True
+
+    def append_run(
+        self,
+        partition: TopicPartition,
+        run: RecordRun,
+        first: int,
+        future: asyncio.Future[RecordMetadata],
+        *,
+        clock: Callable[[], float],
+    ) -> Appended | None:
+        """Add records of the run from `first` on to its partition's open batch or a new one; None if memory is full."""
+        if self._used + self.settings.batch_size > self.buffer_memory and self._used:
+            return None
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = PartitionQueue(partition)
+        batch = queue.batches[-1] if queue.batches else None
+        before = batch.reserved if batch is not None else 0
+        count = batch.append_run(run, first, future) if batch is not None else 0
+        if batch is None or not count:
+            batch, before = ProducerBatch(partition, clock(), self.settings), 0
+            count = batch.append_run(run, first, future)
+            queue.batches.append(batch)
+            self.incomplete[batch] = None
+            self._wake()
+        elif batch.is_full:
+            self._wake()
+        self._used += batch.reserved - before
+        return Appended(count, batch.reserved - before)
 
     def ready_at(self, queue: PartitionQueue) -> float:
         """Loop time from which the first batch of the queue should go; it must have one."""

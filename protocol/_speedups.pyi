@@ -69,6 +69,16 @@ def filter_batches(
 ) -> tuple[int, int, int]:
     """`BatchFilter.filter`: the fields of `Kept`. The output has the room that the twin makes."""
 
+def encode_records(
+    keys: list[bytes | None] | None,
+    values: list[bytes | None],
+    headers: bytes,
+    place: tuple[int, int, int],
+    room: int,
+    /,
+) -> tuple[bytes, int]:
+    """`record_codec.encode_records_here`."""
+
 def decode_records(
     data: _Buffer,
     position: int,

@@ -19,7 +19,7 @@ from .record import (
     TIMESTAMP_TYPE_MASK,
     Headers,
 )
-from .record_codec import encode_record
+from .record_codec import RecordRun, encode_record, encode_records
 
 _front = BATCH_HEADER.span("base_offset", "crc")
 _back = BATCH_HEADER.span("attributes", "record_count")  # what the CRC covers, with the records
@@ -36,6 +36,7 @@ class RecordBatchBuilder:
     __slots__ = (
         "_base_timestamp",
         "_codec",
+        "_in_runs",
         "_is_control",
         "_is_transactional",
         "_last_offset_delta",
@@ -75,6 +76,9 @@ class RecordBatchBuilder:
         self._is_control = is_control
         self._log_append_time = log_append_time
         self._records: list[bytes] = []
+        """One or many in each."""
+        self._in_runs = 0
+        """How many records there are beyond the number of those."""
         self._last_offset_delta = -1
         self._base_timestamp = NO_TIMESTAMP
         self._max_timestamp = NO_TIMESTAMP
@@ -82,7 +86,7 @@ class RecordBatchBuilder:
 
     def __len__(self) -> int:
         """How many records were appended."""
-        return len(self._records)
+        return len(self._records) + self._in_runs
 
     @property
     def max_timestamp(self) -> int:
@@ -116,6 +120,27 @@ class RecordBatchBuilder:
         self.size = size
         return True
 
+    def append_run(self, run: RecordRun, first: int) -> int:
+        """Add the records of a run from its `first` on, as many as there is room for; how many these are.
+
+        The first record of a batch always has room.
+        """
+        if not self._records:
+            self._base_timestamp = run.timestamp
+        room = -1 if self._max_size is None else max(0, self._max_size - self.size)
+        how = {"offset_delta": self._last_offset_delta + 1, "timestamp_delta": run.timestamp - self._base_timestamp}
+        encoded, count = encode_records(run, first, room=room, **how)
+        if not count and not self._records and first < len(run.values):
+            alone = run._replace(keys=run.keys and run.keys[first : first + 1], values=run.values[first : first + 1])
+            encoded, count = encode_records(alone, 0, room=-1, **how)
+        if count:
+            self._max_timestamp = max(self._max_timestamp, run.timestamp)
+            self._records.append(encoded)
+            self._in_runs += count - 1
+            self._last_offset_delta += count
+            self.size += len(encoded)
+        return count
+
     def build(self) -> bytes:
         """The batch of all records appended so far."""
         records = b"".join(self._records)
@@ -134,7 +159,7 @@ class RecordBatchBuilder:
             self._base_timestamp,
             self.max_timestamp,
             *self._producer,
-            len(self._records),
+            len(self),
         )
         crc = crc32c(records, crc32c(back))
         length = HEADER_SIZE - LOG_OVERHEAD + len(records)

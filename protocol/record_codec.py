@@ -19,6 +19,8 @@ MIN_RECORD_SIZE = 7
 _TABLE_SIZE = 1024
 _VARINT = tuple(encode_varint(value) for value in range(_TABLE_SIZE))
 _NULL = b"\x01"  # varint -1
+NO_HEADERS = b"\x00"
+"""How a record without headers ends."""
 
 
 def encode_record(
@@ -44,6 +46,52 @@ def encode_record(
     tail = encode_headers(headers) if headers else b"\x00"
     size = len(head) + len(value) + len(tail)
     return (_VARINT[size] if size < _TABLE_SIZE else encode_varint(size)) + head + value + tail
+
+
+class RecordRun(NamedTuple):
+    """Records that have all but key and value in common, to be encoded many at a time.
+
+    There are as many keys as values, or none (None). `headers` are bytes, as of `encode_headers`.
+    """
+
+    keys: list[bytes | None] | None
+    values: list[bytes | None]
+    headers: bytes
+    timestamp: int
+
+
+def encode_records(
+    run: RecordRun, first: int, *, offset_delta: int, timestamp_delta: int, room: int
+) -> tuple[bytes, int]:
+    """The records of a run from its `first` on, as many as fit into `room` (-1: all), and how many these are."""
+    place = (first, offset_delta, timestamp_delta)
+    if native is not None:
+        return native.encode_records(run.keys, run.values, run.headers, place, room)
+    return encode_records_here(run.keys, run.values, run.headers, place, room)
+
+
+def encode_records_here(
+    keys: list[bytes | None] | None,
+    values: list[bytes | None],
+    headers: bytes,
+    place: tuple[int, int, int],
+    room: int,
+) -> tuple[bytes, int]:
+    """`encode_records` without compiled code; `place` is the first of them, its offset's delta and its timestamp's."""
+    first, delta, timestamp_delta = place
+    parts: list[bytes] = []
+    size = 0
+    for i in range(first, len(values)):
+        bare = encode_record(delta, timestamp_delta, None if keys is None else keys[i], values[i])
+        if headers != NO_HEADERS:
+            body = bare[len(encode_varint(decode_varint(bare, 0)[0])) : -len(NO_HEADERS)] + headers
+            bare = encode_varint(len(body)) + body
+        size += len(bare)
+        if 0 <= room < size:
+            break
+        parts.append(bare)
+        delta += 1
+    return b"".join(parts), len(parts)
 
 
 def encode_headers(headers: Headers) -> bytes:

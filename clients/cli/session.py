@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -175,3 +176,18 @@ def progress_bar(description: str) -> Iterator[Callable[[float], None]]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(description, total=1.0)
         yield lambda part: progress.update(task, completed=part)
+
+
+@contextmanager
+def record_counter(done: str) -> Iterator[Callable[[int], None]]:
+    """How many records there were so far, on stderr, if that is a terminal; call what this yields with their number."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+
+    began = time.monotonic()
+    with Console(stderr=True).status(f"{done} 0 records") as status:
+        yield lambda count: status.update(
+            f"{done} {count:,} records, {count / max(time.monotonic() - began, 0.001):,.0f}/s"
+        )

@@ -130,6 +130,7 @@ PyObject *scan_batches(PyObject *module, PyObject *args);
 PyObject *scan_records(PyObject *module, PyObject *args);
 PyObject *take_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *decode_records(PyObject *module, PyObject *args);
+PyObject *encode_records(PyObject *module, PyObject *args);
 PyObject *index_batches(PyObject *module, PyObject *args);
 PyObject *zeroed(PyObject *module, PyObject *args);
 PyObject *put_many(PyObject *module, PyObject *args);

@@ -15,6 +15,7 @@ from barnabas.clients.errors import (
     DeliveryTimeoutError,
     UnsupportedVersionError,
 )
+from barnabas.clients.partitioner import partition_of_key
 from barnabas.clients.producer import Producer
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -231,6 +232,74 @@ def test_a_batch_that_is_too_large_is_split_and_a_record_that_is_fails() -> None
                 await too_large
         assert [metadata.offset for metadata in results] == list(range(101))
         assert [value and value[:3] for value in values(cluster)] == [*(b"%03d" % i for i in range(100)), b"beh"]
+
+    play(story)
+
+
+def test_many_at_once_are_what_one_by_one_would_be() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        keys = [None if i % 5 == 0 else b"k%d" % (i % 17) for i in range(500)]
+        sent = [None if i % 7 == 0 else b"%d" % i for i in range(500)]
+        async with producer(cluster, batch_size=700, linger_ms=20) as p:
+            futures = await p.send_many("many", sent, keys=keys, headers=[("h", b"1")], timestamp_ms=5)
+            firsts = await asyncio.gather(*futures)
+        records = [(part, record) for part in range(3) for record in cluster.records("many", part)]
+        assert sorted((r.key or b"", r.value or b"") for _, r in records) == sorted(
+            (key or b"", value or b"") for key, value in zip(keys, sent, strict=True)
+        )
+        assert {(r.timestamp, tuple(r.headers)) for _, r in records} == {(5, (("h", b"1"),))}
+        for part, record in records:
+            assert record.key is None or part == partition_of_key(record.key, 3)
+        in_order = [value for key, value in zip(keys, sent, strict=True) if key == b"k1"]
+        assert [record.value for _, record in records if record.key == b"k1"] == in_order
+        assert len(set(firsts)) == len(futures) > 10
+
+    play(story, topics={"many": 3})
+
+
+def test_many_of_one_partition_keep_their_order_and_wait_for_memory() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        sent = [b"%05d" % i for i in range(5000)]
+        async with producer(cluster, batch_size=1000, buffer_memory=8000) as p:
+            await asyncio.gather(*await p.send_many("t", sent, partition=0))
+            with pytest.raises(KafkaError, match="max_request_size"):
+                await p.send_many("t", [b"x", bytes(2**20)])
+            with pytest.raises(KafkaError, match="partitions"):
+                await p.send_many("t", [b"x"], partition=77)
+            with pytest.raises(ValueError, match="2 keys for 1 values"):
+                await p.send_many("t", [b"x"], keys=[b"", b""])
+            assert await p.send_many("t", []) == []
+        assert values(cluster) == sent
+
+    play(story)
+
+
+def test_many_in_a_batch_that_is_split_are_delivered_when_all_are() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.max_message_bytes = 1000
+        async with producer(cluster, batch_size=100_000) as p:
+            (future,) = await p.send_many("t", [b"%03d" % i + b"x" * 97 for i in range(100)])
+            assert (await future).offset == 0
+            assert [value and value[:3] for value in values(cluster)] == [b"%03d" % i for i in range(100)]
+            (refused,) = await p.send_many("t", [b"x" * 10, b"x" * 2000, b"x" * 10])
+            with pytest.raises(KafkaError, match="MESSAGE_TOO_LARGE"):
+                await refused
+
+    play(story)
+
+
+def test_many_of_which_one_is_refused() -> None:
+    async def story(cluster: ScriptedCluster) -> None:
+        errors = [BatchIndexAndErrorMessage(batch_index=2, batch_index_error_message="no key")]
+
+        def before(node: int, key: ApiKey, request: Any) -> Any:
+            return refusal(request, ErrorCode.INVALID_RECORD, record_errors=errors) if key is ApiKey.PRODUCE else None
+
+        cluster.before = before
+        async with producer(cluster) as p:
+            (future,) = await p.send_many("t", [b"1", b"2", b"3"])
+            with pytest.raises(KafkaError, match="no key"):
+                await future
 
     play(story)
 

@@ -19,7 +19,14 @@ from barnabas.protocol.legacy_records import encode_message
 from barnabas.protocol.native import native
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import HEADER_SIZE, RecordBatch, RecordBatchBuilder
-from barnabas.protocol.record_codec import decode_records_here, encode_headers, encode_record
+from barnabas.protocol.record_codec import (
+    NO_HEADERS,
+    RecordRun,
+    decode_records_here,
+    encode_headers,
+    encode_record,
+    encode_records_here,
+)
 from barnabas.protocol.varint import decode_varint
 
 ROADS = [False, True] if native is not None else [False]
@@ -159,6 +166,42 @@ def test_both_decoders_make_the_same_records(seed: int, count: int, damages: int
     else:
         assert found == expected
         assert found is None or all(type(record) is Record for record in found[0])
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> RecordRun:
+    part = st.one_of(st.none(), st.binary(max_size=130), st.just(bytes(9000)))
+    values = draw(st.lists(part, max_size=30))
+    keys = draw(st.one_of(st.none(), st.lists(part, min_size=len(values), max_size=len(values))))
+    headers = draw(st.sampled_from([(), (("ключ", b"value"), ("", None))]))
+    return RecordRun(keys, values, encode_headers(headers), draw(st.integers(0, 2**62)))
+
+
+@compiled
+@given(runs(), st.integers(0, 32), st.integers(0, 2**20), st.integers(-(2**62), 2**62), st.integers(-1, 20_000))
+def test_both_encoders_make_the_same_of_a_run(
+    run: RecordRun, first: int, offset_delta: int, timestamp_delta: int, room: int
+) -> None:
+    assert native is not None
+    arguments = (run.keys, run.values, run.headers, (first, offset_delta, timestamp_delta), room)
+    data, count = native.encode_records(*arguments)
+    assert (data, count) == encode_records_here(*arguments)
+    assert room < 0 or len(data) <= room
+    if run.headers == NO_HEADERS:
+        keys = run.keys or [None] * len(run.values)
+        one_by_one = [
+            encode_record(offset_delta + i, timestamp_delta, keys[first + i], run.values[first + i])
+            for i in range(count)
+        ]
+        assert data == b"".join(one_by_one)
+
+
+@compiled
+def test_a_run_is_bytes_and_none_and_nothing_else() -> None:
+    assert native is not None
+    for keys, values in (([b"k"], []), (None, ["text"]), ([1], [b"v"])):
+        with pytest.raises((TypeError, ValueError)):
+            native.encode_records(keys, values, NO_HEADERS, (0, 0, 0), -1)
 
 
 @compiled
