@@ -87,7 +87,9 @@ _EVENTS = {
 class ZooKeeperStore:
     """A session with an ensemble, and after its expiry the next one. Implements `MetadataStore`. Loop-thread only."""
 
-    def __init__(self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, work: Work) -> None:
+    def __init__(
+        self, settings: ZooKeeperSettings, loop: asyncio.AbstractEventLoop, work: Work, client: KazooClient | None
+    ) -> None:
         """Nothing is connected yet: see `open`."""
         self._settings = settings
         self._loop = loop
@@ -102,16 +104,23 @@ class ZooKeeperStore:
         self._listeners: list[Callable[[SessionState], None]] = []
         self._unsure: list[tuple[Watch, WatchEvent]] = []
         """Watches of which contact was lost: something may have happened meanwhile."""
-        self._client = _client(settings, loop)
+        self._client = client or _client(settings, loop)
         self._client.add_listener(self._heard)
 
     @classmethod
-    async def open(cls, settings: ZooKeeperSettings, *, loop: asyncio.AbstractEventLoop, work: Work) -> Self:
-        """Connects, and makes the path that stands for the root if it is missing.
+    async def open(
+        cls,
+        settings: ZooKeeperSettings,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        work: Work,
+        client: KazooClient | None = None,
+    ) -> Self:
+        """Connects, and makes the path that stands for the root if it is missing. A simulation brings its own `client`.
 
         Raises StoreUnavailableError if there is no contact within `connection_timeout_ms`.
         """
-        store = cls(settings, loop, work)
+        store = cls(settings, loop, work, client)
         store._client.start_async()
         try:
             try:

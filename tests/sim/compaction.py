@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.sim.loop import SimLoop, run
-from tests.sim.scenario import DRAIN_SECONDS, FAULT_POINTS, MOST_UNACKNOWLEDGED, TOPIC, Plan, Run
-from tests.sim.world import BOOTSTRAP
+from tests.sim.scenario import FAULT_POINTS, Plan, Run
+from tests.sim.workload import DRAIN_SECONDS, MOST_UNACKNOWLEDGED, TOPIC
 
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import KafkaError
@@ -105,7 +105,7 @@ class CompactedRun(Run):
         rng = random.Random(f"{plan.seed}/writer/{name}")
         async with self._reached(
             lambda: Producer(
-                BOOTSTRAP,
+                self.bootstrap,
                 compression=plan.compression,
                 linger_ms=plan.linger_ms,
                 batch_size=min(plan.batch_size, 2000),

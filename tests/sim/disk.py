@@ -106,6 +106,11 @@ class SimDisk:
         """As if all caches had been written back: a starting point for a test, no counted call."""
         self._names.make_everything_durable()
 
+    @property
+    def used(self) -> int:
+        """Bytes that are taken of `capacity`."""
+        return self._used
+
     def fail(
         self, operation: str, error: int, path_contains: str = "", *, skip: int = 0, times: int | None = 1
     ) -> Fault:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Literal
 
 Place = tuple[int, int]
 """Partition and offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterKind:
+    """What a producer was promised."""
+
+    acks: Literal["all", 1] = "all"
+    """With 1 what was acknowledged may be lost."""
+    is_idempotent: bool = True
+    """Without it a record may be there twice, if it was sent twice."""
 
 
 @dataclass
 class History:
     """One run. Values are unique for ever."""
 
+    kinds: dict[str, WriterKind] = field(default_factory=dict)
+    """Of each writer."""
     sent: dict[bytes, str] = field(default_factory=dict)
     """Value -> its writer, in the order of the calls. A writer is one idempotent producer of one partition."""
     acknowledged: dict[bytes, Place] = field(default_factory=dict)
@@ -37,7 +50,7 @@ class History:
 
     def _lost(self) -> Iterable[str]:
         for value, place in self.acknowledged.items():
-            if self.final.get(place) != value:
+            if self.kinds[self.sent[value]].acks == "all" and self.final.get(place) != value:
                 yield f"lost: {value!r} was acknowledged at {place}, where {self.final.get(place)!r} is"
 
     def _invented(self) -> Iterable[str]:
@@ -65,7 +78,7 @@ class History:
     def _duplicates(self) -> Iterable[str]:
         places: dict[bytes, Place] = {}
         for place, value in self.final.items():
-            if value in places:
+            if value in places and self._is_idempotent(value):
                 yield f"duplicate: {value!r} at {places[value]} and {place}"
             places[value] = place
 
@@ -74,9 +87,14 @@ class History:
         last: dict[str, tuple[int, bytes]] = {}
         for place in sorted(self.final):
             value = self.final[place]
+            if not self._is_idempotent(value):
+                continue
             writer = self.sent.get(value, "")
             before = last.get(writer)
             number = order.get(value, -1)
             if before is not None and number < before[0]:
                 yield f"order: {value!r} stands behind {before[1]!r} in {place[0]}"
             last[writer] = (number, value)
+
+    def _is_idempotent(self, value: bytes) -> bool:
+        return value not in self.sent or self.kinds[self.sent[value]].is_idempotent

@@ -38,6 +38,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._steps = 0
         self._most_steps = most_steps
         self._kept: list[object] = []
+        self.frozen: set[Node] = set()
+        """Machines that stand still: what happens to them waits, as with SIGSTOP."""
         self.network: Any = None
         self.set_exception_handler(self._unhandled)
         self.unhandled: list[dict[str, Any]] = []
@@ -68,7 +70,10 @@ class SimLoop(asyncio.BaseEventLoop):
         if not self._queues:
             self._jump()
             return
-        nodes = list(self._queues)
+        nodes = [node for node in self._queues if node not in self.frozen] if self.frozen else list(self._queues)
+        if not nodes:
+            self._jump()
+            return
         node = nodes[0] if len(nodes) == 1 else nodes[self._random.randrange(len(nodes))]
         queue = self._queues[node]
         handle = queue.popleft()

@@ -47,7 +47,9 @@ class SimNetwork:
         self._listeners: dict[tuple[str, int], tuple[Callable[[], Any], Node]] = {}
         self._next_port = 30000
         self._serving: set[tuple[str, int]] = set()
-        self._cut: set[frozenset[Node]] = set()
+        self._cut: set[tuple[Node, Node]] = set()
+        self.slow: dict[tuple[Node, Node], float] = {}
+        """Seconds that each piece takes longer from one machine to another."""
         loop.network = self
 
     # -- what the loop offers --------------------------------------------------------------------------------------
@@ -78,7 +80,7 @@ class SimNetwork:
         if listener is None or (host, port) not in self._serving:
             raise ConnectionRefusedError(111, f"nobody listens on {host}:{port}")
         server_factory, server = listener
-        if self.is_cut(client, server):
+        if self.is_cut(client, server) or self.is_cut(server, client):
             await asyncio.sleep(5.0)
             raise TimeoutError(f"no way from {client.name} to {host}:{port}")
         near, far = Stream(self, client, (host, port)), Stream(self, server, (client.name, 0))
@@ -91,18 +93,31 @@ class SimNetwork:
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
-    def cut(self, first: Node, second: Node) -> None:
-        """Hold back all bytes between two machines."""
-        self._cut.add(frozenset((first, second)))
+    def cut(self, sender: Node, receiver: Node, *, both_ways: bool = True) -> None:
+        """Hold back all bytes from one machine to another."""
+        self._cut.add((sender, receiver))
+        if both_ways:
+            self._cut.add((receiver, sender))
 
     def heal(self) -> None:
         """Let everything through again."""
         self._cut.clear()
+        self.slow.clear()
+        self._pump()
+
+    def mend(self, first: Node, second: Node) -> None:
+        """Let everything through again between two machines."""
+        for way in ((first, second), (second, first)):
+            self._cut.discard(way)
+            self.slow.pop(way, None)
+        self._pump()
+
+    def _pump(self) -> None:
         for stream in list(self.connections):
             stream.pump()
 
-    def is_cut(self, first: Node, second: Node) -> bool:
-        return frozenset((first, second)) in self._cut
+    def is_cut(self, sender: Node, receiver: Node) -> bool:
+        return (sender, receiver) in self._cut
 
     def reset_some(self, share: float) -> int:
         """Break a share of all connections; returns how many."""
@@ -253,9 +268,10 @@ class Stream(asyncio.Transport):
         if network.is_cut(self._node, peer._node):
             return
         loop = network.loop
+        slow = network.slow.get((self._node, peer._node), 0.0)
         while self._unsent:
             piece = self._unsent.popleft()
-            self._arrives_at = max(self._arrives_at + 1e-9, loop.time() + network.delay())
+            self._arrives_at = max(self._arrives_at + 1e-9, loop.time() + network.delay() + slow)
             loop.call_in(peer._node, self._arrives_at - loop.time(), peer._arrive, piece, self)
         if self._ends:
             self._ends = False

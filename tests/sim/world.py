@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -81,8 +82,8 @@ class SimWork:
 
 
 @dataclass
-class World:
-    """One simulated cluster of one broker."""
+class Machines:
+    """What the machines of one world share: a loop, a network, a clock, and chance."""
 
     loop: SimLoop
     seed: int
@@ -95,7 +96,6 @@ class World:
     def __post_init__(self) -> None:
         self.random = random.Random(f"{self.seed}/world")
         self.network = SimNetwork(self.loop, random.Random(f"{self.seed}/network"), self.network_faults)
-        self.broker = SimBroker(self)
 
     def now_ms(self) -> int:
         """Wall clock of this world."""
@@ -112,27 +112,42 @@ class World:
         return task
 
 
-class SimBroker:
-    """The broker's machine: it can be killed, lose its power, and be started again on what its disk kept."""
+class World(Machines):
+    """One broker, and whoever speaks to it."""
 
-    def __init__(self, world: World, host: str = HOST) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.broker = SimBroker(self)
+
+
+class Machine(ABC):
+    """A broker's machine: it can be killed, lose its power, and be started again on what its disk kept."""
+
+    def __init__(self, world: Machines, host: str, name: str) -> None:
         self.world = world
         self.host = host
-        self.node = Node("broker" if host == HOST else f"broker at {host}")
-        self.disk = SimDisk(now_ms=world.now_ms, keep_log=False)
+        self.node = Node(name)
+        self.clock_ahead_ms = 0
+        self.disk = SimDisk(now_ms=self.now_ms, keep_log=False)
         self.server: BrokerServer | None = None
         self.authorizer: Authorizer | None = None
         """Who may do what, in each of its lives."""
         self.lives = 0
         self.touched: dict[str, int] = {}
         """Up to where the cleaner has looked in each folder, in all lives."""
-        self._tree = NodeTree(world.now_ms)
-        self._session: int | None = None
+
+    def now_ms(self) -> int:
+        """This machine's wall clock."""
+        return self.world.now_ms() + self.clock_ahead_ms
 
     async def start(self) -> None:
         """Start on the disk as it is; returns when clients are served."""
+        await self.begin()
+
+    def begin(self) -> asyncio.Task[None]:
+        """Start, without waiting for it: who is killed meanwhile never gets there."""
         self.lives += 1
-        await self.world.spawn(self.node, self._start())
+        return self.world.spawn(self.node, self._start())
 
     async def stop(self) -> None:
         """A clean shutdown."""
@@ -150,28 +165,35 @@ class SimBroker:
     def _new_life(self, mode: Mode) -> None:
         self.node.kill()
         self.disk.crash()
-        if self._session is not None:
-            self._tree.end_session(self._session)
+        self._life_ended()
         self.disk = self.disk.survivor(self.world.random.randrange(2**32), mode)
         self.node.start()
+
+    def _life_ended(self) -> None:  # noqa: B027 - most have nobody to tell
+        """What others hear of it at once."""
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
+            "allow.insecure.listeners": "true",
+            "log.dirs": "/data",
+            **self.world.settings,
+        }
+
+    @abstractmethod
+    def _build(self, config: BrokerConfig, ports: Ports) -> BrokerServer:
+        """The broker of one life."""
 
     async def _start(self) -> None:
         world = self.world
         rng = random.Random(f"{world.seed}/{self.node.name}/{self.lives}")
-        properties = {
-            "listeners": f"PLAINTEXT://{self.host}:{PORT}",
-            "allow.insecure.listeners": "true",
-            "log.dirs": "/data",
-            "metadata.store.path": "/none",
-            **world.settings,
-        }
 
         def fault(name: str) -> bool:
             return name in world.fault_points and rng.random() < FAULT_CHANCE
 
         ports = Ports(
             filesystem=self.disk,
-            now_ms=world.now_ms,
+            now_ms=self.now_ms,
             random=rng,
             token_bytes=rng.randbytes,
             work=SimWork(world.loop, rng, world.delays),
@@ -179,13 +201,7 @@ class SimBroker:
             machine_name="broker",
             fault=fault,
         )
-        server = BrokerServer(
-            BrokerConfig.from_properties(properties),
-            ports,
-            world.loop,
-            open_store=self._open_store,
-            authorizer=self.authorizer,
-        )
+        server = self._build(BrokerConfig.from_properties(self._properties()), ports)
         await server.start()
         self.server = server
 
@@ -193,6 +209,25 @@ class SimBroker:
         cleaning = SimCleaning(self.disk, random.Random(f"{self.world.seed}/cleaner/{self.lives}"), fault)
         cleaning.touched = self.touched
         return cleaning
+
+
+class SimBroker(Machine):
+    """A broker alone, with a metadata tree of its own."""
+
+    def __init__(self, world: Machines, host: str = HOST) -> None:
+        super().__init__(world, host, "broker" if host == HOST else f"broker at {host}")
+        self._tree = NodeTree(world.now_ms)
+        self._session: int | None = None
+
+    def _life_ended(self) -> None:
+        if self._session is not None:
+            self._tree.end_session(self._session)
+
+    def _properties(self) -> dict[str, str]:
+        return {"metadata.store.path": "/none", **super()._properties()}
+
+    def _build(self, config: BrokerConfig, ports: Ports) -> BrokerServer:
+        return BrokerServer(config, ports, self.world.loop, open_store=self._open_store, authorizer=self.authorizer)
 
     def _open_store(self) -> EmbeddedStore:
         """The metadata tree is its own durable service; its sessions end with the broker's life."""

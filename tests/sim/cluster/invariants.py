@@ -1,0 +1,138 @@
+"""What must be so at every moment of a run, looked at from above: from all brokers and the tree at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.sim.cluster.world import ClusterBroker, ClusterWorld
+
+from barnabas.protocol.record_batch import iter_batches
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.metadata.node_tree import Transaction
+from barnabas.server.replication.partition import Partition
+
+LOOK_SECONDS = 0.02
+MOST_BYTES = 1 << 24
+STATE_PATH = re.compile(r"/kafka/brokers/topics/([^/]+)/partitions/(\d+)/state")
+NO_LEADER = -1
+
+Seen = tuple[int, int]
+"""Last offset of a batch, and its checksum."""
+
+
+class InvariantError(AssertionError):
+    """Something was so that never may."""
+
+
+@dataclass
+class Committed:
+    """What some replica said to be committed: it stays so for ever."""
+
+    batches: dict[int, Seen] = field(default_factory=dict)
+    """By base offset."""
+    end: int = 0
+
+
+class Invariants:
+    """Looks at everything every few milliseconds, and at each write of the tree."""
+
+    def __init__(self, world: ClusterWorld) -> None:
+        self.world = world
+        self.violations: list[str] = []
+        self.committed: dict[TopicPartition, Committed] = {}
+        self._states: dict[TopicPartition, dict[str, Any]] = {}
+        self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._watermarks: dict[tuple[int, int, TopicPartition], tuple[int, int]] = {}
+        """Of each life of each replica: leader epoch and high watermark, as seen last."""
+        self._compared: dict[tuple[int, int, TopicPartition], int] = {}
+        world.ensemble.on_write.append(self._written)
+        self._look_later()
+
+    def _look_later(self) -> None:
+        self.world.loop.call_later(LOOK_SECONDS, self._look_again)
+
+    def _look_again(self) -> None:
+        self.look()
+        self._look_later()
+
+    def _say(self, violation: str) -> None:
+        self.violations.append(f"{self.world.loop.time():.3f} {violation}")
+
+    def in_sync(self) -> dict[TopicPartition, list[int]]:
+        """As the tree has it."""
+        return {partition: state["isr"] for partition, state in self._states.items()}
+
+    # -- the tree --------------------------------------------------------------------------------------------------
+
+    def _written(self, transaction: Transaction) -> None:
+        for path, node in transaction.changes.items():
+            found = STATE_PATH.fullmatch(path)
+            if found is None or node is None:
+                continue
+            partition = TopicPartition(found[1], int(found[2]))
+            state = json.loads(node.data or b"{}")
+            former = self._states.get(partition)
+            self._states[partition] = state
+            if former is not None:
+                self._check_state(partition, former, state)
+
+    def _check_state(self, partition: TopicPartition, former: dict[str, Any], state: dict[str, Any]) -> None:
+        if state["leader_epoch"] < former["leader_epoch"] or state["controller_epoch"] < former["controller_epoch"]:
+            self._say(f"epoch: {partition} went from {former} to {state}")
+        if state["leader"] not in (NO_LEADER, *former["isr"]):
+            self._say(f"unclean: {partition} went from {former} to {state}")
+        if state["leader"] not in (NO_LEADER, *state["isr"]) or not state["isr"]:
+            self._say(f"isr: {partition} has {state}")
+
+    # -- the brokers -----------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look at all replicas that are up."""
+        for broker in self.world.running:
+            assert broker.server is not None
+            for partition in broker.server.state.replica_manager.partitions:
+                if not partition.is_offline:
+                    self._look_at(broker, partition)
+
+    def _look_at(self, broker: ClusterBroker, partition: Partition) -> None:
+        name, log = partition.topic_partition, partition.log
+        me = (broker.broker_id, broker.lives, name)
+        watermark, end = log.high_watermark, log.log_end_offset
+        if watermark > end:
+            self._say(f"watermark: {me} has {watermark} and ends at {end}")
+        if partition.is_leader:
+            first = self._leaders.setdefault((name, partition.leader_epoch), broker.broker_id)
+            if first != broker.broker_id:
+                self._say(f"two leaders: {name} in epoch {partition.leader_epoch}: {first} and {broker.broker_id}")
+        epoch, last = self._watermarks.get(me, (-2, 0))
+        if partition.leader_epoch == epoch and watermark < last:
+            self._say(f"watermark: {me} went back from {last} to {watermark} in epoch {epoch}")
+        self._watermarks[me] = (partition.leader_epoch, watermark)
+        committed = self.committed.setdefault(name, Committed())
+        if watermark > self._compared.get(me, 0):
+            self._compare(me, partition, committed, watermark)
+        state = self._states.get(name)
+        if state is not None and broker.broker_id in state["isr"] and end < committed.end:
+            self._say(f"in sync: {me} ends at {end}, {committed.end} is committed, and it is in {state['isr']}")
+
+    def _compare(
+        self, me: tuple[int, int, TopicPartition], partition: Partition, committed: Committed, watermark: int
+    ) -> None:
+        """What is newly committed here is the same as elsewhere, or the first of it."""
+        start = max(self._compared.get(me, 0), partition.log.log_start_offset)
+        self._compared[me] = watermark
+        while start < watermark:
+            data = partition.log.read(start, MOST_BYTES, max_offset=watermark, min_one_message=True)
+            for batch in iter_batches(memoryview(data.records)):
+                header = batch.header
+                base, found = header.base_offset, (header.last_offset, header.crc)
+                if base >= committed.end:
+                    committed.batches[base] = found
+                    committed.end = header.last_offset + 1
+                elif committed.batches.get(base) != found:
+                    self._say(f"content: {me} has {found} at {base}, {committed.batches.get(base)} was committed")
+                    return
+                start = header.last_offset + 1

@@ -1,0 +1,203 @@
+"""Who does harm to a cluster, several things at a time, and makes it good again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from tests.sim.cluster.plan import ACTS, ClusterPlan
+from tests.sim.cluster.world import ClusterBroker, ClusterWorld
+from tests.sim.disk import Mode
+from tests.sim.node import Node
+
+from barnabas.server.metadata.metadata_store import Delete
+
+CONTROLLER = "/kafka/controller"
+STOP_SECONDS = 10.0
+"""A clean stop that takes longer is ended by force, as who operates it would do."""
+START_SECONDS = 20.0
+"""A start that takes longer is tried anew."""
+START_PAUSE = 0.1
+HOUR_MS = 3_600_000
+
+
+class Nemesis:
+    """Draws from the plan's faults until its time is up. Each broker suffers one thing at a time."""
+
+    def __init__(self, world: ClusterWorld, plan: ClusterPlan) -> None:
+        self.world = world
+        self.plan = plan
+        self.random = random.Random(f"{plan.seed}/nemesis")
+        self.done: list[str] = []
+        """What was done, for who reads a failure."""
+        self._suffering: set[ClusterBroker] = set()
+        self._ends_at = 0.0
+        self._acts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "kill": lambda: self._crash("kill"),
+            "power": lambda: self._crash(self.random.choice(("A", "B"))),
+            "power of all": self._crash_all,
+            "stop": self._stop,
+            "pause": self._pause,
+            "cut": self._cut,
+            "cut off": self._cut_off,
+            "cut one way": self._cut_one_way,
+            "cut from zookeeper": self._cut_from_zookeeper,
+            "slow link": self._slow_link,
+            "reset": self._reset,
+            "expire": self._expire,
+            "zookeeper down": self._zookeeper_down,
+            "move controller": self._move_controller,
+            "clock jump": self._jump_clock,
+            "disk full": self._fill_disk,
+        }
+
+    async def rage(self) -> None:
+        """Do harm until the time is up; everything is mended when this returns."""
+        acts = [act for act in ACTS if act in self.plan.faults]
+        self._ends_at = self.world.loop.time() + self.plan.seconds
+        await asyncio.gather(*(self._go_on(acts) for _ in range(self.plan.nemeses)))
+
+    async def _go_on(self, acts: list[str]) -> None:
+        loop = self.world.loop
+        while loop.time() < self._ends_at:
+            await asyncio.sleep(self.random.random() * self.plan.gap)
+            if acts:
+                act = self.random.choice(acts)
+                self.done.append(f"{loop.time():.3f} {act}")
+                await self._acts[act]()
+
+    async def bring_up(self, broker: ClusterBroker) -> None:
+        """Start a broker; what fails or hangs is tried again, as a supervisor does."""
+        while True:
+            task = broker.begin()
+            await asyncio.wait([task], timeout=START_SECONDS)
+            if task.done() and task.exception() is None:
+                return
+            self.done.append(f"{self.world.loop.time():.3f} {broker.node.name} did not start: {task}")
+            broker.crash("kill")
+            await asyncio.sleep(START_PAUSE)
+
+    # -- acts ------------------------------------------------------------------------------------------------------
+
+    def _victim(self) -> ClusterBroker | None:
+        whole = [broker for broker in self.world.running if broker not in self._suffering]
+        return self.random.choice(whole) if whole else None
+
+    async def _last(self) -> None:
+        await asyncio.sleep(self.random.random() * self.plan.downtime)
+
+    async def _crash(self, mode: Mode) -> None:
+        broker = self._victim()
+        if broker is not None:
+            self._suffering.add(broker)
+            broker.crash(mode)
+            await self._return(broker)
+
+    async def _crash_all(self) -> None:
+        """A whole room without power."""
+        gone = [broker for broker in self.world.running if broker not in self._suffering]
+        self._suffering.update(gone)
+        for broker in gone:
+            broker.crash(self.random.choice(("A", "B")))
+        await asyncio.gather(*map(self._return, gone))
+
+    async def _stop(self) -> None:
+        broker = self._victim()
+        if broker is None:
+            return
+        self._suffering.add(broker)
+        task = self.world.loop.create_task(broker.stop())
+        await asyncio.wait([task], timeout=STOP_SECONDS)
+        if not task.done() or task.exception() is not None:
+            broker.crash("kill")
+        await self._return(broker)
+
+    async def _return(self, broker: ClusterBroker) -> None:
+        await self._last()
+        await self.bring_up(broker)
+        self._suffering.discard(broker)
+
+    async def _pause(self) -> None:
+        broker = self._victim()
+        if broker is not None:
+            self._suffering.add(broker)
+            self.world.loop.frozen.add(broker.node)
+            await self._last()
+            self.world.loop.frozen.discard(broker.node)
+            self._suffering.discard(broker)
+
+    async def _between(self, first: Node, second: Node, *, both_ways: bool = True) -> None:
+        self.world.network.cut(first, second, both_ways=both_ways)
+        await self._last()
+        self.world.network.mend(first, second)
+
+    def _two(self) -> tuple[Node, Node]:
+        first, second = self.random.sample(list(self.world.brokers.values()), 2)
+        return first.node, second.node
+
+    def _one(self) -> Node:
+        return self.random.choice(list(self.world.brokers.values())).node
+
+    async def _cut(self) -> None:
+        await self._between(*self._two())
+
+    async def _cut_one_way(self) -> None:
+        await self._between(*self._two(), both_ways=False)
+
+    async def _cut_off(self) -> None:
+        """From all other brokers, at times from ZooKeeper, too; clients still reach it."""
+        lonely = self._one()
+        others = [broker.node for broker in self.world.brokers.values() if broker.node is not lonely]
+        if self.random.random() < 0.5:
+            others.append(self.world.ensemble.node)
+        for other in others:
+            self.world.network.cut(lonely, other)
+        await self._last()
+        for other in others:
+            self.world.network.mend(lonely, other)
+
+    async def _cut_from_zookeeper(self) -> None:
+        await self._between(self._one(), self.world.ensemble.node)
+
+    async def _slow_link(self) -> None:
+        first, second = self._two()
+        self.world.network.slow[first, second] = self.random.random() * 0.5
+        await self._last()
+        self.world.network.mend(first, second)
+
+    async def _reset(self) -> None:
+        self.world.network.reset_some(self.random.random())
+
+    async def _expire(self) -> None:
+        sessions = list(self.world.ensemble.sessions)
+        if sessions:
+            self.world.ensemble.expire(self.random.choice(sessions))
+
+    async def _zookeeper_down(self) -> None:
+        self.world.ensemble.go_down()
+        await self._last()
+        self.world.ensemble.come_up()
+
+    async def _move_controller(self) -> None:
+        """As operators do."""
+        ensemble = self.world.ensemble
+        if ensemble.tree.look(CONTROLLER) is not None:
+            session = ensemble.tree.open_session()
+            ensemble.commit([Delete(CONTROLLER)], session)
+            ensemble.tree.end_session(session)
+
+    async def _jump_clock(self) -> None:
+        broker = self.random.choice(list(self.world.brokers.values()))
+        broker.clock_ahead_ms = self.random.randrange(-HOUR_MS, HOUR_MS)
+
+    async def _fill_disk(self) -> None:
+        broker = self._victim()
+        if broker is not None:
+            self._suffering.add(broker)
+            disk = broker.disk
+            disk.capacity = disk.used + self.random.randrange(20_000)
+            await self._last()
+            disk.capacity = None
+            self._suffering.discard(broker)

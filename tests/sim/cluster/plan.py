@@ -1,0 +1,108 @@
+"""What a seed decides beforehand: how many brokers, which faults are on, and the knobs of all (swarm testing)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+
+from tests.sim.history import WriterKind
+from tests.sim.workload import Load
+
+ACTS = (
+    "kill",
+    "power",
+    "power of all",
+    "stop",
+    "pause",
+    "cut",
+    "cut off",
+    "cut one way",
+    "cut from zookeeper",
+    "slow link",
+    "reset",
+    "expire",
+    "zookeeper down",
+    "move controller",
+    "clock jump",
+    "disk full",
+)
+"""What the nemesis does now and then."""
+STATES = ("tail", "slow disk", "slow zookeeper", "zookeeper breaks", "flush-late", "produce-answer-lost")
+"""What is so all the time."""
+NEEDS_DISK = frozenset({"power", "power of all"})
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan(Load):
+    """One run of one cluster. Times are seconds."""
+
+    brokers: int
+    seconds: float
+    faults: frozenset[str]
+    gap: float
+    """Between two acts of one nemesis, at most."""
+    downtime: float
+    """How long an act lasts, at most."""
+    nemeses: int
+    core_only: bool
+    """Whether one broker stays down while it is looked whether the others go on."""
+    kinds: tuple[WriterKind, ...]
+    settings: dict[str, str]
+
+    @classmethod
+    def draw(cls, seed: int, *, quick: bool = False) -> ClusterPlan:
+        """`quick` for a few simulated seconds."""
+        rng = random.Random(f"{seed}/cluster")
+        durability = rng.choice(["disk", "disk", "page-cache"])
+        menu = [fault for fault in (*ACTS, *STATES) if durability == "disk" or fault not in NEEDS_DISK]
+        share = rng.choice([0.2, 0.4, 0.7])
+        brokers = 3 if quick else rng.choice([3, 3, 4, 5])
+        return cls(
+            seed=seed,
+            partitions=1 if quick else rng.randint(1, 3),
+            writers=rng.randint(1, 2),
+            compression=rng.choice(["none", "none", "none", "lz4", "zstd"]),
+            linger_ms=rng.choice([0, 5, 20]),
+            batch_size=rng.choice([200, 2000, 16_384]),
+            value_bytes=rng.choice([10, 100, 1000]),
+            brokers=brokers,
+            seconds=rng.uniform(2, 4) if quick else rng.uniform(5, 20),
+            faults=frozenset(fault for fault in menu if rng.random() < share),
+            gap=rng.uniform(0.2, 1.0 if quick else 5.0),
+            downtime=rng.uniform(0.02, 1.0 if quick else 5.0),
+            nemeses=rng.randint(1, 3),
+            core_only=rng.random() < 0.3,
+            kinds=(WriterKind(), rng.choice([WriterKind(), WriterKind(is_idempotent=False), WriterKind(1, False)])),
+            settings=_settings(rng, durability),
+        )
+
+    def with_faults(self, faults: frozenset[str]) -> ClusterPlan:
+        """The same with these faults, which come often."""
+        return replace(self, faults=faults, gap=min(self.gap, 0.5), nemeses=1)
+
+
+def _settings(rng: random.Random, durability: str) -> dict[str, str]:
+    session_ms = rng.choice([500, 1000, 2000])
+    return {
+        "acks.all.durability": durability,
+        "auto.leader.rebalance.enable": rng.choice(["true", "false"]),
+        "controller.socket.timeout.ms": str(rng.choice([1000, 3000])),
+        "default.replication.factor": "3",
+        "group.initial.rebalance.delay.ms": "0",
+        "leader.imbalance.check.interval.seconds": "1",
+        "log.flush.offset.checkpoint.interval.ms": str(rng.choice([50, 1000, 60_000])),
+        "log.index.interval.bytes": str(rng.choice([0, 100, 4096])),
+        "log.index.size.max.bytes": str(rng.choice([96, 4096])),
+        "log.segment.bytes": str(rng.choice([20_000, 100_000, 1 << 20])),
+        "min.insync.replicas": "2",
+        "num.replica.fetchers": str(rng.choice([1, 2])),
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "3",
+        "replica.fetch.backoff.ms": str(rng.choice([50, 1000])),
+        "replica.fetch.max.bytes": str(rng.choice([500, 1 << 20])),
+        "replica.fetch.wait.max.ms": str(rng.choice([50, 500])),
+        "replica.high.watermark.checkpoint.interval.ms": str(rng.choice([50, 5000])),
+        "replica.lag.time.max.ms": str(rng.choice([500, 1000, 3000])),
+        "replica.socket.timeout.ms": str(rng.choice([1000, 3000])),
+        "zookeeper.session.timeout.ms": str(session_ms),
+    }

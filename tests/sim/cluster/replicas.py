@@ -1,0 +1,47 @@
+"""Whether all replicas of all partitions are in sync, and the same in everything that must be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.sim.cluster.world import ClusterBroker, ClusterWorld
+
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.replication.partition import Partition
+
+
+def differences(world: ClusterWorld, in_sync: Mapping[TopicPartition, list[int]]) -> list[str]:
+    """What is not yet as it should be."""
+    found: list[str] = []
+    hosts: dict[TopicPartition, list[tuple[ClusterBroker, Partition]]] = {}
+    for broker in world.running:
+        assert broker.server is not None
+        for partition in broker.server.state.replica_manager.partitions:
+            hosts.setdefault(partition.topic_partition, []).append((broker, partition))
+    for name, replicas in hosts.items():
+        wanted = replicas[0][1].replicas
+        if sorted(in_sync.get(name, [])) != sorted(wanted) or len(replicas) != len(wanted):
+            found.append(f"{name} is in sync on {in_sync.get(name)} and on {len(replicas)} brokers, not on {wanted}")
+            continue
+        ends = {broker.broker_id: (one.log.high_watermark, one.log.log_end_offset) for broker, one in replicas}
+        if len({offset for pair in ends.values() for offset in pair}) > 1:
+            found.append(f"{name} has watermarks and ends {ends}")
+        elif len({_contents(broker, one) for broker, one in replicas}) > 1:
+            found.append(f"{name} has not the same bytes everywhere")
+        elif len({_producers(one) for _, one in replicas}) > 1:
+            found.append(f"{name} has not the same producers everywhere")
+    return found
+
+
+def _contents(broker: ClusterBroker, partition: Partition) -> bytes:
+    folder = f"/data/{partition.topic_partition.topic}-{partition.topic_partition.partition}"
+    return b"".join(
+        broker.disk.read_bytes(f"{folder}/{name}")
+        for name in sorted(broker.disk.list_dir(folder))
+        if name.endswith(".log")
+    )
+
+
+def _producers(partition: Partition) -> str:
+    state = partition.log.producer_state.producers
+    return repr(sorted((entry.producer_id, entry.producer_epoch, entry.last_sequence) for entry in state.values()))

@@ -1,0 +1,245 @@
+"""One seeded run of a whole cluster: clients at work under a nemesis, then peace, then all is compared with all."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import random
+from dataclasses import dataclass, field
+
+from tests.sim.cluster.invariants import Invariants
+from tests.sim.cluster.nemesis import Nemesis
+from tests.sim.cluster.plan import ClusterPlan
+from tests.sim.cluster.replicas import differences
+from tests.sim.cluster.world import ClusterBroker, ClusterWorld
+from tests.sim.history import WriterKind
+from tests.sim.loop import SimLoop, run
+from tests.sim.network import NetworkFaults
+from tests.sim.workload import TOPIC, Workload
+from tests.sim.world import WorkDelays
+
+from barnabas.clients.consumer import Consumer
+from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller.topic_rules import TopicCreation
+
+GROUP = "g"
+COMMITTED = TopicPartition(TOPIC, 0)
+READY_SECONDS = 30.0
+LIVE_SECONDS = 30.0
+"""After the last fault every partition takes new records within this time."""
+WHOLE_SECONDS = 60.0
+"""After the last broker is back all replicas are in sync, and equal, within this time."""
+LOOK_SECONDS = 0.05
+
+
+@dataclass
+class Commits:
+    """What one consumer asked its group to remember; each offset once, growing."""
+
+    acknowledged: int = -1
+    unsure: set[int] = field(default_factory=set)
+    """What was asked for without an answer: it may have been done, then or later."""
+    found: int | None = None
+    """At the end."""
+
+    def check(self) -> list[str]:
+        if self.found is None or self.found == self.acknowledged or self.found in self.unsure:
+            return []
+        return [f"lost commit: {self.acknowledged} was acknowledged, {self.found} was found"]
+
+
+class ClusterRun(Workload):
+    """A plan being carried out."""
+
+    plan: ClusterPlan
+    world: ClusterWorld
+
+    def __init__(self, loop: SimLoop, plan: ClusterPlan) -> None:
+        faults = NetworkFaults(tail_chance=0.05 if "tail" in plan.faults else 0.0)
+        delays = WorkDelays(slow_chance=0.1 if "slow disk" in plan.faults else 0.0)
+        world = ClusterWorld(loop, plan.seed, plan.settings, faults, delays, plan.faults, plan.brokers)
+        super().__init__(world, plan, world.bootstrap)
+        world.ensemble.slow_chance = 0.05 if "slow zookeeper" in plan.faults else 0.0
+        world.ensemble.break_chance = 0.02 if "zookeeper breaks" in plan.faults else 0.0
+        self.nemesis = Nemesis(world, plan)
+        self.invariants = Invariants(world)
+        self.commits = Commits()
+        self.random = random.Random(f"{plan.seed}/run")
+
+    def check(self) -> list[str]:
+        """All violations."""
+        return [*self.invariants.violations, *self.history.check(), *self.commits.check()]
+
+    async def go(self) -> None:
+        world, plan = self.world, self.plan
+        await asyncio.gather(*map(self.nemesis.bring_up, world.brokers.values()))
+        await self._create_topic()
+        clients = [
+            *(
+                world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
+                for partition in range(plan.partitions)
+                for number in range(plan.writers)
+            ),
+            world.spawn(world.machine("reader"), self._read()),
+            world.spawn(world.machine("committer"), self._commit()),
+        ]
+        await self.nemesis.rage()
+        self._calm_down()
+        absent = self._absent() if plan.core_only else None
+        if absent is not None:
+            absent.crash("kill")
+        await self._within(LIVE_SECONDS, "no new record is acknowledged", self._probe_all())
+        if absent is not None:
+            await self.nemesis.bring_up(absent)
+        self.is_over = True
+        await self._within(LIVE_SECONDS, "clients do not come to an end", asyncio.gather(*clients))
+        await self._drain()
+        await self._within(WHOLE_SECONDS, "replicas do not become equal", self._become_whole())
+        await world.spawn(world.machine("judge"), self._find_commit())
+        self.invariants.look()
+
+    async def _within(self, seconds: float, complaint: str, work: object) -> None:
+        task = asyncio.ensure_future(work)  # type: ignore[arg-type]
+        self.loop.keep(task)
+        done, _ = await asyncio.wait([task], timeout=seconds)
+        assert done, f"stuck: {complaint} within {seconds} s"
+        await task
+
+    def _calm_down(self) -> None:
+        world = self.world
+        world.fault_points = frozenset()
+        world.delays.slow_chance = world.network.faults.tail_chance = 0.0
+        world.ensemble.slow_chance = world.ensemble.break_chance = 0.0
+        world.network.heal()
+
+    def _absent(self) -> ClusterBroker | None:
+        """A broker without which the others must go on: nobody's last one in sync."""
+        broker = self.random.choice(list(self.world.brokers.values()))
+        needed = any(isr == [broker.broker_id] for isr in self.invariants.in_sync().values())
+        return None if needed else broker
+
+    # -- topics ----------------------------------------------------------------------------------------------------
+
+    async def _create_topic(self) -> None:
+        wish = TopicCreation(TOPIC, num_partitions=self.plan.partitions, replication_factor=3)
+        deadline = self.loop.time() + READY_SECONDS
+        while True:
+            for broker in self.world.running:
+                assert broker.server is not None
+                controller = broker.server.state.controller
+                if controller.is_active:
+                    result = (await self.world.spawn(broker.node, controller.create_topics([wish])))[TOPIC]
+                    if not isinstance(result, KafkaError):
+                        return
+            assert self.loop.time() < deadline, "the topic cannot be made"
+            await asyncio.sleep(LOOK_SECONDS)
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def _kind(self, writer: str) -> WriterKind:
+        kinds = self.plan.kinds
+        return kinds[int(writer.partition("/")[2]) % len(kinds)]
+
+    async def _commit(self) -> None:
+        """Commits growing offsets to a group, one after the other."""
+        commits = self.commits
+        rng = random.Random(f"{self.plan.seed}/committer")
+        async with self._reached(lambda: self._member(rng)) as consumer:
+            consumer.assign([COMMITTED])
+            offset = 0
+            while not self.is_over:
+                commits.unsure.add(offset)
+                try:
+                    await consumer.commit({COMMITTED: offset})
+                except KafkaError as error:
+                    if not error.code.retriable:
+                        raise
+                else:
+                    commits.acknowledged = offset
+                    commits.unsure.discard(offset)
+                offset += 1
+                await asyncio.sleep(rng.random() * 0.2)
+
+    async def _find_commit(self) -> None:
+        async with self._reached(lambda: self._member(random.Random(f"{self.plan.seed}/judge"))) as consumer:
+            found = (await consumer.committed([COMMITTED])).get(COMMITTED)
+            self.commits.found = -1 if found is None else found.offset
+
+    def _member(self, rng: random.Random) -> Consumer:
+        return Consumer(self.bootstrap, group_id=GROUP, enable_auto_commit=False, rng=rng, request_timeout_ms=3000)
+
+    async def _probe_all(self) -> None:
+        """New records are acknowledged everywhere."""
+        await asyncio.gather(
+            *(
+                self.world.spawn(self.world.machine(f"probe-{partition}"), self._probe(partition))
+                for partition in range(self.plan.partitions)
+            )
+        )
+
+    async def _probe(self, partition: int) -> None:
+        name, value = f"{partition}/probe", f"{partition}/probe/0".encode()
+        self.history.kinds[name] = WriterKind()
+        rng = random.Random(f"{self.plan.seed}/{name}")
+        async with self._reached(
+            lambda: Producer(self.bootstrap, request_timeout_ms=2000, rng=rng, wall_clock_ms=self.world.now_ms)
+        ) as producer:
+            self.history.sent[value] = name
+            future = await producer.send(TOPIC, value, partition=partition)
+            future.add_done_callback(lambda done: self._sent(value, done))
+            await future
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    async def _become_whole(self) -> None:
+        """Until all replicas are in sync and the same, byte for byte."""
+        while found := differences(self.world, self.invariants.in_sync()):
+            self.last_difference = found
+            await asyncio.sleep(LOOK_SECONDS * 5)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOutcome:
+    """How a run ended."""
+
+    plan: ClusterPlan
+    violations: list[str]
+    done: list[str]
+    acknowledged: int
+    lives: int
+    steps: int
+    seconds: float
+    digest: str
+    """Equal for equal runs: of everything acknowledged and seen, in order, and of every step taken."""
+
+
+def play(plan: ClusterPlan) -> ClusterOutcome:
+    """Carry out a plan and check what came of it."""
+    held: list[ClusterRun] = []
+
+    async def main(loop: SimLoop) -> None:
+        held.append(ClusterRun(loop, plan))
+        await held[0].go()
+
+    violations: list[str] = []
+    try:
+        run(main, plan.seed)
+    except (AssertionError, KafkaError, OSError) as error:
+        violations.append(f"{type(error).__name__}: {error}")
+    (carried_out,) = held
+    history, loop = carried_out.history, carried_out.loop
+    # Who has not come to its end has not read the log either.
+    violations += carried_out.invariants.violations if violations else carried_out.check()
+    trace = repr((sorted(history.acknowledged.items()), history.seen, carried_out.commits, loop.steps))
+    return ClusterOutcome(
+        plan=plan,
+        violations=violations,
+        done=carried_out.nemesis.done,
+        acknowledged=len(history.acknowledged),
+        lives=sum(broker.lives for broker in carried_out.world.brokers.values()),
+        steps=loop.steps,
+        seconds=loop.time(),
+        digest=hashlib.sha256(trace.encode()).hexdigest()[:16],
+    )

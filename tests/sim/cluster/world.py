@@ -1,0 +1,67 @@
+"""Several brokers with one ZooKeeper, each a machine of its own, put together as in the product."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from tests.sim.cluster.ensemble import Ensemble
+from tests.sim.cluster.zookeeper_client import SimKazoo
+from tests.sim.disk import Mode
+from tests.sim.world import PORT, Machine, Machines
+
+from barnabas.server.broker import BrokerServer
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.config.zookeeper import zookeeper_settings
+from barnabas.server.metadata.metadata_store import MetadataStore
+from barnabas.server.metadata.zookeeper_store import ZooKeeperStore
+from barnabas.server.runtime.ports import Ports
+
+
+@dataclass
+class ClusterWorld(Machines):
+    """The brokers 1, 2, 3 …; none of them runs yet."""
+
+    brokers_count: int = 3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        chance = random.Random(f"{self.seed}/zookeeper")
+        self.ensemble = Ensemble(self.loop, chance, self.network, self.now_ms)
+        self.brokers = {number: ClusterBroker(self, number) for number in range(1, self.brokers_count + 1)}
+
+    @property
+    def bootstrap(self) -> str:
+        """All brokers, running or not."""
+        return ",".join(f"{broker.host}:{PORT}" for broker in self.brokers.values())
+
+    @property
+    def running(self) -> list[ClusterBroker]:
+        """The brokers that are up."""
+        return [broker for broker in self.brokers.values() if broker.server is not None]
+
+
+class ClusterBroker(Machine):
+    """One broker of the cluster."""
+
+    world: ClusterWorld
+
+    def __init__(self, world: ClusterWorld, broker_id: int) -> None:
+        super().__init__(world, f"10.0.0.{broker_id}", f"broker {broker_id}")
+        self.broker_id = broker_id
+
+    def _properties(self) -> dict[str, str]:
+        return {"broker.id": str(self.broker_id), "zookeeper.connect": "zookeeper:2181/kafka", **super()._properties()}
+
+    def _build(self, config: BrokerConfig, ports: Ports) -> BrokerServer:
+        settings = zookeeper_settings(config)
+        assert settings is not None
+        client = SimKazoo(self.world.ensemble, self.node, settings.session_timeout_ms / 1000)
+
+        async def join() -> MetadataStore:
+            return await ZooKeeperStore.open(settings, loop=self.world.loop, work=ports.work, client=client)
+
+        return BrokerServer(config, ports, self.world.loop, join_store=join)
+
+
+__all__ = ["ClusterBroker", "ClusterWorld", "Mode"]

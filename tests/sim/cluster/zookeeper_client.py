@@ -1,0 +1,281 @@
+"""The part of kazoo's client that `ZooKeeperStore` uses, without threads and sockets: a session with an `Ensemble`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kazoo import exceptions
+from kazoo.protocol.states import KazooState, WatchedEvent
+from tests.sim.cluster.ensemble import Connection, Ensemble, RemoteWatch, Watcher, translated, znode_stat
+from tests.sim.node import Node
+
+from barnabas.server.metadata.metadata_store import Check, Create, Delete, Operation, SetData, StoreError
+from barnabas.server.metadata.tree_watches import WatchKind
+
+RECONNECT_S = 0.3
+"""An attempt follows within this time."""
+
+
+class Answer:
+    """kazoo's IAsyncResult, as far as it is looked at."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.exception: Exception | None = None
+        self._heed: Callable[[Answer], None] | None = None
+        self._is_there = False
+
+    def rawlink(self, heed: Callable[[Answer], None]) -> None:
+        """Have the answer told."""
+        self._heed = heed
+        if self._is_there:
+            heed(self)
+
+    def give(self, value: Any, error: Exception | None = None) -> None:
+        """Once."""
+        if self._is_there:
+            return
+        self.value, self.exception, self._is_there = value, error, True
+        if self._heed is not None:
+            self._heed(self)
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request whose answer is not there."""
+
+    work: Callable[[int], Any]
+    answer: Answer
+    watcher: Watcher | None = None
+    watch_path: str = ""
+    watch_kind: int = WatchKind.NONE
+
+
+@dataclass(slots=True)
+class SimTransaction:
+    """Operations for one commit."""
+
+    client: SimKazoo
+    operations: list[Operation] = field(default_factory=list)
+
+    def create(self, path: str, data: bytes, _acl: Any, ephemeral: bool, sequence: bool) -> None:
+        self.operations.append(Create(path, data, ephemeral, sequence))
+
+    def set_data(self, path: str, data: bytes, version: int) -> None:
+        self.operations.append(SetData(path, data, version))
+
+    def delete(self, path: str, version: int) -> None:
+        self.operations.append(Delete(path, version))
+
+    def check(self, path: str, version: int) -> None:
+        self.operations.append(Check(path, version))
+
+    def commit_async(self) -> Answer:
+        ensemble, operations = self.client.ensemble, self.operations
+        return self.client.ask(Asked(lambda session: ensemble.commit(operations, session), Answer()))
+
+
+class SimKazoo:
+    """One client of one life of a machine. Its own callbacks end with that life."""
+
+    def __init__(self, ensemble: Ensemble, node: Node, timeout: float) -> None:
+        self.ensemble = ensemble
+        self.connected = False
+        self.session_id = 0
+        self._node = node
+        self._context = node.context
+        self._timeout = timeout
+        self._listeners: list[Callable[[str], None]] = []
+        self._connection: Connection | None = None
+        self._waiting: list[Asked] = []
+        """Asked for while there is no connection."""
+        self._in_flight: list[Asked] = []
+        self._watchers: list[Watcher] = []
+        self._last_heard = 0.0
+        self._closed = False
+
+    # -- what the store uses ---------------------------------------------------------------------------------------
+
+    @property
+    def client_id(self) -> tuple[int, bytes] | None:
+        return (self.session_id, b"") if self.session_id else None
+
+    def add_listener(self, listener: Callable[[str], None]) -> None:
+        self._listeners.append(listener)
+
+    def start_async(self) -> None:
+        self._connect()
+
+    def stop(self) -> None:
+        """End the session; it runs out by itself if there is no way."""
+        self._closed = True
+        ensemble = self.ensemble
+        if self.session_id and not ensemble.is_down and not ensemble.network.is_cut(self._node, ensemble.node):
+            ensemble.expire(self.session_id)
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.is_broken = True
+
+    def get_async(self, path: str, watch: Watcher | None) -> Answer:
+        def work(session: int) -> Any:
+            data, stat = self.ensemble.tree.get(path, session)
+            return data, znode_stat(stat)
+
+        return self.ask(Asked(work, Answer(), watch, path, WatchKind.DATA))
+
+    def exists_async(self, path: str, watch: Watcher | None) -> Answer:
+        def work(session: int) -> Any:
+            stat = self.ensemble.tree.exists(path, session)
+            return None if stat is None else znode_stat(stat)
+
+        return self.ask(Asked(work, Answer(), watch, path, WatchKind.DATA))
+
+    def get_children_async(self, path: str, watch: Watcher | None) -> Answer:
+        work = lambda session: self.ensemble.tree.children(path, session)  # noqa: E731 - as its neighbours
+        return self.ask(Asked(work, Answer(), watch, path, WatchKind.CHILDREN))
+
+    def transaction(self) -> SimTransaction:
+        return SimTransaction(self)
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def ask(self, asked: Asked) -> Answer:
+        """Send it, or have it wait for a connection."""
+        if self._closed:
+            asked.answer.give(None, exceptions.ConnectionClosedError())
+        elif self._connection is None or not self.connected:
+            self._waiting.append(asked)
+        else:
+            self._send(self._connection, asked)
+        return asked.answer
+
+    def _send(self, connection: Connection, asked: Asked) -> None:
+        self._in_flight.append(asked)
+        connection.send(self.ensemble.node, self._serve, connection, asked)
+
+    def _serve(self, connection: Connection, asked: Asked) -> None:
+        """At the ensemble."""
+        ensemble, rng = self.ensemble, self.ensemble.random
+        session = ensemble.sessions.get(self.session_id)
+        if session is None or session.connection is not connection:
+            return
+        session.last_heard = ensemble.loop.time()
+        breaks = rng.random() < ensemble.break_chance
+        if breaks and rng.random() < 0.5:
+            connection.break_off()
+            return
+        value, error = None, None
+        try:
+            value = asked.work(self.session_id)
+        except StoreError as refused:
+            error = translated(refused)
+        if asked.watcher is not None and error is None:
+            watch = RemoteWatch(connection, asked.watcher, self._fired)
+            ensemble.tree.watches.add(asked.watch_path, self.session_id, watch, asked.watch_kind)
+        if breaks:
+            connection.break_off()
+            return
+        slow = rng.random() if rng.random() < ensemble.slow_chance else 0.0
+        connection.send(self._node, self._answered, asked, value, error, slow=slow)
+
+    def _answered(self, asked: Asked, value: Any, error: Exception | None) -> None:
+        self._last_heard = self.ensemble.loop.time()
+        self._in_flight.remove(asked)
+        if asked.watcher is not None and error is None:
+            self._watchers.append(asked.watcher)
+        asked.answer.give(value, error)
+
+    def _fired(self, watcher: Watcher, event: WatchedEvent) -> None:
+        self._last_heard = self.ensemble.loop.time()
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+            watcher(event)
+
+    # -- the connection --------------------------------------------------------------------------------------------
+
+    def _connect(self) -> None:
+        if self._closed:
+            return
+        ensemble = self.ensemble
+        connection = self._connection = Connection(ensemble, self._node, self._lost)
+        if ensemble.is_down:
+            connection.break_off()
+            return
+        self._last_heard = ensemble.loop.time()
+        connection.send(ensemble.node, self._shake_hands, connection, self.session_id)
+        self._later(self._timeout / 3, self._ping, connection)
+
+    def _shake_hands(self, connection: Connection, session_id: int) -> None:
+        """At the ensemble."""
+        if self.ensemble.is_down:
+            connection.break_off()
+            return
+        found = self.ensemble.attach(session_id, self._timeout, connection)
+        connection.send(self._node, self._shaken, connection, found)
+
+    def _shaken(self, connection: Connection, session_id: int) -> None:
+        self._last_heard = self.ensemble.loop.time()
+        if not session_id:
+            self.session_id = 0
+            connection.is_broken = True
+            self._tell(KazooState.LOST)
+            self._fail(exceptions.SessionExpiredError, self._waiting)
+            self._connect()
+            return
+        self.session_id = session_id
+        self.connected = True
+        self._tell(KazooState.CONNECTED)
+        waiting, self._waiting = self._waiting, []
+        for asked in waiting:
+            self._send(connection, asked)
+
+    def _ping(self, connection: Connection) -> None:
+        """A connection is given up over which nothing has come for two thirds of the session's time."""
+        if connection.is_broken or self._closed:
+            return
+        if self.ensemble.loop.time() - self._last_heard > self._timeout * 2 / 3:
+            connection.break_off()
+            return
+        if self.connected:
+            connection.send(self.ensemble.node, self._pinged, connection)
+        self._later(self._timeout / 3, self._ping, connection)
+
+    def _pinged(self, connection: Connection) -> None:
+        """At the ensemble."""
+        session = self.ensemble.sessions.get(self.session_id)
+        if session is not None and session.connection is connection:
+            session.last_heard = self.ensemble.loop.time()
+            connection.send(self._node, self._heard)
+
+    def _heard(self) -> None:
+        self._last_heard = self.ensemble.loop.time()
+
+    def _lost(self) -> None:
+        """The connection is gone; whether the session is, another one will tell."""
+        if self._closed:
+            return
+        was_connected, self.connected = self.connected, False
+        in_flight, self._in_flight = self._in_flight, []
+        self._fail(exceptions.ConnectionLoss, in_flight)
+        if was_connected:
+            self._tell(KazooState.SUSPENDED)
+            watchers, self._watchers = self._watchers, []
+            for watcher in watchers:
+                watcher(WatchedEvent("NONE", "CONNECTING", None))
+        self._later(RECONNECT_S * self.ensemble.random.random(), self._connect)
+
+    def _tell(self, state: str) -> None:
+        for listener in list(self._listeners):
+            listener(state)
+
+    def _later(self, delay: float, callback: Callable[..., object], *arguments: Any) -> None:
+        self.ensemble.loop.call_later(delay, callback, *arguments, context=self._context)
+
+    @staticmethod
+    def _fail(error: type[Exception], asked: list[Asked]) -> None:
+        failed, asked[:] = list(asked), []
+        for one in failed:
+            one.answer.give(None, error())
