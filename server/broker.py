@@ -232,7 +232,7 @@ class BrokerServer:
             dynamic_config=dynamic_config,
             security=security,
         )
-        producer_ids = ProducerIds(stores.store, broker_id)
+        producer_ids = ProducerIds(stores.store, broker_id) if self._links is None else self._links.control.producer_ids
         groups, transactions = self._coordinators(
             replica_manager, metadata, controller, producer_ids=producer_ids, dynamic_config=dynamic_config, turns=turns
         )
@@ -295,6 +295,7 @@ class BrokerServer:
             ports=self._ports,
             loop=self._loop,
             long_work=self._long_work,
+            others=None if self._links is None else self._links.transactions,
         )
         return groups, transactions
 
@@ -386,7 +387,7 @@ class BrokerServer:
         state.groups.start()
         state.transactions.coordinator.start()
         state.mover.start()
-        self._stops += [state.groups.close, state.transactions.coordinator.close, state.mover.close]
+        self._stops += [state.groups.close, state.transactions.close, state.mover.close]
         # Before anybody else can take what the start has left of it.
         await self._directories.use_reserves(Reserve.fill)
         await sockets.start()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .controller.cluster_control import ClusterControl, HostedReplicas
+from .coordinator.transaction.transactions import OtherBrokers
 from .network.broker_connections import BrokerConnections
 from .replication.replication import Replication
 
@@ -58,6 +59,9 @@ class ClusterLinks:
         # Orders do not wait behind questions, which may take their time.
         self._for_orders = self._connect(config.controller_socket_timeout_ms, to_control)
         self._for_questions = self._connect(config.controller_socket_timeout_ms, to_control)
+        self._for_markers = self._connect(config.request_timeout_ms)
+        self._for_transactions = self._connect(config.request_timeout_ms)
+        self.transactions = OtherBrokers(broker_id, self._for_markers.ask, self._for_transactions.ask)
         self.control = ClusterControl(
             broker_id,
             stores,
@@ -88,8 +92,8 @@ class ClusterLinks:
         """Nothing is fetched, ordered or asked any more."""
         await self.control.close()
         await self.replication.close()
-        self._for_orders.close()
-        self._for_questions.close()
+        for connections in (self._for_orders, self._for_questions, self._for_markers, self._for_transactions):
+            connections.close()
 
     def _connect(self, timeout_ms: int, outgoing: OutgoingSecurity | None = None) -> BrokerConnections:
         outgoing = outgoing or self._between_brokers

@@ -11,13 +11,14 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, code_of
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
 from ..replication.partition_order import PartitionOrder
+from ..runtime.ports import Ask
 from .control_requests import (
     LOWEST_LEADER_AND_ISR,
     LOWEST_STOP_REPLICA,
@@ -37,14 +38,6 @@ logger = room_logger("controller")
 
 RETRY_SECONDS = 0.1
 """Kafka waits as long before it sends a request once more."""
-
-
-class Ask(Protocol):
-    """A way to send a request to a broker (`BrokerConnections.ask`). Raises KafkaError if there is no answer."""
-
-    async def __call__(self, broker_id: int, request: Any, *, lowest: int = 0) -> Any:
-        """The response in the newest version that both sides speak, `lowest` or newer."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,8 @@ import random
 from collections.abc import Container
 from dataclasses import dataclass
 
+from ...protocol.errors import UnsupportedVersionError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..config.dynamic_config import DynamicConfig
@@ -14,16 +16,20 @@ from ..metadata.config_store import ConfigStore
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import MetadataStore
 from ..metadata.notice_store import NoticeStore
+from ..metadata.producer_ids import ProducerIds
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import BrokerRegistration
 from ..replication.isr_changes import IsrChanges
-from .cluster_channel import Ask, ClusterReplicaChannel
+from ..runtime.ports import Ask
+from .cluster_channel import ClusterReplicaChannel
 from .controller import Controller
 from .isr_proposals import ControllerIsrChanges, StoredIsrChanges
 from .office import Office
 from .received_orders import ClusterReplicas, ReceivedOrders
 from .replica_channel import WhileDeleting
 from .to_controller import ToController, leave_cluster
+
+logger = room_logger("controller")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,7 @@ class ClusterControl:
         self._broker_id = broker_id
         self._config = config
         notices = NoticeStore(stores.store)
+        self.producer_ids = ProducerIds(stores.store, broker_id, self._producer_id_block)
         self.orders = ReceivedOrders(
             broker_id,
             replicas.manager,
@@ -106,6 +113,15 @@ class ClusterControl:
     async def start(self) -> None:
         """Stands for election; when this returns it is known who is controller."""
         await self._office.start()
+
+    async def _producer_id_block(self) -> range:
+        """Of the controller, or as the controller. Raises KafkaError."""
+        if not self.controller.is_active:
+            try:
+                return await self._elsewhere.producer_id_block(self._broker_id, self.orders.broker_epoch)
+            except UnsupportedVersionError:
+                logger.info("the controller gives no producer ids: they are claimed here")
+        return await self.producer_ids.claim_block(self._broker_id)
 
     async def leave(self) -> None:
         """Has others lead what is led here, while clients are still served."""

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ...protocol.errors import ErrorCode, KafkaError, code_of
+from ...protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, code_of
+from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ...protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from ...protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ...protocol.room_logger import room_logger
@@ -14,7 +15,7 @@ from ..config.broker_config import BrokerConfig
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreError
 from ..metadata.notice_store import NoticeStore
-from .cluster_channel import Ask
+from ..runtime.ports import Ask
 from .controller import Controller
 from .topic_rules import TopicCreation
 
@@ -61,6 +62,18 @@ class ToController:
             one.name: KafkaError(code_of(one.error_code), one.error_message or "") if one.error_code else None
             for one in response.topics
         }
+
+    async def producer_id_block(self, broker_id: int, broker_epoch: int) -> range:
+        """Producer ids that nobody has (KIP-730). Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS if there are none."""
+        request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
+        try:
+            response = await self.ask(request)
+        except UnsupportedVersionError:
+            raise
+        except KafkaError as error:
+            text = f"The controller gives no producer ids: {error}"
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
+        return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
     async def tell_of_failed_log_dir(self, broker_id: int) -> None:
         """Leaves word that a log directory of this broker has failed: the controller asks for each replica."""

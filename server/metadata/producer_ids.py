@@ -1,9 +1,12 @@
-"""Producer ids, unique in the cluster for ever: each broker claims blocks of 1000 in the store (Kafka's
-`ZkProducerIdManager`) and hands them out one by one."""
+"""Producer ids, unique in the cluster for ever: each broker has blocks of 1000 and hands them out one by one.
+
+They are claimed in the store (Kafka's `ZkProducerIdManager`), in a cluster by its controller, whom the others ask.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from ...protocol.errors import ErrorCode, KafkaError
 from .metadata_store import BadVersionError, MetadataStore, StoreUnavailableError
@@ -16,9 +19,13 @@ LAST_PRODUCER_ID = 2**63 - 1
 class ProducerIds:
     """This broker's supply. Ids of a block that are left at a stop or crash are never used."""
 
-    def __init__(self, store: MetadataStore, broker_id: int) -> None:
+    def __init__(
+        self, store: MetadataStore, broker_id: int, next_block: Callable[[], Awaitable[range]] | None = None
+    ) -> None:
+        """`next_block` is asked of somebody else; errors as of `next_id`."""
         self._store = store
         self._broker_id = broker_id
+        self._next_block = next_block
         self._next = 0
         self._end = 0
         self._claiming = asyncio.Lock()
@@ -26,13 +33,13 @@ class ProducerIds:
     async def next_id(self) -> int:
         """Returns an id that nobody has or had.
 
-        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written, and
-        UNKNOWN_SERVER_ERROR when all 2**63 ids are gone.
+        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written or the
+        controller does not answer, and UNKNOWN_SERVER_ERROR when all 2**63 ids are gone.
         """
         while self._next >= self._end:
             async with self._claiming:
                 if self._next >= self._end:
-                    block = await self.claim_block(self._broker_id)
+                    block = await (self._next_block() if self._next_block else self.claim_block(self._broker_id))
                     self._next, self._end = block.start, block.stop
         producer_id = self._next
         self._next += 1

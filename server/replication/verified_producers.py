@@ -7,7 +7,7 @@ such word. It is taken back when a marker is written, and worth nothing under an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ...protocol.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE, TRANSACTIONAL_MASK, BatchHeader
 from ...protocol.errors import ErrorCode, KafkaError
@@ -21,11 +21,24 @@ if TYPE_CHECKING:
 ATTRIBUTES_LOW_BYTE = ATTRIBUTES_POSITION + 1
 
 
-class Admission(NamedTuple):
-    """What was admitted, and under which leader epoch of the partition."""
+class Admission:
+    """What a producer's coordinator is asked, or has said, under which leader epoch of the partition."""
 
-    producer_epoch: int
-    leader_epoch: int
+    __slots__ = ("is_given", "leader_epoch", "producer_epoch")
+
+    def __init__(self, producer_epoch: int, leader_epoch: int) -> None:
+        self.producer_epoch = producer_epoch
+        self.leader_epoch = leader_epoch
+        self.is_given = False
+        """Whether the coordinator has said so."""
+
+    def allows(self, producer_epoch: int, leader_epoch: int) -> bool:
+        """Whether an append may begin a transaction by it."""
+        return self.is_given and self.is_for(producer_epoch, leader_epoch)
+
+    def is_for(self, producer_epoch: int, leader_epoch: int) -> bool:
+        """Whether that is what it is about."""
+        return (self.producer_epoch, self.leader_epoch) == (producer_epoch, leader_epoch)
 
 
 def transactional_header(records: memoryview) -> BatchHeader | None:
@@ -56,10 +69,18 @@ class VerifiedProducers:
             entry is not None and entry.current_txn_first_offset is not None and entry.producer_epoch == producer_epoch
         )
 
-    def admit(self, partition: Partition, producer_id: int, producer_epoch: int) -> None:
-        """Its coordinator says that the partition is part of the producer's open transaction."""
+    def ask(self, partition: Partition, producer_id: int, producer_epoch: int) -> Admission:
+        """Its coordinator is being asked: what it says is worth nothing if a marker is written meanwhile."""
         admitted = self._admitted.setdefault(partition.topic_partition, {})
-        admitted[producer_id] = Admission(producer_epoch, partition.leader_epoch)
+        known = admitted.get(producer_id)
+        if known is None or not known.is_for(producer_epoch, partition.leader_epoch):
+            known = admitted[producer_id] = Admission(producer_epoch, partition.leader_epoch)
+        return known
+
+    def refuse(self, place: tuple[str, int], producer_id: int, asked: Admission) -> None:
+        """Its coordinator says otherwise, or nothing."""
+        if not asked.is_given and self._admitted.get(place, {}).get(producer_id) is asked:
+            self.forget(place, producer_id)
 
     def check(self, partition: Partition, records: memoryview, *, in_transaction: bool) -> None:
         """Raises KafkaError for a client's batch that would begin a transaction on its own: INVALID_TXN_STATE.
@@ -72,7 +93,9 @@ class VerifiedProducers:
         if header is None or self.is_open(partition, header.producer_id, header.producer_epoch):
             return
         admission = self._admitted.get(partition.topic_partition, {}).get(header.producer_id)
-        if admission == (header.producer_epoch, partition.leader_epoch) or not self.is_needed():
+        if admission is not None and admission.allows(header.producer_epoch, partition.leader_epoch):
+            return
+        if not self.is_needed():
             return
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 

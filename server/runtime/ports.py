@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ...storage.cleaning.clean_job import CleanJob, Event
 from ...storage.filesystem import FileSystem
@@ -33,6 +33,14 @@ class Work(Protocol):
 
     def close(self) -> None:
         """Refuse new jobs and wait for the running ones."""
+
+
+class Ask(Protocol):
+    """A way to send a request to a broker (`BrokerConnections.ask`). Raises KafkaError if there is no answer."""
+
+    async def __call__(self, broker_id: int, request: Any, *, lowest: int = 0) -> Any:
+        """The response in the newest version that both sides speak, `lowest` or newer."""
+        ...
 
 
 class PassFailedError(Exception):

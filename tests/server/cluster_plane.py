@@ -34,7 +34,6 @@ from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.notice_store import NoticeStore
-from barnabas.server.metadata.producer_ids import ProducerIds
 from barnabas.server.metadata.topic_store import TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState
 from barnabas.server.replication.partition_order import PartitionOrder
@@ -106,7 +105,7 @@ class Member:
             chance=chance,
         )
         self.controller, self.orders = self.control.controller, self.control.orders
-        self.producer_ids = ProducerIds(self.store, broker_id)
+        self.producer_ids = self.control.producer_ids
 
     async def start(self) -> Member:
         await self.cluster_store.prepare()

@@ -11,7 +11,6 @@ from collections.abc import Mapping
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-from ...controller.received_orders import ReceivedOrders
 from ...coordinator.coordinator_topic import CoordinatorTopic
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.transaction.coordinator import TransactionCoordinator
@@ -21,7 +20,6 @@ from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 NOBODY = -1
-NO_TRANSACTIONS = "Transactions are not served in a cluster of several brokers."
 BYTES_A_STEP = 500
 """Of a name, which is hashed."""
 NO_ERROR = "NONE"
@@ -35,11 +33,10 @@ async def handle(
     *,
     groups: GroupCoordinator,
     metadata: MetadataCache,
-    orders: ReceivedOrders | None,
     transactions: TransactionCoordinator,
 ) -> FindCoordinatorResponse:
     """One answer for each key; before version 4 there is just one."""
-    topics = {GROUP: groups.topic, TRANSACTION: transactions.topic} if orders is None else {GROUP: groups.topic}
+    topics = {GROUP: groups.topic, TRANSACTION: transactions.topic}
     if ctx.api_version >= 4:
         answers, pace = [], Pace()
         for key in dict.fromkeys(request.coordinator_keys):
@@ -67,8 +64,6 @@ async def _coordinator(
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"key type {key_type} is not known")
         if key_type == SHARE:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker has no such coordinators")
-        if key_type not in topics:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, NO_TRANSACTIONS)
         node_id = await topics[key_type].find_coordinator(key)
         endpoint = metadata.endpoint(node_id, ctx.listener.name)
         if endpoint is None:

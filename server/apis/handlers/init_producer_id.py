@@ -12,7 +12,6 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from ...controller.received_orders import ReceivedOrders
 from ...coordinator.allowance import Maker
 from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...metadata.producer_ids import ProducerIds
@@ -26,7 +25,6 @@ async def handle(
     ctx: RequestContext,
     request: InitProducerIdRequest,
     *,
-    orders: ReceivedOrders | None,
     producer_ids: ProducerIds,
     transactions: TransactionCoordinator,
 ) -> InitProducerIdResponse:
@@ -36,8 +34,6 @@ async def handle(
         if request.transactional_id is None:
             _check_may_be_idempotent(ctx)
             return InitProducerIdResponse(producer_id=await producer_ids.next_id(), producer_epoch=0)
-        if orders is not None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Transactions are not served in a cluster of several brokers.")
         now = await transactions.init_producer_id(
             request.transactional_id,
             request.transaction_timeout_ms,

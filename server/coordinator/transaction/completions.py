@@ -7,13 +7,14 @@ committed records waiting for ever. Kafka's TransactionMarkerChannelManager.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ....protocol.errors import ErrorCode
 from ....protocol.room_logger import room_logger
-from .markers import MarkerWriter, TransactionMarker
+from .markers import TransactionMarker, Written
 from .metadata import Place
 from .states import ENDING, TransactionState
 from .transaction import HeldTransaction
@@ -32,12 +33,19 @@ producer, what is open belongs to that one."""
 Store = Callable[[HeldTransaction, Callable[[ErrorCode], None]], None]
 
 
+class Markers(Protocol):
+    """A way to have markers written: `MarkerWriter` here, `MarkerChannel` in the cluster."""
+
+    def write(self, marker: TransactionMarker, places: Iterable[Place], written: Written) -> None:
+        """`written` is told of each partition once, perhaps of some before others."""
+
+
 class Completions:
     """Transactions that are decided and not complete. Loop-thread only."""
 
     def __init__(
         self,
-        markers: MarkerWriter,
+        markers: Markers,
         metadata: MetadataCache,
         loop: asyncio.AbstractEventLoop,
         coordinator_epoch: Callable[[str], int | None],
@@ -53,37 +61,49 @@ class Completions:
         """Write the markers that are missing, and go on from there."""
         if transaction.is_unloaded or transaction.metadata.state not in ENDING:
             return
+        if transaction.is_changing:
+            self._later(self.begin, transaction)
+        else:
+            self._write(transaction, transaction.metadata.partitions)
+
+    def _write(self, transaction: HeldTransaction, places: frozenset[Place]) -> None:
         epoch = self._coordinator_epoch(transaction.transactional_id)
-        if epoch is None or transaction.is_changing:
-            self._later(transaction)
+        if transaction.is_unloaded:
+            return
+        if epoch is None:
+            self._later(self._write, transaction, places)
             return
         known = transaction.metadata
-        # A partition that is not there any more has been deleted.
-        places = frozenset(place for place in known.partitions if self._metadata.has_partition(*place))
-        transaction.metadata = known._replace(partitions=places)
-        if not places:
-            self._store_completed(transaction, partial(self._stored, transaction))
-            return
-        is_commit = known.state is TransactionState.PREPARE_COMMIT
-        marker = TransactionMarker(known.producer_id, known.producer_epoch, is_commit, epoch)
-        self._markers.write(marker, places, partial(self._written, transaction))
+        there = frozenset(place for place in places if self._metadata.has_partition(*place))
+        if len(there) < len(places):
+            self._done(transaction, places - there)  # those are deleted
+        if there:
+            is_commit = known.state is TransactionState.PREPARE_COMMIT
+            marker = TransactionMarker(known.producer_id, known.producer_epoch, is_commit, epoch)
+            self._markers.write(marker, there, partial(self._written, transaction))
+        elif not places:
+            self._done(transaction, places)
 
     def _written(self, transaction: HeldTransaction, outcomes: dict[Place, ErrorCode]) -> None:
-        done = {place for place, error in outcomes.items() if error in _DONE}
+        failed = {place: error for place, error in outcomes.items() if error not in _DONE}
+        if failed:
+            names = ", ".join(sorted({error.name for error in failed.values()}))
+            logger.info("markers of %s are missing: %s", transaction.transactional_id, names)
+            self._later(self._write, transaction, frozenset(failed))
+        self._done(transaction, outcomes.keys() - failed.keys())
+
+    def _done(self, transaction: HeldTransaction, places: AbstractSet[Place]) -> None:
+        """These partitions have their markers; the transaction is complete if no other is left."""
         known = transaction.metadata
-        transaction.metadata = known._replace(partitions=known.partitions - done)
-        if len(done) == len(outcomes):
-            self.begin(transaction)
-            return
-        failed = {error.name for place, error in outcomes.items() if place not in done}
-        logger.info("markers of %s are missing: %s", transaction.transactional_id, ", ".join(sorted(failed)))
-        self._later(transaction)
+        transaction.metadata = known._replace(partitions=known.partitions - places)
+        if not transaction.metadata.partitions:
+            self._store_completed(transaction, partial(self._stored, transaction))
 
     def _stored(self, transaction: HeldTransaction, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             logger.info("the end of %s is not written down: %s", transaction.transactional_id, error.name)
-            self._later(transaction)
+            self._later(self.begin, transaction)
 
-    def _later(self, transaction: HeldTransaction) -> None:
+    def _later(self, work: Callable[..., None], transaction: HeldTransaction, *places: frozenset[Place]) -> None:
         if not transaction.is_unloaded:
-            self._loop.call_later(RETRY_SECONDS, self.begin, transaction)
+            self._loop.call_later(RETRY_SECONDS, work, transaction, *places)

@@ -23,7 +23,7 @@ from ..coordinator_log import CoordinatorLog
 from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..latest_records import LatestRecords
 from ..shards import Shard, Shards
-from .completions import Completions
+from .completions import Completions, Markers
 from .ends import end_v1, end_v2
 from .metadata import V1, V2, Place, TransactionMetadata, is_exhausted
 from .records import read_transaction, read_transaction_key, transaction_entry, transaction_key
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from ...metadata.producer_ids import ProducerIds
     from ...replication.replica_manager import ReplicaManager
     from ...runtime.ports import Ports
-    from .markers import MarkerWriter
 
 logger = room_logger("transactions")
 
@@ -63,7 +62,7 @@ class TransactionCoordinator:
         metadata: MetadataCache,
         controller: TopicCreator,
         producer_ids: ProducerIds,
-        markers: MarkerWriter,
+        markers: Markers,
         version: Callable[[], int],
         ports: Ports,
         loop: asyncio.AbstractEventLoop,

@@ -16,12 +16,13 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
 from ...replication.postponed_appends import AppendEntry, kept
 from ...replication.verified_producers import transactional_header
-from .coordinator import TransactionCoordinator
+from .coordinators import TransactionCoordinators
 from .metadata import V2, Place
 
 if TYPE_CHECKING:
     from ...replication.delayed_produce import AppendCallback, AppendResult
     from ...replication.replica_manager import ReplicaManager
+    from ...replication.verified_producers import Admission
 
 WAIT_SECONDS = 0.1
 """How long a producer may be waited for whose last transaction is about to end: it is a matter of milliseconds, and to
@@ -52,9 +53,9 @@ class Enlistment:
     """Loop-thread only."""
 
     def __init__(
-        self, coordinator: TransactionCoordinator, replica_manager: ReplicaManager, loop: asyncio.AbstractEventLoop
+        self, coordinators: TransactionCoordinators, replica_manager: ReplicaManager, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._coordinator = coordinator
+        self._coordinators = coordinators
         self._replicas = replica_manager
         self._verified = replica_manager.verified
         self._loop = loop
@@ -106,28 +107,21 @@ class Enlistment:
         if manner is not Manner.ADDING and not self._verified.is_needed():
             enlisted(errors)
             return
-        needed = frozenset(self._not_open(identity, wanted, manner, errors))
-        if not needed:
+        asked = dict(self._not_open(identity, wanted, manner, errors))
+        if not asked:
             enlisted(errors)
-        elif manner is Manner.ADDING:
-            _Adding(
-                self._coordinator,
-                self._loop,
-                transactional_id=transactional_id,
-                identity=identity,
-                places=needed,
-                done=self._done(identity, enlisted, errors),
-            )
+            return
+        done = self._done(identity, asked, enlisted, errors)
+        if manner is Manner.ADDING:
+            adding = _Adding(self._coordinators, self._loop, transactional_id, identity, done=done)
+            adding.add(frozenset(asked))
         else:
-            found = self._coordinator.verify_partitions(transactional_id, identity, needed)
-            if manner is Manner.VERIFIED:
-                found = {place: _TO_OLDER.get(error, error) for place, error in found.items()}
-            self._done(identity, enlisted, errors)(found)
+            self._coordinators.verify_partitions(transactional_id, identity, frozenset(asked), _for(manner, done))
 
     def _not_open(
         self, identity: ProducerIdentity, wanted: dict[Place, int], manner: Manner, errors: dict[Place, ErrorCode]
-    ) -> Iterable[Place]:
-        """Partitions led here on which the producer has no transaction open yet."""
+    ) -> Iterable[tuple[Place, Admission]]:
+        """Partitions led here on which the producer has no transaction open yet, with what is asked for it there."""
         for place, sequence in wanted.items():
             partition = self._replicas.find(*place)
             if partition is None or not partition.is_leader or partition.is_offline:
@@ -137,26 +131,40 @@ class Enlistment:
             if manner is Manner.ADDING and sequence > 0 and self._is_first(place, identity.producer_id):
                 errors[place] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             else:
-                yield place
+                yield place, self._verified.ask(partition, *identity)
 
     def _is_first(self, place: Place, producer_id: int) -> bool:
         """Whether nothing is known of the producer there: with an epoch a transaction it begins at sequence 0."""
         partition = self._replicas.find(*place)
         return partition is not None and producer_id not in partition.log.producer_state.producers
 
-    def _done(self, identity: ProducerIdentity, enlisted: Enlisted, errors: dict[Place, ErrorCode]) -> Enlisted:
+    def _done(
+        self,
+        identity: ProducerIdentity,
+        asked: dict[Place, Admission],
+        enlisted: Enlisted,
+        errors: dict[Place, ErrorCode],
+    ) -> Enlisted:
         """Admits what is in order, and tells of the rest."""
 
         def done(found: dict[Place, ErrorCode]) -> None:
-            for place, error in found.items():
-                partition = self._replicas.find(*place)
-                if error is not ErrorCode.NONE:
-                    errors[place] = ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
-                elif partition is not None:
-                    self._verified.admit(partition, *identity)
+            for place, admission in asked.items():
+                error = found[place]
+                if error is ErrorCode.NONE:
+                    admission.is_given = True
+                    continue
+                self._verified.refuse(place, identity.producer_id, admission)
+                errors[place] = ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
             enlisted(errors)
 
         return done
+
+
+def _for(manner: Manner, done: Enlisted) -> Enlisted:
+    """Tells what the version of the request knows."""
+    if manner is not Manner.VERIFIED:
+        return done
+    return lambda found: done({place: _TO_OLDER.get(error, error) for place, error in found.items()})
 
 
 class _Adding:
@@ -164,41 +172,44 @@ class _Adding:
 
     def __init__(
         self,
-        coordinator: TransactionCoordinator,
+        coordinators: TransactionCoordinators,
         loop: asyncio.AbstractEventLoop,
-        *,
         transactional_id: str,
         identity: ProducerIdentity,
-        places: frozenset[Place],
+        *,
         done: Enlisted,
     ) -> None:
-        self._coordinator = coordinator
+        self._coordinators = coordinators
         self._transactional_id = transactional_id
         self._identity = identity
-        self._places = places
+        self._places: frozenset[Place] = frozenset()
         self._done = done
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
+
+    def add(self, places: frozenset[Place]) -> None:
+        """To be done once."""
+        self._places = places
         self._try()
 
     def _try(self) -> None:
-        self._coordinator.add_partitions(self._transactional_id, self._identity, self._places, V2, self._added)
+        self._coordinators.add_partitions(self._transactional_id, self._identity, self._places, V2, self._added)
 
-    def _added(self, error: ErrorCode) -> None:
-        if error is ErrorCode.CONCURRENT_TRANSACTIONS and not self._is_over:
+    def _added(self, found: dict[Place, ErrorCode]) -> None:
+        if ErrorCode.CONCURRENT_TRANSACTIONS in found.values() and not self._is_over:
             if self._timer is None:
                 self._timer = self._loop.call_later(WAIT_SECONDS, self._too_late)
-            self._coordinator.when_free(self._transactional_id, self._try)
+            self._coordinators.when_free(self._transactional_id, self._try)
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._done(dict.fromkeys(self._places, error))
+        self._done(found)
 
     def _too_late(self) -> None:
         self._is_over = True
-        if self._coordinator.no_longer(self._transactional_id, self._try):
-            self._added(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if self._coordinators.no_longer(self._transactional_id, self._try):
+            self._added(dict.fromkeys(self._places, ErrorCode.CONCURRENT_TRANSACTIONS))
 
 
 class _WaitingAppend:
@@ -246,6 +257,7 @@ class _WaitingAppend:
 
 
 _RETRIED = (
+    ErrorCode.OPERATION_NOT_ATTEMPTED,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,

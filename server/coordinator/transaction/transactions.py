@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..coordinator_topic import TopicCreator
 from .coordinator import TransactionCoordinator
+from .coordinators import OtherCoordinators, TransactionCoordinators
 from .enlistment import Enlistment
+from .marker_channel import MarkerChannel
 from .markers import MarkerWriter, OffsetsInTransactions
 from .metadata import TRANSACTION_VERSION
 
@@ -16,8 +19,18 @@ if TYPE_CHECKING:
     from ...metadata.metadata_cache import MetadataCache
     from ...metadata.producer_ids import ProducerIds
     from ...replication.replica_manager import ReplicaManager
-    from ...runtime.ports import Ports
+    from ...runtime.ports import Ask, Ports
     from ...runtime.turns import LongWork
+
+
+@dataclass(frozen=True, slots=True)
+class OtherBrokers:
+    """The way to them: markers do not wait behind questions, which hold up producers."""
+
+    broker_id: int
+    """This broker's own."""
+    write_markers: Ask
+    ask: Ask
 
 
 class Transactions:
@@ -35,19 +48,35 @@ class Transactions:
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         long_work: LongWork,
+        others: OtherBrokers | None = None,
     ) -> None:
+        """A broker alone has no `others`."""
         self.markers = MarkerWriter(
             replica_manager, offsets, ports.now_ms, lambda: config.request_timeout_ms, long_work
         )
+        self._channel: MarkerChannel | None = None
+        self._elsewhere: OtherCoordinators | None = None
+        if others is not None:
+            self._channel = MarkerChannel(others.broker_id, self.markers, metadata, others.write_markers, loop)
+            self._elsewhere = OtherCoordinators(others.broker_id, metadata, others.ask, loop)
         self.coordinator = TransactionCoordinator(
             config=config,
             replica_manager=replica_manager,
             metadata=metadata,
             controller=controller,
             producer_ids=producer_ids,
-            markers=self.markers,
+            markers=self._channel or self.markers,
             version=lambda: TRANSACTION_VERSION,
             ports=ports,
             loop=loop,
         )
-        self.enlistment = Enlistment(self.coordinator, replica_manager, loop)
+        coordinators = TransactionCoordinators(self.coordinator, self._elsewhere)
+        self.enlistment = Enlistment(coordinators, replica_manager, loop)
+
+    async def close(self) -> None:
+        """Nothing is decided here any more, nor asked elsewhere."""
+        await self.coordinator.close()
+        if self._channel is not None:
+            await self._channel.close()
+        if self._elsewhere is not None:
+            await self._elsewhere.close()
