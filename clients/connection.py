@@ -115,6 +115,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """What the broker serves, by API key."""
         return self._core.api_versions
 
+    @property
+    def features(self) -> Mapping[str, int]:
+        """The levels of the cluster's features, as the broker knew them when the connection was opened."""
+        return self._core.features
+
     def supports(self, api_key: ApiKey, version: int = 0) -> bool:
         """Whether the broker speaks `version` (or a later one) of this API."""
         return self._core.supports(api_key, version)

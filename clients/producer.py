@@ -122,9 +122,13 @@ class Producer:
         if transactional_id is None:
             return None
         manager = TransactionManager(
-            self._client, transactional_id, transaction_timeout_ms=transaction_timeout_ms, max_block_ms=max_block_ms
+            self._client,
+            transactional_id,
+            transaction_timeout_ms=transaction_timeout_ms,
+            max_block_ms=max_block_ms,
+            use=self._sender.use,
         )
-        self._sender.on_failure = manager.failed
+        self._sender.transactions = manager
         return manager
 
     async def start(self) -> Self:
@@ -132,7 +136,7 @@ class Producer:
         await self._client.start()
         await self._sender.start()
         if self._transactions is not None:
-            self._sender.use(await self._transactions.init())
+            await self._transactions.init()
         self._task = asyncio.get_running_loop().create_task(self._sender.run())
         self._task.add_done_callback(self._sender_ended)
         return self
@@ -311,12 +315,7 @@ class Producer:
         """
         if self._transactions is None:
             raise RuntimeError("the producer has no transactional_id")
-        return ProducerTransaction(self._transactions, self.flush, self._renew)
-
-    async def _renew(self) -> None:
-        """After records were lost: a new epoch, in which sequences begin anew."""
-        assert self._transactions is not None
-        self._sender.use(await self._transactions.init())
+        return ProducerTransaction(self._transactions, self.flush)
 
     async def flush(self) -> None:
         """Wait until everything sent so far is acknowledged or has failed; batches do not linger meanwhile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from math import inf
@@ -32,7 +32,7 @@ from .cluster import BrokerNode
 from .connection import BrokerConnection
 from .errands import Errands
 from .errors import DeliveryTimeoutError, UnsupportedVersionError, code_of
-from .transactions import LAST_PRODUCE
+from .transactions import FIRST_PRODUCE_V2, LAST_PRODUCE_V1, TransactionManager
 
 logger = room_logger("clients")
 
@@ -71,7 +71,7 @@ class Sender:
         self._errands = Errands(self.wake)
         self._answers: deque[tuple[list[ProducerBatch], asyncio.Future[ProduceResponse | None]]] = deque()
         """Requests that were answered, or failed, for `run` to take in: at most `max_in_flight` for each broker."""
-        self.on_failure: Callable[[KafkaError], None] | None = None
+        self.transactions: TransactionManager | None = None
         """Told when records of a transaction are given up."""
 
     def wake(self) -> None:
@@ -199,9 +199,12 @@ class Sender:
         try:
             topic_ids = {b.partition.topic: self._client.cluster.topic_id(b.partition.topic) for b in batches}
             highest = last_version(ApiKey.PRODUCE, by_name=ZERO_UUID in topic_ids.values())
-            if settings.transactional_id is not None:
-                highest = LAST_PRODUCE
-            version = connection.version_for(ApiKey.PRODUCE, highest=highest)
+            lowest = 0
+            if self.transactions is not None and self.transactions.is_v2:
+                lowest = FIRST_PRODUCE_V2
+            elif self.transactions is not None:
+                highest = LAST_PRODUCE_V1
+            version = connection.version_for(ApiKey.PRODUCE, lowest=lowest, highest=highest)
             zstd = self._accumulator.settings.compression == Compression.ZSTD
             if zstd and version < _FIRST_VERSION_WITH_ZSTD:
                 raise UnsupportedVersionError(f"broker {connection.address} knows no zstd (2.1 does)")
@@ -314,8 +317,8 @@ class Sender:
         record_errors: dict[int, str] | None = None,
     ) -> None:
         logger.warning("%d records for %s are not delivered: %s", batch.record_count, batch.partition, error)
-        if self.on_failure is not None:
-            self.on_failure(error)
+        if self.transactions is not None:
+            self.transactions.failed(error)
         if batch.has_sequence:
             if error.code in _OUTCOME_UNKNOWN:
                 queue.has_gap = True
@@ -330,7 +333,7 @@ class Sender:
 
         A transaction has failed with the records that are lost: none of it is sent any more.
         """
-        if self.on_failure is not None:
+        if self.transactions is not None:
             error = KafkaError(ErrorCode.TRANSACTION_ABORTABLE, "other records of the transaction were not delivered")
             while queue.batches:
                 self._give_up(queue, queue.batches.popleft(), error)

@@ -1,7 +1,9 @@
 """A producer's transactions (KIP-98): what is sent in one is seen by readers of committed records as a whole or never.
 
-By the first version of the protocol, which brokers know since 0.11: partitions are named to the coordinator before the
-first record goes to them. What fails in a transaction fails all of it; what fences the producer is the end of it.
+By the first version of the protocol, which brokers know since 0.11, partitions are named to the coordinator before the
+first record goes to them. By the second, where the cluster's `transaction.version` is 2, sending adds them, and each
+transaction has an epoch of its own (KIP-890). What fails in a transaction fails all of it; what fences the producer is
+the end of it.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from typing import Any, Self
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from ..protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from ..protocol.messages.end_txn import EndTxnRequest
-from ..protocol.messages.init_producer_id import InitProducerIdRequest
+from ..protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from ..protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from ..protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -33,9 +35,11 @@ from .group.offset_requests import OffsetAndMetadata
 
 logger = room_logger("clients")
 
-_LAST_ADD_PARTITIONS, _LAST_END, _LAST_OFFSET_COMMIT, _LAST_INIT = 3, 4, 4, 5
-LAST_PRODUCE = 11
-"""Newer versions speak the second protocol, or are for brokers."""
+_LAST_ADD_PARTITIONS, _LAST_INIT = 3, 5
+_LAST_END_V1, _END_V2 = 4, 5
+_LAST_OFFSET_COMMIT_V1, _OFFSET_COMMIT_V2 = 4, 5
+LAST_PRODUCE_V1, FIRST_PRODUCE_V2 = 11, 12
+FEATURE, V2 = "transaction.version", 2
 CONCURRENT_SECONDS = 0.01
 """Until a transaction is tried again whose predecessor is still being completed, a matter of milliseconds."""
 _FENCED = frozenset(
@@ -56,30 +60,43 @@ class TransactionManager:
     """What a producer's coordinator knows of it, and the talk with it. Loop-thread only."""
 
     def __init__(
-        self, client: Client, transactional_id: str, *, transaction_timeout_ms: int, max_block_ms: int
+        self,
+        client: Client,
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int,
+        max_block_ms: int,
+        use: Callable[[ProducerIdentity], None],
     ) -> None:
+        """`use` has what is sent from now on be this producer's; nothing is on its way then."""
         self._client = client
         self._id = transactional_id
         self._timeout_ms = transaction_timeout_ms
         self._max_block_ms = max_block_ms
         self._link = CoordinatorLink(client, transactional_id, TRANSACTION)
+        self._use = use
         self._identity = ProducerIdentity(-1, -1)
         self.is_open = False
+        self.is_v2 = False
+        """Whether the present transaction is one of the second version of the protocol."""
         self._added: set[TopicPartition] = set()
         self._adding = asyncio.Lock()
         self._has_offsets = False
         self._failure: KafkaError | None = None
         self._fatal: KafkaError | None = None
 
-    async def init(self) -> ProducerIdentity:
+    async def init(self) -> None:
         """Be the only producer of this id: whoever was it before is fenced, what it left open is aborted.
 
         Raises KafkaError.
         """
         request = InitProducerIdRequest(transactional_id=self._id, transaction_timeout_ms=self._timeout_ms)
         response = await self._ask(request, _LAST_INIT, "no producer id")
+        self._become(response)
+
+    def _become(self, response: InitProducerIdResponse | EndTxnResponse) -> None:
         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
-        return self._identity
+        self._use(self._identity)
 
     def begin(self) -> None:
         """Begin a transaction. Raises KafkaError if the producer has been fenced, RuntimeError if one is open."""
@@ -88,6 +105,7 @@ class TransactionManager:
             raise RuntimeError("a transaction is open already")
         self.is_open, self._has_offsets, self._failure = True, False, None
         self._added.clear()
+        self.is_v2 = self._link.features.get(FEATURE, 0) >= V2
 
     def failed(self, error: KafkaError) -> None:
         """A record of the transaction was not delivered."""
@@ -103,6 +121,9 @@ class TransactionManager:
     async def add(self, partition: TopicPartition) -> None:
         """Have the partition be part of the transaction. Raises KafkaError, RuntimeError outside a transaction."""
         self._check_open()
+        if self.is_v2:
+            self._added.add(partition)
+            return
         async with self._adding:
             if partition in self._added:
                 return
@@ -122,18 +143,20 @@ class TransactionManager:
     async def send_offsets(self, offsets: Offsets, group: GroupMetadata) -> None:
         """Have offsets of a group count when the transaction is committed. Raises KafkaError."""
         self._check_open()
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self._id,
-            producer_id=self._identity.producer_id,
-            producer_epoch=self._identity.epoch,
-            group_id=group.group_id,
-        )
-        await self._ask_in_transaction(request, _LAST_ADD_PARTITIONS, "offsets are not added")
+        if not self.is_v2:
+            request = AddOffsetsToTxnRequest(
+                transactional_id=self._id,
+                producer_id=self._identity.producer_id,
+                producer_epoch=self._identity.epoch,
+                group_id=group.group_id,
+            )
+            await self._ask_in_transaction(request, _LAST_ADD_PARTITIONS, "offsets are not added")
         self._has_offsets = True
         link = CoordinatorLink(self._client, group.group_id)
+        lowest, highest = (_OFFSET_COMMIT_V2,) * 2 if self.is_v2 else (0, _LAST_OFFSET_COMMIT_V1)
 
         async def commit() -> None:
-            response = await link.send(self._offset_commit(offsets, group), highest=_LAST_OFFSET_COMMIT)
+            response = await link.send(self._offset_commit(offsets, group), lowest=lowest, highest=highest)
             for topic in response.topics:
                 for answer in topic.partitions:
                     link.check(code_of(answer.error_code), f"offset of {topic.name}-{answer.partition_index}")
@@ -174,7 +197,10 @@ class TransactionManager:
             producer_epoch=self._identity.epoch,
             committed=is_commit,
         )
-        await self._ask(request, _LAST_END, "the transaction is not ended")
+        if self.is_v2:
+            self._become(await self._ask(request, _END_V2, "the transaction is not ended", lowest=_END_V2))
+        else:
+            await self._ask(request, _LAST_END_V1, "the transaction is not ended")
 
     def check_failure(self) -> None:
         """Raises the KafkaError for which the transaction can only be aborted."""
@@ -204,12 +230,14 @@ class TransactionManager:
             self.failed(error)
             raise
 
-    async def _ask(self, request: Any, highest: int, what: str, code: Callable[[Any], int] | None = None) -> Any:
+    async def _ask(
+        self, request: Any, highest: int, what: str, code: Callable[[Any], int] | None = None, *, lowest: int = 0
+    ) -> Any:
         """Ask the coordinator until it gives a final answer. Raises KafkaError."""
 
         async def attempt() -> Any:
             while True:
-                response = await self._link.send(request, highest=highest)
+                response = await self._link.send(request, lowest=lowest, highest=highest)
                 found = code_of(response.error_code if code is None else code(response))
                 if found is not ErrorCode.CONCURRENT_TRANSACTIONS:
                     self._link.check(found, what)
@@ -238,12 +266,9 @@ def _added_code(response: Any) -> int:
 class ProducerTransaction:
     """One transaction: committed at the end of the `async with` block, aborted if an error leaves it."""
 
-    def __init__(
-        self, manager: TransactionManager, flush: Callable[[], Awaitable[None]], renew: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, manager: TransactionManager, flush: Callable[[], Awaitable[None]]) -> None:
         self._manager = manager
         self._flush = flush
-        self._renew = renew
 
     async def __aenter__(self) -> Self:
         self._manager.begin()
@@ -263,8 +288,8 @@ class ProducerTransaction:
         """Abort; an error that leaves the block is more to the point than that this fails, too."""
         try:
             await self._manager.end(is_commit=False)
-            if self._manager.has_failed:
-                await self._renew()
+            if self._manager.has_failed and not self._manager.is_v2:
+                await self._manager.init()  # another epoch, in which sequences begin anew
         except KafkaError as error:
             if not is_by_error:
                 raise

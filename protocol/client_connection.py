@@ -155,6 +155,8 @@ class ClientConnection(Generic[T]):
         self.peer = peer
         self.state = ClientState.CONNECTING
         self.api_versions: dict[int, Versions] = {}
+        self.features: dict[str, int] = {}
+        """Of the cluster, with the level that all of it is at (KIP-584)."""
         self._introduction = introduction
         self._sasl = sasl
         self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind)
@@ -340,6 +342,7 @@ class ClientConnection(Generic[T]):
             raise KafkaError(code_of(response.error_code), f"broker {self.peer} refused to tell its versions")
         else:
             self.api_versions = versions_told(response)
+            self.features = {one.name: one.max_version_level for one in response.finalized_features}
             self._on_versions_known()
 
     def _on_versions_known(self) -> None:

@@ -7,6 +7,7 @@ metadata must wait behind it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from ...protocol.apis import ApiKey, api_key_of
@@ -32,6 +33,8 @@ class CoordinatorLink:
         self._key_type = key_type
         self._subject = f"{'group' if key_type == GROUP else 'transactional id'} {key!r}"
         self._node: BrokerNode | None = None
+        self.features: Mapping[str, int] = {}
+        """The cluster's, as the coordinator told them that was asked last."""
         self._lock = asyncio.Lock()
 
     @property
@@ -56,6 +59,7 @@ class CoordinatorLink:
         node = await self._find()
         try:
             connection = await self._client.connection_to_coordinator(node)
+            self.features = connection.features
             version = connection.version_for(api_key_of(request.__class__), lowest=lowest, highest=highest)
             return await connection.send(request, version, timeout_ms=timeout_ms)
         except KafkaError as error:

@@ -24,7 +24,7 @@ def test_what_hangs_is_found_and_ended() -> None:
     async def talk(plane: DataPlane) -> None:
         good = await RawProducer.open(plane)
         await good.send(b"open")
-        stray = RawProducer(plane, await plane.connect(), "stray", 1)
+        stray = RawProducer(await plane.connect(), "stray", 1)
         stray.producer_id, stray.epoch = 99, 3
         assert await stray.append(b"nobody's", index=1) == ErrorCode.NONE
         async with Admin(ADDRESS, rng=plane.world.random) as admin:

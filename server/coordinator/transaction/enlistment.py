@@ -107,21 +107,29 @@ class Enlistment:
         if manner is not Manner.ADDING and not self._verified.is_needed():
             enlisted(errors)
             return
-        asked = dict(self._not_open(identity, wanted, manner, errors))
-        if not asked:
+        places = frozenset(self._not_open(identity, wanted, manner, errors))
+        if not places:
             enlisted(errors)
             return
-        done = self._done(identity, asked, enlisted, errors)
-        if manner is Manner.ADDING:
-            adding = _Adding(self._coordinators, self._loop, transactional_id, identity, done=done)
-            adding.add(frozenset(asked))
-        else:
-            self._coordinators.verify_partitions(transactional_id, identity, frozenset(asked), _for(manner, done))
+        asking = _Asking(
+            self._coordinators,
+            self._replicas,
+            self._loop,
+            transactional_id=transactional_id,
+            identity=identity,
+            places=places,
+            manner=manner,
+        )
+
+        def found(refused: dict[Place, ErrorCode]) -> None:
+            enlisted(errors | refused)
+
+        asking.ask(found)
 
     def _not_open(
         self, identity: ProducerIdentity, wanted: dict[Place, int], manner: Manner, errors: dict[Place, ErrorCode]
-    ) -> Iterable[tuple[Place, Admission]]:
-        """Partitions led here on which the producer has no transaction open yet, with what is asked for it there."""
+    ) -> Iterable[Place]:
+        """Partitions led here on which the producer has no transaction open yet."""
         for place, sequence in wanted.items():
             partition = self._replicas.find(*place)
             if partition is None or not partition.is_leader or partition.is_offline:
@@ -131,85 +139,86 @@ class Enlistment:
             if manner is Manner.ADDING and sequence > 0 and self._is_first(place, identity.producer_id):
                 errors[place] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             else:
-                yield place, self._verified.ask(partition, *identity)
+                yield place
 
     def _is_first(self, place: Place, producer_id: int) -> bool:
         """Whether nothing is known of the producer there: with an epoch a transaction it begins at sequence 0."""
         partition = self._replicas.find(*place)
         return partition is not None and producer_id not in partition.log.producer_state.producers
 
-    def _done(
-        self,
-        identity: ProducerIdentity,
-        asked: dict[Place, Admission],
-        enlisted: Enlisted,
-        errors: dict[Place, ErrorCode],
-    ) -> Enlisted:
-        """Admits what is in order, and tells of the rest."""
 
-        def done(found: dict[Place, ErrorCode]) -> None:
-            for place, admission in asked.items():
-                error = found[place]
-                if error is ErrorCode.NONE:
-                    admission.is_given = True
-                    continue
-                self._verified.refuse(place, identity.producer_id, admission)
-                errors[place] = ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error
-            enlisted(errors)
-
-        return done
-
-
-def _for(manner: Manner, done: Enlisted) -> Enlisted:
-    """Tells what the version of the request knows."""
-    if manner is not Manner.VERIFIED:
-        return done
-    return lambda found: done({place: _TO_OLDER.get(error, error) for place, error in found.items()})
-
-
-class _Adding:
-    """Partitions being added, after the transaction before has ended if that is soon."""
+class _Asking:
+    """A coordinator being asked, when the transaction before has ended if that is soon."""
 
     def __init__(
         self,
         coordinators: TransactionCoordinators,
+        replica_manager: ReplicaManager,
         loop: asyncio.AbstractEventLoop,
+        *,
         transactional_id: str,
         identity: ProducerIdentity,
-        *,
-        done: Enlisted,
+        places: frozenset[Place],
+        manner: Manner,
     ) -> None:
         self._coordinators = coordinators
+        self._replicas = replica_manager
+        self._loop = loop
         self._transactional_id = transactional_id
         self._identity = identity
-        self._places: frozenset[Place] = frozenset()
-        self._done = done
-        self._loop = loop
+        self._places = places
+        self._manner = manner
+        self._admissions: dict[Place, Admission] = {}
+        self._done: Enlisted | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_over = False
 
-    def add(self, places: frozenset[Place]) -> None:
-        """To be done once."""
-        self._places = places
+    def ask(self, done: Enlisted) -> None:
+        """To be asked once; `done` is told what is refused, and why."""
+        self._done = done
         self._try()
 
     def _try(self) -> None:
-        self._coordinators.add_partitions(self._transactional_id, self._identity, self._places, V2, self._added)
+        # With each attempt anew: a marker of the transaction before takes back what was asked for until then.
+        for place in self._places:
+            partition = self._replicas.find(*place)
+            if partition is not None:
+                self._admissions[place] = self._replicas.verified.ask(partition, *self._identity)
+        if self._manner is Manner.ADDING:
+            self._coordinators.add_partitions(self._transactional_id, self._identity, self._places, V2, self._found)
+        else:
+            self._coordinators.verify_partitions(self._transactional_id, self._identity, self._places, self._found)
 
-    def _added(self, found: dict[Place, ErrorCode]) -> None:
-        if ErrorCode.CONCURRENT_TRANSACTIONS in found.values() and not self._is_over:
+    def _found(self, found: dict[Place, ErrorCode]) -> None:
+        is_early = self._manner is Manner.ADDING and ErrorCode.CONCURRENT_TRANSACTIONS in found.values()
+        if is_early and not self._is_over:
             if self._timer is None:
                 self._timer = self._loop.call_later(WAIT_SECONDS, self._too_late)
             self._coordinators.when_free(self._transactional_id, self._try)
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._done(found)
+        self._finish(found)
 
     def _too_late(self) -> None:
         self._is_over = True
         if self._coordinators.no_longer(self._transactional_id, self._try):
-            self._added(dict.fromkeys(self._places, ErrorCode.CONCURRENT_TRANSACTIONS))
+            self._found(dict.fromkeys(self._places, ErrorCode.CONCURRENT_TRANSACTIONS))
+
+    def _finish(self, found: dict[Place, ErrorCode]) -> None:
+        """Admit what is in order, and tell of the rest."""
+        refused: dict[Place, ErrorCode] = {}
+        for place, admission in self._admissions.items():
+            error = found[place]
+            if error is ErrorCode.NONE:
+                admission.is_given = True
+                continue
+            self._replicas.verified.refuse(place, self._identity.producer_id, admission)
+            refused[place] = _TOLD.get(error, error)
+            if self._manner is Manner.VERIFIED and error is ErrorCode.TRANSACTION_ABORTABLE:
+                refused[place] = ErrorCode.INVALID_TXN_STATE
+        if self._done is not None:
+            self._done(refused)
 
 
 class _WaitingAppend:
@@ -263,4 +272,5 @@ _RETRIED = (
     ErrorCode.NOT_COORDINATOR,
 )
 
-_TO_OLDER = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
+_TOLD = {ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH}
+"""Who appends is told in the words of Produce."""

@@ -234,6 +234,13 @@ async def test_producer_ids_are_given_out_in_blocks_by_the_controller_alone() ->
         assert (first.error_code, first.producer_id_len) == (ErrorCode.NONE, 1000)
         assert second.producer_id_start == first.producer_id_start + 1000
         assert await plane.members[3].producer_ids.next_id() >= second.producer_id_start + 1000
+        assert plane.sent[-1] == (3, 1, "AllocateProducerIdsRequest")
+        assert await plane.members[1].producer_ids.next_id() >= second.producer_id_start + 2000
+        plane.cut.add(1)
+        with pytest.raises(KafkaError) as refused:
+            await plane.members[2].producer_ids.next_id()
+        assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        plane.cut.clear()
         for to, broker_id, broker_epoch, code in (
             (2, 3, epoch, ErrorCode.NOT_CONTROLLER),
             (1, 3, epoch - 1, ErrorCode.STALE_BROKER_EPOCH),

@@ -34,8 +34,9 @@ NONE = ErrorCode.NONE
 class RawProducer:
     """One producer on a connection of its own. `version` is that of the transaction protocol, 1 or 2."""
 
-    def __init__(self, plane: DataPlane, connection: BrokerConnection, transactional_id: str, version: int) -> None:
-        self.plane = plane
+    plane: DataPlane
+
+    def __init__(self, connection: BrokerConnection, transactional_id: str, version: int) -> None:
         self.connection = connection
         self.transactional_id = transactional_id
         self.version = version
@@ -48,7 +49,8 @@ class RawProducer:
         cls, plane: DataPlane, transactional_id: str = "x", *, version: int = 2, timeout_ms: int = 60_000
     ) -> RawProducer:
         """A producer that has been given an id."""
-        one = cls(plane, await plane.connect(), transactional_id, version)
+        one = cls(await plane.connect(), transactional_id, version)
+        one.plane = plane
         assert await one.init(timeout_ms=timeout_ms) == NONE
         return one
 

@@ -63,7 +63,7 @@ def test_a_late_batch_of_the_second_protocol_has_an_old_epoch() -> None:
     async def talk(plane: DataPlane) -> None:
         producer = await RawProducer.open(plane)
         await producer.send(b"a")
-        late = RawProducer(plane, await plane.connect(), "x", 2)
+        late = RawProducer(await plane.connect(), "x", 2)
         late.producer_id, late.epoch, late.sequences = producer.producer_id, producer.epoch, dict(producer.sequences)
         await producer.commit()
         assert await late.append(b"late") == _E.INVALID_PRODUCER_EPOCH
@@ -182,7 +182,7 @@ def test_a_client_that_makes_more_and_more_ids_loses_the_idle_ones(monkeypatch: 
         assert len(list(coordinator.transactions)) <= 5
         for transaction in list(coordinator.transactions):
             await (await RawProducer.open(plane, transaction.transactional_id)).send(b"v")
-        busy = RawProducer(plane, await plane.connect(), "one more", 2)
+        busy = RawProducer(await plane.connect(), "one more", 2)
         for _ in range(5 - len(list(coordinator.transactions))):
             await (await RawProducer.open(plane, f"more{_}")).send(b"v")
         assert await busy.init() == _E.POLICY_VIOLATION
