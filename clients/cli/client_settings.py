@@ -97,12 +97,12 @@ def parse_settings(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def client_properties() -> dict[str, str]:
-    """The file's, with those of `-X` on top. Raises typer.BadParameter."""
+    """The file's, with those of `-X` on top. Raises ValueError."""
     path = command_config.get()
     try:
         said = {} if path is None else parse_properties(path.read_text(encoding="iso-8859-1"))
     except (OSError, ValueError) as error:
-        raise typer.BadParameter(f"{path}: {error}") from None
+        raise ValueError(f"{path}: {error}") from None
     return {**said, **overrides.get()}
 
 
@@ -112,7 +112,7 @@ def bootstrap_servers(option: str) -> str:
 
 
 def security() -> Security:
-    """What the settings say about who both ends are. Raises typer.BadParameter."""
+    """What the settings say about who both ends are. Raises ValueError."""
     properties = client_properties()
     if not any(name.startswith(_SECURITY) for name in properties):
         return PLAINTEXT
@@ -120,11 +120,11 @@ def security() -> Security:
         return security_of(properties)
     except (OSError, ValueError) as error:
         path = command_config.get()
-        raise typer.BadParameter(f"{error}" if path is None else f"{path}: {error}") from None
+        raise ValueError(f"{error}" if path is None else f"{path}: {error}") from None
 
 
 def client_arguments(client: Callable[..., Any]) -> dict[str, Any]:
-    """The settings as keyword arguments of Producer, Consumer or Admin, with security. Raises typer.BadParameter."""
+    """The settings as keyword arguments of Producer, Consumer or Admin, with security. Raises ValueError."""
     known = _parameters(client)
     arguments: dict[str, Any] = {"socket_connection_setup_timeout_ms": _CONNECT_MS, "security": security()}
     for key, text in client_properties().items():
@@ -134,7 +134,7 @@ def client_arguments(client: Callable[..., Any]) -> dict[str, Any]:
         if name in known:
             arguments[name] = _typed(key, text, known[name])
         elif key in overrides.get():
-            raise typer.BadParameter(f"-X {key}: no setting of this command's client{_nearest(key, known)}")
+            raise ValueError(f"-X {key}: no setting of this command's client{_nearest(key, known)}")
     return arguments
 
 
@@ -158,18 +158,18 @@ def _nearest(key: str, known: Mapping[str, object]) -> str:
 
 
 def _typed(key: str, text: str, kind: object) -> object:
-    """Text as the parameter wants it, which lists types as `int | None`. Raises typer.BadParameter."""
+    """Text as the parameter wants it, which lists types as `int | None`. Raises ValueError."""
     lowered = text.lower()
     if "bool" in str(kind):
         if lowered not in ("true", "false"):
-            raise typer.BadParameter(f"{key}={text}: true or false is expected")
+            raise ValueError(f"{key}={text}: true or false is expected")
         return lowered == "true"
     for number in (int, float):
         if number is kind or number.__name__ in str(kind).replace("Literal", ""):
             try:
                 return number(text)
             except ValueError:
-                raise typer.BadParameter(f"{key}={text}: a number is expected") from None
+                raise ValueError(f"{key}={text}: a number is expected") from None
     return text
 
 

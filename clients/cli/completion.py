@@ -47,5 +47,5 @@ def _asked(ctx: typer.Context, incomplete: str, names: Callable[[Admin], Awaitab
     try:
         begin(Path(path) if path else None, root.get("settings"))
         return asyncio.run(ask())
-    except (KafkaError, OSError, TimeoutError, ValueError, typer.BadParameter):
+    except (KafkaError, OSError, TimeoutError, ValueError):
         return []

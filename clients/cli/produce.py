@@ -86,12 +86,10 @@ def produce(
     headers = [(name, value.encode()) for name, value in parse_settings(header or ()).items()]
     separator = None if key_separator is None else _unescape(key_separator)
     line_format = LineFormat(separator, None if key is None else key.encode(), headers, empty_is_null, as_json)
-    settings: dict[str, Any] = {"compression": codec, "acks": acks, "batch_size": _BATCH_SIZE} | client_arguments(
-        Producer
-    )
+    defaults: dict[str, Any] = {"compression": codec, "acks": acks, "batch_size": _BATCH_SIZE}
 
     async def work() -> int:
-        async with Producer(bootstrap_servers(bootstrap), **settings) as producer:
+        async with Producer(bootstrap_servers(bootstrap), **defaults | client_arguments(Producer)) as producer:
             with sys.stdin.buffer if file is None else file.open("rb") as stream:
                 return await _send_all(producer, topic, partition, line_format, _lines(stream, _unescape(delimiter)))
 
