@@ -160,7 +160,8 @@ class Rights:
             return True
         if right.or_operation is not None and ask(session, right.or_operation, kind, name):
             return True
-        return right.or_cluster and ask(session, right.operation, AclResourceType.CLUSTER, CLUSTER_NAME)
+        anywhere = right.or_cluster
+        return anywhere is not None and ask(session, anywhere, AclResourceType.CLUSTER, CLUSTER_NAME)
 
     def _name(self, item: Any) -> str | None:
         if isinstance(item, str):

@@ -11,7 +11,6 @@ from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.apis import ApiKey
 
 _O, _T = AclOperation, AclResourceType
-CLUSTER_ACTION = _O.CLUSTER_ACTION
 READ, WRITE, CREATE, DELETE = _O.READ, _O.WRITE, _O.CREATE, _O.DELETE
 ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS = _O.ALTER, _O.DESCRIBE, _O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS
 CLUSTER_ACTION = _O.CLUSTER_ACTION
@@ -27,8 +26,8 @@ class Right(NamedTuple):
     resource_type: AclResourceType | None
     field: str = ""
     """The request's field that names one resource, or a list whose items do; empty for the cluster."""
-    or_cluster: bool = False
-    """Who may do it to the cluster may do it to any."""
+    or_cluster: AclOperation | None = None
+    """Who may do this to the cluster may do it to any."""
     or_operation: AclOperation | None = None
     """Whoever may do this to it may do the other, too."""
 
@@ -72,7 +71,7 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.LIST_GROUPS: Api("list_groups", 0, 5),  # its handler leaves out what may not be seen
     ApiKey.SASL_HANDSHAKE: Api("sasl_handshake", 0, 1),
     ApiKey.API_VERSIONS: Api("api_versions", 0, 4),
-    ApiKey.CREATE_TOPICS: Api("create_topics", 0, 7, (Right(CREATE, TOPIC, "topics", or_cluster=True),)),
+    ApiKey.CREATE_TOPICS: Api("create_topics", 0, 7, (Right(CREATE, TOPIC, "topics", or_cluster=CREATE),)),
     ApiKey.DELETE_TOPICS: Api(
         "delete_topics", 0, 6, (Right(DELETE, TOPIC, "topics"), Right(DELETE, TOPIC, "topic_names"))
     ),
@@ -102,7 +101,9 @@ SERVED: dict[ApiKey, Api] = {
             Right(READ, TOPIC, "topics"),
         ),
     ),
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api("offset_for_leader_epoch", 0, 4, (Right(DESCRIBE, TOPIC, "topics"),)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Api(
+        "offset_for_leader_epoch", 0, 4, (Right(DESCRIBE, TOPIC, "topics", or_cluster=CLUSTER_ACTION),)
+    ),
     ApiKey.DESCRIBE_ACLS: Api("describe_acls", 0, 3, (Right(DESCRIBE, CLUSTER),)),
     ApiKey.CREATE_ACLS: Api("create_acls", 0, 3, (Right(ALTER, CLUSTER),)),
     ApiKey.DELETE_ACLS: Api("delete_acls", 0, 3, (Right(ALTER, CLUSTER),)),

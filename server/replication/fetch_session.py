@@ -21,6 +21,9 @@ EVICTION_MS = 120_000
 MOST_PARTITIONS = 100_000
 """Partitions in all sessions together, about 50 MB: beyond that readers go on without a session."""
 
+Worth = tuple[bool, int]
+"""Whether a session is a follower's, and its partitions: the less, the sooner it makes room."""
+
 PartitionKey = tuple[str | UUID, int]
 """Topic name (Fetch <= 12) or topic id (>= 13), and partition index."""
 
@@ -40,16 +43,28 @@ class FetchItem:
 class FetchSession:
     """One reader's partitions, in the order in which they are served."""
 
-    __slots__ = ("created", "epoch", "id", "items", "last_used", "uses_topic_ids")
+    __slots__ = ("created", "epoch", "id", "is_follower", "items", "last_used", "uses_topic_ids")
 
     def __init__(
-        self, session_id: int, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool, now: float
+        self,
+        session_id: int,
+        items: dict[PartitionKey, FetchItem],
+        *,
+        uses_topic_ids: bool,
+        now: float,
+        is_follower: bool = False,
     ) -> None:
         self.id = session_id
+        self.is_follower = is_follower
         self.epoch = 1
         self.items = items
         self.uses_topic_ids = uses_topic_ids
         self.created = self.last_used = now
+
+    @property
+    def worth(self) -> Worth:
+        """What it is compared by."""
+        return self.is_follower, len(self.items)
 
     def update(self, request: FetchRequest, *, uses_topic_ids: bool) -> None:
         """Take over added, changed and forgotten partitions of an incremental request, in this order."""
@@ -91,7 +106,11 @@ class FetchSession:
 
 
 class FetchSessions:
-    """All sessions, at most `max.incremental.fetch.session.cache.slots` of them (Kafka's FetchSessionCache)."""
+    """All sessions, at most `max.incremental.fetch.session.cache.slots` of them (Kafka's FetchSessionCache).
+
+    Sessions of followers take the places of others, never the other way round: however many readers there are, what
+    replicas ask for stays small.
+    """
 
     def __init__(self, slots: int, rng: random.Random) -> None:
         self._slots = slots
@@ -102,15 +121,17 @@ class FetchSessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool, now: float) -> FetchSession | None:
+    def open(
+        self, items: dict[PartitionKey, FetchItem], *, uses_topic_ids: bool, now: float, is_follower: bool = False
+    ) -> FetchSession | None:
         """A new session, or None when there is no room: the reader then goes on without one."""
         while len(self._sessions) >= self._slots or self._partitions + len(items) > MOST_PARTITIONS:
-            if not self._evict(len(items), now):
+            if not self._evict((is_follower, len(items)), now):
                 return None
         session_id = self._random.randint(1, MAX_EPOCH)
         while session_id in self._sessions:
             session_id = self._random.randint(1, MAX_EPOCH)
-        session = FetchSession(session_id, items, uses_topic_ids=uses_topic_ids, now=now)
+        session = FetchSession(session_id, items, uses_topic_ids=uses_topic_ids, now=now, is_follower=is_follower)
         self._sessions[session_id] = session
         self._partitions += len(items)
         return session
@@ -127,19 +148,18 @@ class FetchSessions:
             raise KafkaError(ErrorCode.INVALID_FETCH_SESSION_EPOCH, f"the fetch session is at epoch {session.epoch}")
         if session.uses_topic_ids != uses_topic_ids:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "the fetch session mixes topic names and ids")
-        self._partitions -= len(session.items)
+        self.close(session.id)
         session.update(request, uses_topic_ids=uses_topic_ids)
-        self._partitions += len(session.items)
         if not session.items:
-            self.close(session.id)
             return None
-        if self._partitions > MOST_PARTITIONS:
-            self.close(session.id)
-            raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "there are too many partitions in fetch sessions")
+        while self._partitions + len(session.items) > MOST_PARTITIONS:
+            if not (session.is_follower and self._evict(session.worth, now)):
+                text = "there are too many partitions in fetch sessions"
+                raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, text)
         session.epoch = 1 if session.epoch == MAX_EPOCH else session.epoch + 1
         # Least recently used first.
-        del self._sessions[session.id]
         self._sessions[session.id] = session
+        self._partitions += len(session.items)
         session.last_used = now
         return session
 
@@ -148,14 +168,18 @@ class FetchSessions:
         if session is not None:
             self._partitions -= len(session.items)
 
-    def _evict(self, size: int, now: float) -> bool:
-        """Make room for a session of `size` partitions: an unused one goes, else an older and smaller one."""
+    def _evict(self, wanted: Worth, now: float) -> bool:
+        """Make room for a session: an unused one goes, else the least worth, if it is not young, or no follower's."""
         long_ago = now - EVICTION_MS / 1000
         victim = next(iter(self._sessions.values()), None)
         if victim is not None and victim.last_used >= long_ago:
-            grown = (session for session in self._sessions.values() if session.created < long_ago)
-            victim = min(grown, key=lambda session: len(session.items), default=None)
-            if victim is not None and len(victim.items) >= size:
+            may_yield = (
+                session
+                for session in self._sessions.values()
+                if session.created < long_ago or (wanted[0] and not session.is_follower)
+            )
+            victim = min(may_yield, key=lambda session: session.worth, default=None)
+            if victim is not None and victim.worth >= wanted:
                 victim = None
         if victim is not None:
             self.close(victim.id)

@@ -118,7 +118,9 @@ class _Fetch:
         "_asked",
         "_by_id",
         "_ctx",
+        "_follower",
         "_hints",
+        "_may_follow",
         "_metadata",
         "_replicas",
         "_request",
@@ -142,6 +144,13 @@ class _Fetch:
         self._replicas = replica_manager
         self._version = ctx.api_version
         self._by_id = ctx.api_version >= SINCE_TOPIC_IDS
+        asking = request.replica_state.replica_id if self._version >= SINCE_REPLICA_STATE else request.replica_id
+        self._follower = max(asking, CONSUMER)
+        """The broker that follows; CONSUMER for everybody else."""
+        # Only brokers may read what is not committed, and they may read everything.
+        self._may_follow = self._follower != CONSUMER and (
+            not ctx.is_guarded or ctx.may(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
+        )
         self._session: FetchSession | None = None
         self._asked: list[tuple[FetchItem, str | ErrorCode]] = []
         """What is to be answered, in this order, with the names of the topics or why they are not read."""
@@ -158,7 +167,9 @@ class _Fetch:
                     sessions.close(request.session_id)
                 if epoch == INITIAL_EPOCH:
                     now = self._replicas.loop_time()
-                    self._session = sessions.open(items, uses_topic_ids=self._by_id, now=now)
+                    self._session = sessions.open(
+                        items, uses_topic_ids=self._by_id, now=now, is_follower=self._may_follow
+                    )
             return items
         now = self._replicas.loop_time()
         self._session = sessions.resume(request, uses_topic_ids=self._by_id, now=now)
@@ -167,11 +178,8 @@ class _Fetch:
     def params(self, items: dict[PartitionKey, FetchItem], most_bytes: int) -> FetchParams:
         """What is to be read, and when to answer."""
         ctx, request = self._ctx, self._request
-        topic_name, guarded = self._metadata.topic_name, ctx.is_guarded
+        topic_name, guarded = self._metadata.topic_name, ctx.is_guarded and not self._may_follow
         follower = self._follower
-        if guarded and follower != CONSUMER:
-            # Only brokers may read what is not committed, and they may read everything.
-            guarded = not ctx.may(AclOperation.CLUSTER_ACTION, AclResourceType.CLUSTER, CLUSTER_NAME)
         wanted: list[tuple[str, FetchPartition]] = []
         for item in items.values():
             name = topic_name(item.topic) if isinstance(item.topic, UUID) else item.topic
@@ -207,13 +215,6 @@ class _Fetch:
             if request.rack_id:
                 params.rack, params.listener = request.rack_id, ctx.listener.name
         return params
-
-    @property
-    def _follower(self) -> int:
-        """The broker that follows; CONSUMER for everybody else."""
-        request = self._request
-        asking = request.replica_state.replica_id if self._version >= SINCE_REPLICA_STATE else request.replica_id
-        return max(asking, CONSUMER)
 
     def convert(self, work: Work, long_work: LongWork, results: list[FetchResult]) -> None:
         """Answer with what was found in the format that the reader knows, into which it is brought beside the loop."""

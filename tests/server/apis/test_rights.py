@@ -34,6 +34,11 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from barnabas.protocol.schema import fields_of
 from barnabas.server.apis.error_answers import ITEMS
 from barnabas.server.apis.table import SERVED
@@ -310,6 +315,43 @@ def test_only_who_may_act_for_the_cluster_fetches_as_a_follower(version: int) ->
         assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER, "it has no replica"
 
     guarded(guard, talk)
+
+
+def test_where_epochs_end_is_told_to_who_may_describe_the_topic_or_act_for_the_cluster() -> None:
+    describe, act = (AclOperation.DESCRIBE, AclResourceType.TOPIC, "t"), (AclOperation.CLUSTER_ACTION, *CLUSTER)
+    guard = Guard()
+
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.connect()
+        wanted = OffsetForLeaderTopic(topic="t", partitions=[OffsetForLeaderPartition(partition=0, leader_epoch=0)])
+        request = OffsetForLeaderEpochRequest(replica_id=2, topics=[wanted])
+        for version in range(5):
+            for refused, code in (
+                ({describe}, 0),
+                ({act}, 0),
+                ({describe, act}, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            ):
+                guard.refused = refused
+                ((answer,),) = (topic.partitions for topic in (await client.send(request, version)).topics)
+                assert answer.error_code == code, (version, refused)
+
+    guarded(guard, talk)
+
+
+def test_a_follower_that_may_not_follow_is_no_more_than_a_reader() -> None:
+    guard = Guard((AclOperation.CLUSTER_ACTION, *CLUSTER))
+
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.connect()
+        await client.send(fetch(at(0), session_epoch=0), 12)
+        for place in (1, 2):
+            await client.send(fetch(at(0), session_epoch=0, replica_id=2), 12)
+            (first, *_) = plane.state.fetch_sessions._sessions.values()
+            assert (first.is_follower, len(plane.state.fetch_sessions)) == (place == 2, 1)
+            guard.refused.clear()
+
+    settings = {**PAGE_CACHE, "max.incremental.fetch.session.cache.slots": "1"}
+    play(talk, settings=settings, authorizer=guard)
 
 
 @pytest.mark.parametrize("version", [2, 7, 8, 9, 10])

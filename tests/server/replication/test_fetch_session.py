@@ -11,7 +11,7 @@ from tests.server.data_plane import PAGE_CACHE, DataPlane, at, batch, fetch, fet
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.errors import ErrorCode, KafkaError
-from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic, ReplicaState
 from barnabas.server.replication.fetch_session import EVICTION_MS, MAX_EPOCH, FetchSessions, requested_items
 
 LAST = 18
@@ -248,8 +248,8 @@ def items(count: int) -> dict[Any, Any]:
     )
 
 
-def opened(sessions: FetchSessions, count: int, now: float) -> int:
-    session = sessions.open(items(count), uses_topic_ids=False, now=now)
+def opened(sessions: FetchSessions, count: int, now: float, **whose: bool) -> int:
+    session = sessions.open(items(count), uses_topic_ids=False, now=now, **whose)
     return session.id if session is not None else 0
 
 
@@ -286,3 +286,49 @@ def test_a_larger_session_takes_the_place_of_a_smaller_one_that_is_not_young() -
         use(sessions, small, 3, EVICTION_S + 2)
     # The newest is protected for as long as it is young, however small.
     assert opened(sessions, 5, EVICTION_S + 3) == 0
+
+
+def test_followers_take_the_places_of_others_and_never_the_other_way_round() -> None:
+    sessions = FetchSessions(2, random.Random(1))
+    first, second = opened(sessions, 9, 0.0), opened(sessions, 8, 0.0)
+    followers = [opened(sessions, 1, 1.0, is_follower=True), opened(sessions, 2, 1.0, is_follower=True)]
+    for gone in (second, first):
+        with pytest.raises(KafkaError):
+            use(sessions, gone, 1, 1.0)
+    assert opened(sessions, 5, 2.0, is_follower=True) == 0, "both are young"
+    for epoch, now in ((1, EVICTION_S - 1), (2, EVICTION_S + 2)):
+        for session in followers:
+            use(sessions, session, epoch, now)
+    assert opened(sessions, 50, EVICTION_S + 3) == 0
+    assert opened(sessions, 2, EVICTION_S + 3, is_follower=True) > 0
+    with pytest.raises(KafkaError):
+        use(sessions, followers[0], 3, EVICTION_S + 3)
+
+
+def test_a_follower_that_follows_more_makes_readers_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("barnabas.server.replication.fetch_session.MOST_PARTITIONS", 10)
+    sessions = FetchSessions(5, random.Random(1))
+    follower, reader_ = opened(sessions, 4, 0.0, is_follower=True), opened(sessions, 6, 0.0)
+    more = FetchRequest(session_id=follower, session_epoch=1)
+    more.topics = [FetchTopic(topic="u", partitions=[at(0, index) for index in range(6)])]
+    resumed = sessions.resume(more, uses_topic_ids=False, now=1.0)
+    assert resumed is not None and len(resumed.items) == 10
+    with pytest.raises(KafkaError):
+        use(sessions, reader_, 1, 1.0)
+    more.session_epoch = 2
+    more.topics = [FetchTopic(topic="v", partitions=[at(0)])]
+    with pytest.raises(KafkaError):
+        sessions.resume(more, uses_topic_ids=False, now=1.0)
+    assert len(sessions) == 0
+
+
+@pytest.mark.parametrize("version", [12, LAST])
+def test_who_fetches_as_a_follower_gets_a_place_among_readers(version: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        reader_, follower = await reader(plane, version), await reader(plane, version)
+        assert (await reader_.ask(at(0))).session_id > 0
+        whose = {"replica_state": ReplicaState(replica_id=2)} if version >= 15 else {"replica_id": 2}
+        assert (await follower.ask(at(0), **whose)).session_id > 0
+        assert (await reader_.ask()).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    play(talk, settings={**PAGE_CACHE, "max.incremental.fetch.session.cache.slots": "1"})
