@@ -11,10 +11,12 @@ from ..client import Client
 from ..connection import ConnectionOptions
 from ..host import new_random
 from ..security import PLAINTEXT, Security
+from .acls import AclAdmin
 from .brokers import BrokerAdmin
 from .configs import ConfigAdmin
 from .controller_link import ControllerLink
 from .groups import GroupAdmin
+from .quotas import QuotaAdmin
 from .records import RecordAdmin
 from .topics import TopicAdmin
 from .transactions import TransactionAdmin
@@ -86,6 +88,15 @@ class Admin:
         self.delete_group_offsets = groups.delete_group_offsets
         self.remove_members = groups.remove_members
         self.group_lag = groups.group_lag
+
+        quotas = QuotaAdmin(self._client, controller)
+        self.describe_quotas = quotas.describe_quotas
+        self.alter_quotas = quotas.alter_quotas
+
+        acls = AclAdmin(self._client, controller)
+        self.describe_acls = acls.describe_acls
+        self.create_acls = acls.create_acls
+        self.delete_acls = acls.delete_acls
 
         transactions = TransactionAdmin(self._client, timeout_ms=timeout_ms)
         self.list_transactions = transactions.list_transactions

@@ -1,0 +1,171 @@
+"""`barnabas acl`: list, add and remove rules of access."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
+from ...protocol.acls import (
+    CLUSTER_NAME,
+    WILDCARD,
+    AclOperation,
+    AclPatternType,
+    AclPermissionType,
+    AclResourceType,
+)
+from .client_settings import DEFAULT_BOOTSTRAP, admin_of
+from .session import Bootstrap, Json, Row, print_rows, run
+
+app = typer.Typer(help="List, add and remove rules of access.", no_args_is_help=True, add_completion=False)
+
+Name = str | None
+Topic = Annotated[Name, typer.Option("--topic", "-t", help="Rules of a topic; * for all.")]
+Group = Annotated[Name, typer.Option("--group", "-g", help="Rules of a group; * for all.")]
+TransactionalId = Annotated[Name, typer.Option("--transactional-id", help="Rules of a transactional id; * for all.")]
+Cluster = Annotated[bool, typer.Option("--cluster", help="Rules of the cluster itself.")]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="Of all whose name begins like this.")]
+Principal = Annotated[Name, typer.Option("--principal", "-p", help="As User:anna, or User:* for everybody.")]
+Host = Annotated[Name, typer.Option("--host", help="An address; * for all.")]
+Operations = Annotated[
+    list[str] | None, typer.Option("--operation", "-o", help="Read, Write, Create, …, All; may be repeated.")
+]
+Deny = Annotated[bool, typer.Option("--deny", help="What may not be done.")]
+
+
+@app.command("list")
+def list_rules(
+    *,
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    cluster: Cluster = False,
+    principal: Principal = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """List rules: all, or those that concern something or somebody."""
+    named = _named(topic, group, transactional_id, cluster=cluster)
+    kind, name = named[0] if named else (AclResourceType.ANY, None)
+    pattern = AclPatternType.ANY if name is None else AclPatternType.MATCH
+    wanted = AclBindingFilter(kind, name, pattern, principal)
+
+    async def work() -> list[AclBinding]:
+        async with admin_of(bootstrap) as admin:
+            return await admin.describe_acls(wanted)
+
+    print_rows(list(map(_row, run(work()))), as_json=json)
+
+
+@app.command("add")
+def add_rules(
+    *,
+    principal: Annotated[str, typer.Option("--principal", "-p", help="As User:anna, or User:* for everybody.")],
+    operation: Operations = None,
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    cluster: Cluster = False,
+    prefixed: Prefixed = False,
+    host: Host = WILDCARD,
+    deny: Deny = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Allow, or with --deny forbid, operations; those that are not named are All.
+
+    barnabas acl add -p User:anna -t orders -o Read -o Describe
+    """
+    named = _named(topic, group, transactional_id, cluster=cluster)
+    if not named:
+        raise typer.BadParameter("of what? give --topic, --group, --transactional-id or --cluster")
+    pattern = AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL
+    permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
+    rules = [
+        AclBinding(
+            ResourcePattern(kind, name, AclPatternType.LITERAL if kind is AclResourceType.CLUSTER else pattern),
+            AccessControlEntry(principal, host or WILDCARD, one, permission),
+        )
+        for kind, name in named
+        for one in _operations(operation)
+    ]
+
+    async def work() -> None:
+        async with admin_of(bootstrap) as admin:
+            await admin.create_acls(rules)
+
+    run(work())
+    print_rows(list(map(_row, rules)))
+
+
+@app.command("remove")
+def remove_rules(
+    *,
+    topic: Topic = None,
+    group: Group = None,
+    transactional_id: TransactionalId = None,
+    cluster: Cluster = False,
+    prefixed: Prefixed = False,
+    principal: Principal = None,
+    host: Host = None,
+    operation: Operations = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    json: Json = False,
+) -> None:
+    """Remove the rules of something, or only somebody's, or only of these operations; they are shown."""
+    named = _named(topic, group, transactional_id, cluster=cluster)
+    if not named:
+        raise typer.BadParameter("of what? give --topic, --group, --transactional-id or --cluster")
+    pattern = AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL
+    filters = [
+        AclBindingFilter(kind, name, pattern, principal, host, one)
+        for kind, name in named
+        for one in (_operations(operation) if operation else [AclOperation.ANY])
+    ]
+
+    async def work() -> list[AclBinding]:
+        async with admin_of(bootstrap) as admin:
+            return [rule for wanted in filters for rule in await admin.delete_acls(wanted)]
+
+    print_rows(list(map(_row, run(work()))), as_json=json)
+
+
+def _named(topic: Name, group: Name, transactional_id: Name, *, cluster: bool) -> list[tuple[AclResourceType, str]]:
+    """What options name."""
+    given = {
+        AclResourceType.TOPIC: topic,
+        AclResourceType.GROUP: group,
+        AclResourceType.TRANSACTIONAL_ID: transactional_id,
+        AclResourceType.CLUSTER: CLUSTER_NAME if cluster else None,
+    }
+    return [(kind, name) for kind, name in given.items() if name is not None]
+
+
+def _operations(names: list[str] | None) -> list[AclOperation]:
+    """Kafka's words, however they are written. Raises typer.BadParameter."""
+    by_word = {_word(one.name): one for one in AclOperation if one is not AclOperation.ANY}
+    chosen = [by_word.get(_word(name)) for name in names or ["All"]]
+    if unknown := [name for name, one in zip(names or (), chosen, strict=False) if one is None]:
+        raise typer.BadParameter(f"{unknown[0]!r} is none of {', '.join(map(_shown, by_word.values()))}")
+    return [one for one in chosen if one is not None]
+
+
+def _word(name: str) -> str:
+    return name.replace("_", "").replace("-", "").lower()
+
+
+def _shown(one: AclOperation | AclResourceType | AclPatternType | AclPermissionType) -> str:
+    return one.name.title().replace("_", "")
+
+
+def _row(rule: AclBinding) -> Row:
+    pattern, entry = rule
+    return {
+        "resource": _shown(pattern.resource_type),
+        "name": pattern.name,
+        "pattern": _shown(pattern.pattern_type),
+        "principal": entry.principal,
+        "host": entry.host,
+        "operation": _shown(entry.operation),
+        "permission": _shown(entry.permission),
+    }
