@@ -65,10 +65,7 @@ class RequestContext:
         charge: Charge | None = None,
         authorizer: Authorizer | None = None,
     ) -> None:
-        self.api_key = header.api_key
-        self.api_version = header.api_version
-        self.correlation_id = header.correlation_id
-        self.client_id = header.client_id
+        self.api_key, self.api_version, self.correlation_id, self.client_id = header
         self.channel = channel
         self.charge = charge
         """What it owes to the client's quotas; None as long as nobody has any."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..quotas.charge import Pay, for_nothing
@@ -126,6 +126,13 @@ class Services:
 
 
 def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:
-    """The handler with the services that its keyword-only parameters name."""
+    """The handler with the services that its keyword-only parameters name.
+
+    They become a copy's defaults, as a `partial` with keywords makes a dict for each call.
+    """
     wanted = [one.name for one in inspect.signature(handle).parameters.values() if one.kind is one.KEYWORD_ONLY]
-    return partial(handle, **{name: getattr(services, name) for name in wanted}) if wanted else handle
+    if not wanted or not isinstance(handle, FunctionType):
+        return handle
+    bound = FunctionType(handle.__code__, handle.__globals__, handle.__name__, handle.__defaults__, handle.__closure__)
+    bound.__kwdefaults__ = {name: getattr(services, name) for name in wanted}
+    return bound

@@ -168,15 +168,15 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes += size
         if size > JOIN_BYTES and has_file_slices(parts):
             self._send_files()
-        else:
-            self.skip()
+            return
+        self._state = ON_ANSWER[self._state]
+        self.on_close = None
+        if not self._is_processing:
+            self._process()
 
     def skip(self) -> None:
         """The request in hand wants no answer, or has it; go on with the next."""
-        self._state = ON_ANSWER[self._state]
-        self.on_close = None
-        if not self._is_processing and self._state < _CLOSING:
-            self._process()
+        self.send([], 0)
 
     def freeze(self) -> None:
         """Answer the request in hand, if there is one, and look at no further one: the broker is about to stop."""

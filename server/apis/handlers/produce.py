@@ -116,12 +116,12 @@ class _Produce:
     def entries(self, records: list[memoryview]) -> list[AppendEntry]:
         """What is to be appended where, by the names of topics."""
         entries: list[AppendEntry] = []
-        for position, (topic, index) in enumerate(self._places):
+        for (topic, index), piece in zip(self._places, records, strict=True):
             name = topic if isinstance(topic, str) else self._name(topic)
             if name is None:
-                self._unknown.append(position)
+                self._unknown.append(len(entries) + len(self._unknown))
             else:
-                entries.append((name, index, records[position]))
+                entries.append((name, index, piece))
         return entries
 
     def respond(self, results: list[AppendResult]) -> None:
