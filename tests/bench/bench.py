@@ -41,7 +41,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Bench:
-    """A named measurement.
+    """A named measurement; with several `brokers` each target is a cluster.
 
     `figures` maps each figure to "higher" or "lower", whichever is better. `properties` go to both brokers,
     `kafka_properties` to Apache Kafka alone. A bench that is not `started` starts its servers itself, fresh each round.
@@ -55,6 +55,7 @@ class Bench:
     targets: tuple[str, ...] = ALL
     goals: tuple[Goal, ...] = ()
     partitions: int = 1
+    brokers: int = 1
     properties: Mapping[str, str] = field(default_factory=dict)
     kafka_properties: Mapping[str, str] = field(default_factory=dict)
     started: bool = True

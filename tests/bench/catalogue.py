@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.bench.bench import BROKERS, LIMIT, STEPS, THROUGHPUT, Bench, Goal
+from tests.bench.clusters import cluster_benches
 from tests.bench.compaction import compaction_benches
 from tests.bench.groups import (
     measure_heartbeats,
@@ -340,5 +341,6 @@ BENCHES = {
         *group_benches(),
         *compaction_benches(),
         *java_benches(),
+        *cluster_benches(),
     )
 }

@@ -197,7 +197,7 @@ def _link(path: Path, to: Path) -> None:
 def _broker(run: Run) -> DirtyBroker:
     """A broker of the run's kind, in the run's folder."""
     assert isinstance(run.target, BrokerTarget)
-    return DirtyBroker(run.target.name, run.target.server.folder)
+    return DirtyBroker(run.target.name, run.target.servers[0].folder)
 
 
 def measure_cleaning(run: Run, case: str) -> Figures:
@@ -280,7 +280,7 @@ def measure_forms(run: Run) -> Figures:
     assert isinstance(run.target, BrokerTarget)
     figures: Figures = {}
     for form in ("process", "thread"):
-        broker = DirtyBroker("ours", run.target.server.folder / form, form=form)
+        broker = DirtyBroker("ours", run.target.servers[0].folder / form, form=form)
         try:
             broker.start(["warm", "measured", "beside"], dirty_folder("1k-10"))
             broker.clean("warm")

@@ -65,7 +65,7 @@ def _measure_rebalances(run: Run, members: Sequence[str], newcomers: Sequence[st
     calm = produce_p99_ms(run, seconds)
     with CrowdProcess(run.target.bootstrap) as crowd:
         crowd.add(members)
-        meter = CpuMeter(run.target.pid)
+        meter = CpuMeter(run.target.pids)
         crowd.rebalance(newcomers)
         busy = produce_p99_ms(run, seconds)
         spent = crowd.rest()
@@ -79,7 +79,7 @@ def measure_joins(run: Run) -> Figures:
     calm = produce_p99_ms(run, seconds)
     with CrowdProcess(run.target.bootstrap) as crowd, ThreadPoolExecutor() as pool:
         crowd.connect(_members_of_groups(run))
-        meter, producing = CpuMeter(run.target.pid), pool.submit(produce_p99_ms, run, seconds)
+        meter, producing = CpuMeter(run.target.pids), pool.submit(produce_p99_ms, run, seconds)
         joined_s = crowd.join()
         busy = producing.result()
         cost = meter.spent()
@@ -98,7 +98,7 @@ def measure_heartbeats(run: Run) -> Figures:
     with CrowdProcess(run.target.bootstrap) as crowd:
         entered_s = crowd.add(_members_of_groups(run))
         time.sleep(2 * HEARTBEAT_S)
-        meter, before, begin = CpuMeter(run.target.pid), crowd.heartbeats(), time.perf_counter()
+        meter, before, begin = CpuMeter(run.target.pids), crowd.heartbeats(), time.perf_counter()
         time.sleep(seconds)
         elapsed = time.perf_counter() - begin
         cost, beats = meter.spent(), crowd.heartbeats() - before

@@ -1,6 +1,7 @@
-"""What a server process costs."""
+"""What the processes of a server cost."""
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,9 @@ def cpu_seconds(pid: int) -> float:
     return time.clock_gettime(~pid << 3 | SCHEDULER_CLOCK)
 
 
-def resident_mb(pid: int) -> float:
-    """Resident memory in megabytes (10^6 bytes)."""
-    return _status_mb(pid, "VmRSS:")
+def resident_mb(pids: Iterable[int]) -> float:
+    """Resident memory of the processes together in megabytes (10^6 bytes)."""
+    return sum(_status_mb(pid, "VmRSS:") for pid in pids)
 
 
 def peak_mb(pid: int) -> float:
@@ -32,13 +33,13 @@ def _status_mb(pid: int, name: str) -> float:
 
 @dataclass
 class CpuMeter:
-    """CPU time of a process since the meter was made."""
+    """CPU time of the processes together since the meter was made."""
 
-    pid: int
+    pids: tuple[int, ...]
     begin: float = 0.0
 
     def __post_init__(self) -> None:
-        self.begin = cpu_seconds(self.pid)
+        self.begin = sum(map(cpu_seconds, self.pids))
 
     def spent(self) -> float:
-        return cpu_seconds(self.pid) - self.begin
+        return sum(map(cpu_seconds, self.pids)) - self.begin

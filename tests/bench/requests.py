@@ -10,7 +10,7 @@ from tests.bench.process import CpuMeter
 
 def spent_on(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
     """Figures of a load of `load.LOADS`, and microseconds of server time for each of its requests."""
-    meter = CpuMeter(run.target.pid)
+    meter = CpuMeter(run.target.pids)
     figures = load.run(name, bootstrap=run.target.bootstrap, seconds=run.seconds, **options)
     return figures, meter.spent() * 1e6 / figures["requests"]
 

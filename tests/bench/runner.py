@@ -82,7 +82,12 @@ def run_bench(bench: Bench, names: Sequence[str], plan: Plan) -> BenchResult:
 def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
     properties = {**bench.properties, **plan.properties}
     return make_target(
-        name, folder, partitions=bench.partitions, properties=properties, kafka_properties=bench.kafka_properties
+        name,
+        folder,
+        partitions=bench.partitions,
+        brokers=bench.brokers,
+        properties=properties,
+        kafka_properties=bench.kafka_properties,
     )
 
 

@@ -56,14 +56,14 @@ def requests_per_second(
     return {"requests": done, "seconds": elapsed, "requests_per_s": done / elapsed}
 
 
-def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000) -> dict[str, float]:
+def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, acks: int = 1) -> dict[str, float]:
     """Send `rate` requests a second, evenly and whether or not answers came; milliseconds until the answer is here.
 
     As nothing waits for an answer, a server that stalls does not slow the load down and hide its stall. An answer is
     here when it has come to the socket: when a processor is free to read it is not the server's doing.
     """
     first_acknowledgement(bootstrap, topic)
-    request = produce_request(topic, [(0, small_batch())])
+    request = produce_request(topic, [(0, small_batch())], acks)
     answers = Answers(topic)
     total = int(seconds * rate)
     sent: list[float] = []

@@ -19,7 +19,7 @@ def measure_start(run: Run) -> Figures:
     single.first_acknowledgement(run.target.bootstrap, "first")
     elapsed = time.perf_counter() - begin
     time.sleep(IDLE_S)
-    return {"first_ack_s": elapsed, "idle_mb": resident_mb(run.target.pid)}
+    return {"first_ack_s": elapsed, "idle_mb": resident_mb(run.target.pids)}
 
 
 def measure_start_again(run: Run) -> Figures:
@@ -38,5 +38,5 @@ def measure_start_again(run: Run) -> Figures:
         run.target.start()
         single.first_acknowledgement(run.target.bootstrap, "many-0", timeout_s=PATIENCE_S)
         made[f"start_after_{name}_s"] = time.perf_counter() - begin
-    made["resident_mb"] = resident_mb(run.target.pid)
+    made["resident_mb"] = resident_mb(run.target.pids)
     return made

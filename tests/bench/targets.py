@@ -5,13 +5,14 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.barnabas_server import BarnabasServer
-from tests.kafka import KafkaServer
+from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, ZooKeeperServer
 from tests.server_process import ServerProcess, broker_answers, free_port, wait_until
 
 # A round fits into one segment, because both brokers sync a segment that they roll, and that would measure the disk.
@@ -35,7 +36,7 @@ class Target(Protocol):
     @property
     def bootstrap(self) -> str: ...
     @property
-    def pid(self) -> int: ...
+    def pids(self) -> tuple[int, ...]: ...
     def prepare(self) -> None: ...
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -48,33 +49,44 @@ class Target(Protocol):
 
 
 class BrokerTarget:
-    """What both brokers share: topics through the admin protocol."""
+    """One or several brokers of a kind: topics through the admin protocol, a replica of each at every broker."""
 
-    def __init__(self, name: str, server: BarnabasServer | KafkaServer) -> None:
+    def __init__(self, name: str, *servers: BarnabasServer | KafkaServer) -> None:
         self.name = name
-        self.server = server
+        self.servers = servers
+        self._admin: AdminClient | None = None
 
     @property
     def bootstrap(self) -> str:
-        return self.server.bootstrap
+        return ",".join(server.bootstrap for server in self.servers)
 
     @property
-    def pid(self) -> int:
-        return self.server.pid
+    def pids(self) -> tuple[int, ...]:
+        return tuple(server.pid for server in self.servers)
 
     def prepare(self) -> None:
         """Whatever is done once before a first start: Apache Kafka wants its folder formatted."""
-        if isinstance(self.server, KafkaServer):
-            self.server.prepare()
+        for server in self.servers:
+            if isinstance(server, KafkaServer):
+                server.prepare()
 
     def start(self) -> None:
-        self.server.start(timeout_s=PATIENCE_S)
+        for server in self.servers:
+            server.start(timeout_s=PATIENCE_S)
 
     def stop(self) -> None:
-        self.server.stop(timeout_s=PATIENCE_S)
+        for server in self.servers:
+            server.stop(timeout_s=PATIENCE_S)
 
     def kill(self) -> None:
-        self.server.kill()
+        for server in self.servers:
+            server.kill()
+
+    def admin(self) -> AdminClient:
+        """A client of the brokers."""
+        if self._admin is None:
+            self._admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        return self._admin
 
     def create_topic(self, topic: str, partitions: int = 1) -> None:
         """Create `topic` and return once its partitions have leaders."""
@@ -87,8 +99,8 @@ class BrokerTarget:
     def _create(self, topics: Sequence[str], partitions: int) -> None:
         if not topics:
             return
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
-        new = [NewTopic(topic, partitions, 1) for topic in topics]
+        admin = self.admin()
+        new = [NewTopic(topic, partitions, len(self.servers)) for topic in topics]
         for future in admin.create_topics(new, operation_timeout=120, request_timeout=120).values():
             future.result()
 
@@ -104,14 +116,49 @@ class BrokerTarget:
         self.delete_topics([topic])
 
     def delete_topics(self, topics: Sequence[str]) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 3})
+        admin = self.admin()
         for future in admin.delete_topics(list(topics), operation_timeout=120, request_timeout=120).values():
             future.result()
 
     def remove(self) -> None:
-        """End the server and delete its folder."""
-        self.server.kill()
-        shutil.rmtree(self.server.folder, ignore_errors=True)
+        """End the servers and delete their folders."""
+        self.kill()
+        for server in self.servers:
+            shutil.rmtree(server.folder, ignore_errors=True)
+
+
+class ClusterTarget(BrokerTarget):
+    """Brokers 1, 2, … of a kind and a ZooKeeper for them alone; they are up when each of them knows all."""
+
+    def __init__(self, name: str, folder: Path, size: int, properties: Mapping[str, str]) -> None:
+        self.zookeeper = ZooKeeperServer(folder / f"{name}-zookeeper")
+        self._stack = ExitStack()
+        servers: list[BarnabasServer | KafkaServer] = []
+        for number in range(1, size + 1):
+            own = {**properties, "broker.id": str(number), "zookeeper.connect": self.zookeeper.address}
+            where = folder / f"{name}-{number}"
+            if name == "ours":
+                servers.append(BarnabasServer(where, properties=own))
+            else:
+                at = {"mode": "zookeeper", "zookeeper": self.zookeeper.address}
+                servers.append(KafkaServer(where, version=LAST_WITH_ZOOKEEPER, properties=own, **at))
+        super().__init__(name, *servers)
+
+    def start(self) -> None:
+        self._stack.enter_context(self.zookeeper)
+        super().start()
+        for server in self.servers:
+            admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
+
+            def knows_all(admin: AdminClient = admin) -> bool:
+                return len(admin.list_topics(timeout=60).brokers) == len(self.servers)
+
+            wait_until(knows_all, timeout_s=120, what=f"{server.bootstrap} knows all brokers")
+
+    def remove(self) -> None:
+        super().remove()
+        self._stack.close()
+        shutil.rmtree(self.zookeeper.folder, ignore_errors=True)
 
 
 class CeilingTarget:
@@ -130,9 +177,9 @@ class CeilingTarget:
         return f"127.0.0.1:{self._port}"
 
     @property
-    def pid(self) -> int:
+    def pids(self) -> tuple[int, ...]:
         assert self._process is not None, "the ceiling is not running"
-        return self._process.pid
+        return (self._process.pid,)
 
     def prepare(self) -> None:
         """Nothing to do."""
@@ -179,15 +226,22 @@ def make_target(
     folder: Path,
     *,
     partitions: int = 1,
+    brokers: int = 1,
     properties: Mapping[str, str] | None = None,
     kafka_properties: Mapping[str, str] | None = None,
 ) -> Target:
-    """A target by its name: `ours`, `kafka` (1 GB of heap) or `ceiling`; `properties` go to the two brokers."""
+    """A target by its name: `ours`, `kafka` (1 GB of heap) or `ceiling`; `properties` go to the two brokers.
+
+    With several `brokers`, as many of them in ZooKeeper mode.
+    """
     merged = {**COMMON_PROPERTIES, **(properties or {})}
+    if name == "kafka":
+        merged = {**KAFKA_PROPERTIES, **merged, **(kafka_properties or {})}
+    if brokers > 1:
+        return ClusterTarget(name, folder, brokers, merged)
     if name == "ours":
         return BrokerTarget(name, BarnabasServer(folder / name, properties=merged))
     if name == "kafka":
-        merged = {**KAFKA_PROPERTIES, **merged, **(kafka_properties or {})}
         return BrokerTarget(name, KafkaServer(folder / name, heap="1g", properties=merged))
     if name == "ceiling":
         return CeilingTarget(folder / name, partitions)

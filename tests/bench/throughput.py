@@ -29,7 +29,7 @@ def produce_bench(
     def measure(run: Run) -> Figures:
         topic = run.topic(name)
         run.target.create_topic(topic, partitions)
-        meter = CpuMeter(run.target.pid)
+        meter = CpuMeter(run.target.pids)
         limits = limits_of_round(driver, run.seconds, size)
         given: dict[str, Any] = {**limits, **(options or {})}
         figures = load.run(driver, bootstrap=run.target.bootstrap, topic=topic, size=size, **given)
@@ -100,7 +100,7 @@ def fetch_with(driver: str, *, timed: bool = False, **options: Any) -> Callable[
     """Measures reading the prepared topic from beginning to end, if `timed` over and over for a round's time."""
 
     def measure(run: Run) -> Figures:
-        meter = CpuMeter(run.target.pid)
+        meter = CpuMeter(run.target.pids)
         records = int(run.state["records"])
         limit = {"seconds": run.seconds} if timed else {}
         figures = load.run(driver, bootstrap=run.target.bootstrap, topic="fetch", records=records, **limit, **options)
