@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate compaction rebalances clean
+.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate compaction rebalances rounds clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -35,7 +35,7 @@ test: $(STAMP) lint
 verify: $(STAMP)
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m verify
 
-# The long shows. MINUTES bounds them, ROUNDS the kills of `crash`; FIRST is the seed to begin with.
+# The long shows. MINUTES bounds them, ROUNDS the kills of `crash` and the faults of `rounds`; FIRST is the seed to begin with.
 simulate: $(STAMP)
 	$(BIN)/python -m tests.sim --seeds 100000 --first $${FIRST:-0} --minutes $${MINUTES:-30}
 
@@ -50,6 +50,9 @@ compaction: $(STAMP)
 
 rebalances: $(STAMP)
 	$(BIN)/python -m tests.server.coordinator.group --rebalances 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}
+
+rounds: $(STAMP)
+	$(BIN)/python -m tests.cluster --rounds $${ROUNDS:-100} --first $${FIRST:-0} --minutes $${MINUTES:-60}
 
 bench: $(STAMP)
 	mkdir -p build

@@ -6,16 +6,14 @@ with KafkaServer(tmp_path / "kafka", version="4.1.1") as kafka:
 """
 
 import base64
-import signal
 import socket
 import subprocess
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
 from tests.java import JVM_FLAGS, jars, java_command, require_java, run_java
-from tests.server_process import BrokerProcess, ServerProcess, free_port
+from tests.server_process import BrokerProcess, free_port
 from tests.tools import cache_dir, cache_entry, digest
 
 NEWEST = "4.1.1"
@@ -40,6 +38,7 @@ TOOL_CLASSES = {
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
@@ -118,11 +117,12 @@ class KafkaServer(BrokerProcess):
         mode: str = "kraft",
         zookeeper: str | None = None,
         heap: str = "1g",
+        port: int | None = None,
         properties: Mapping[str, str] | None = None,
         log_level: str = "warn",
     ) -> None:
         require_java()
-        super().__init__(folder, properties=properties)
+        super().__init__(folder, port=port, properties=properties)
         self.version = version
         self.mode = mode
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "A")
@@ -180,46 +180,36 @@ class KafkaServer(BrokerProcess):
             raise RuntimeError(f"kafka-storage format failed:\n{result.stdout}{result.stderr}")
 
 
-class ZooKeeperServer:
+class ZooKeeperServer(BrokerProcess):
     """A ZooKeeper server from the jars of Kafka 3.9.1, for brokers in ZooKeeper mode."""
 
     def __init__(self, folder: Path) -> None:
         require_java()
-        self.folder = folder
-        self.port = free_port()
-        self._process: ServerProcess | None = None
+        super().__init__(folder)
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return self.bootstrap
 
-    def __enter__(self) -> "ZooKeeperServer":
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def command(self) -> list[str]:
+        """ZooKeeper's own main on its folder, with ticks of half a second; what it wrote survives it, not the power."""
         settings = self.folder / "zookeeper.properties"
         settings.write_text(
-            f"dataDir={self.folder / 'data'}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
+            f"dataDir={self.log_dir}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
             "admin.enableServer=false\ntickTime=500\nmaxClientCnxns=0\n"
         )
-        classpath = kafka_jars(LAST_WITH_ZOOKEEPER)
-        flags = [*JVM_FLAGS, *logging_flags(LAST_WITH_ZOOKEEPER, "warn")]
+        flags = [*JVM_FLAGS, "-Dzookeeper.forceSync=no", *logging_flags(LAST_WITH_ZOOKEEPER, "warn")]
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"
-        self._process = ServerProcess(java_command(main, classpath, [str(settings)], flags), self.folder / "server.log")
-        self._process.wait_ready(self._answers, timeout_s=60, what=f"ZooKeeper answers on {self.address}")
-        return self
+        return java_command(main, kafka_jars(LAST_WITH_ZOOKEEPER), [str(settings)], flags)
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
+        """Whether it serves."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=2) as connection:
                 connection.sendall(b"srvr")
                 return connection.makefile("rb").read().startswith(b"Zookeeper version")
         except OSError:
             return False
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._process is not None:
-            self._process.end(signal.SIGKILL)
 
 
 class KafkaTools:

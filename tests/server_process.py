@@ -142,13 +142,27 @@ class BrokerProcess:
 
     def start(self, timeout_s: float = 90) -> None:
         """Start the broker and return once it answers clients."""
+        self.launch()
+        self.wait_until_it_answers(timeout_s)
+
+    def launch(self) -> None:
+        """Start the process. It dies with the thread that called this."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._process = ServerProcess(self.command(), self.log)
-        self._process.wait_ready(
-            lambda: broker_answers("127.0.0.1", self.port),
-            timeout_s=timeout_s,
-            what=f"{type(self).__name__} answers on {self.bootstrap}",
-        )
+
+    def wait_until_it_answers(self, timeout_s: float = 90) -> None:
+        """Return once it answers clients."""
+        what = f"{type(self).__name__} answers on {self.bootstrap}"
+        self._running().wait_ready(self.answers, timeout_s=timeout_s, what=what)
+
+    def answers(self) -> bool:
+        """Whether clients can be let in."""
+        return broker_answers("127.0.0.1", self.port)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and neither stopped nor killed."""
+        return self._process is not None
 
     def log_tail(self, size: int = 20_000) -> str:
         """The last part of what the broker printed."""

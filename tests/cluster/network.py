@@ -1,0 +1,141 @@
+"""The network between processes of one machine, with a door on every way: TCP proxies that can be shut."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.server_process import free_port
+
+CHUNK_BYTES = 65536
+
+Way = tuple[str, str]
+"""From whom to whom."""
+
+
+def owner_of(port: int, processes: Mapping[str, int]) -> str | None:
+    """Which of these processes (name -> pid) has the connection that comes from this port of 127.0.0.1."""
+    here = f":{port:04X}"
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            words = line.split()
+            if words[1].endswith(here):
+                inodes.add(f"socket:[{words[9]}]")
+    for name, pid in processes.items():
+        with contextlib.suppress(OSError):
+            for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if str(descriptor.readlink()) in inodes:
+                        return name
+    return None
+
+
+class Network:
+    """Proxies in a thread of their own.
+
+    A way that is shut holds back what is sent on it, as a network does that drops packets: nobody is told, and it
+    arrives when the way is open again. With `reset` connections are closed and refused instead, both ways.
+    """
+
+    def __init__(self, processes: Callable[[], Mapping[str, int]]) -> None:
+        self._processes = processes
+        self._shut: dict[Way, bool] = {}
+        self._links: dict[asyncio.StreamWriter, Way] = {}
+        self._servers: list[asyncio.Server] = []
+        self._runs = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._runs.wait()
+        return self
+
+    async def _run(self) -> None:
+        self._loop, self._opened, self._ended = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
+        self._runs.set()
+        await self._ended.wait()
+        for server in self._servers:
+            server.close()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join()
+
+    def forward(self, target: str, upstream: int, source: str | None = None) -> int:
+        """A new port that leads to port `upstream` of `target`; who connects is looked up if `source` is not said."""
+        port = free_port()
+
+        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                peer = writer.get_extra_info("peername")
+                way = (source or owner_of(peer[1], self._processes()) or "client", target)
+                await self._carry(way, upstream, reader, writer)
+
+        starting = asyncio.start_server(accept, "127.0.0.1", port)
+        self._servers.append(asyncio.run_coroutine_threadsafe(starting, self._loop).result())
+        return port
+
+    def cut(self, ways: Iterable[Way], *, reset: bool = False) -> None:
+        """Shut these ways."""
+
+        def shut() -> None:
+            self._shut.update(dict.fromkeys(ways, reset))
+            self._opened.clear()
+            for writer, (source, target) in list(self._links.items()):
+                if self._shut.get((source, target)) or self._shut.get((target, source)):
+                    writer.transport.abort()
+
+        self._loop.call_soon_threadsafe(shut)
+
+    def heal(self) -> None:
+        """Open all ways."""
+
+        def open_all() -> None:
+            self._shut.clear()
+            self._opened.set()
+
+        self._loop.call_soon_threadsafe(open_all)
+
+    async def _carry(self, way: Way, upstream: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, from its first packet to its end."""
+        back = (way[1], way[0])
+        opened = [writer]
+        self._links[writer] = way
+        try:
+            await self._passable(way)
+            await self._passable(back)
+            there, beyond = await asyncio.open_connection("127.0.0.1", upstream)
+            opened.append(beyond)
+            self._links[beyond] = way
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._pump(way, reader, beyond))
+                both.create_task(self._pump(back, there, writer))
+        except* OSError:
+            for one in opened:
+                one.transport.abort()
+        finally:
+            for one in opened:
+                self._links.pop(one, None)
+                one.close()
+
+    async def _pump(self, way: Way, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(CHUNK_BYTES):
+            await self._passable(way)
+            writer.write(data)
+            await writer.drain()
+        await self._passable(way)
+        writer.write_eof()
+
+    async def _passable(self, way: Way) -> None:
+        while way in self._shut:
+            if self._shut[way]:
+                raise ConnectionResetError
+            await self._opened.wait()
