@@ -6,7 +6,7 @@ import random
 from collections.abc import Container
 from dataclasses import dataclass
 
-from ...protocol.errors import UnsupportedVersionError
+from ...protocol.errors import KafkaError
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from ..config.broker_config import BrokerConfig
@@ -115,12 +115,12 @@ class ClusterControl:
         await self._office.start()
 
     async def _producer_id_block(self) -> range:
-        """Of the controller, or as the controller. Raises KafkaError."""
+        """Of the controller; as the controller, or if there is no answer, claimed here. Raises KafkaError."""
         if not self.controller.is_active:
             try:
                 return await self._elsewhere.producer_id_block(self._broker_id, self.orders.broker_epoch)
-            except UnsupportedVersionError:
-                logger.info("the controller gives no producer ids: they are claimed here")
+            except KafkaError as error:
+                logger.info("the controller gives no producer ids, they are claimed here: %s", error)
         return await self.producer_ids.claim_block(self._broker_id)
 
     async def leave(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ...protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, code_of
+from ...protocol.errors import ErrorCode, KafkaError, code_of
 from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ...protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from ...protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -64,15 +64,8 @@ class ToController:
         }
 
     async def producer_id_block(self, broker_id: int, broker_epoch: int) -> range:
-        """Producer ids that nobody has (KIP-730). Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS if there are none."""
-        request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
-        try:
-            response = await self.ask(request)
-        except UnsupportedVersionError:
-            raise
-        except KafkaError as error:
-            text = f"The controller gives no producer ids: {error}"
-            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
+        """Producer ids that nobody has (KIP-730). Raises KafkaError."""
+        response = await self.ask(AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch))
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
     async def tell_of_failed_log_dir(self, broker_id: int) -> None:

@@ -1,6 +1,6 @@
 """Producer ids, unique in the cluster for ever: each broker has blocks of 1000 and hands them out one by one.
 
-They are claimed in the store (Kafka's `ZkProducerIdManager`), in a cluster by its controller, whom the others ask.
+They are claimed in the store (Kafka's `ZkProducerIdManager`), in a cluster by its controller, who is asked first.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class ProducerIds:
     async def next_id(self) -> int:
         """Returns an id that nobody has or had.
 
-        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written or the
-        controller does not answer, and UNKNOWN_SERVER_ERROR when all 2**63 ids are gone.
+        Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written, and
+        UNKNOWN_SERVER_ERROR when all 2**63 ids are gone.
         """
         while self._next >= self._end:
             async with self._claiming:

@@ -237,9 +237,7 @@ async def test_producer_ids_are_given_out_in_blocks_by_the_controller_alone() ->
         assert plane.sent[-1] == (3, 1, "AllocateProducerIdsRequest")
         assert await plane.members[1].producer_ids.next_id() >= second.producer_id_start + 2000
         plane.cut.add(1)
-        with pytest.raises(KafkaError) as refused:
-            await plane.members[2].producer_ids.next_id()
-        assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert await plane.members[2].producer_ids.next_id() >= second.producer_id_start + 3000
         plane.cut.clear()
         for to, broker_id, broker_epoch, code in (
             (2, 3, epoch, ErrorCode.NOT_CONTROLLER),
