@@ -136,6 +136,10 @@ class BrokerProcess:
     ) -> None:
         self.kill()
 
+    def add_properties(self, properties: Mapping[str, str]) -> None:
+        """More settings for the next start, before the first one."""
+        self._properties |= properties
+
     def command(self) -> list[str]:
         """What starts it; the folder exists and is prepared afterwards."""
         raise NotImplementedError

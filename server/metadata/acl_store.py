@@ -2,7 +2,7 @@
 
     /kafka-acl/Topic/NAME                       rules of a literal name or of `*`
     /kafka-acl-extended/prefixed/Topic/NAME     rules of a prefix
-    /kafka-acl-changes/acl_changes_N            `Topic:NAME`
+    /kafka-acl-changes/acl_changes_N            `TOPIC:NAME`
     /kafka-acl-extended-changes/acl_changes_N   JSON with type, name and pattern type
 
 Names that cannot be those of a node, of a group with a slash for one, which Kafka refuses, are percent-encoded, and
@@ -111,7 +111,7 @@ def _node_name(name: str) -> str:
 
 def _encode_notice(pattern: ResourcePattern) -> tuple[str, bytes]:
     if pattern.pattern_type is AclPatternType.LITERAL:
-        return LITERAL_CHANGES, f"{TYPE_NAMES[pattern.resource_type]}:{pattern.name}".encode()
+        return LITERAL_CHANGES, f"{pattern.resource_type.name}:{pattern.name}".encode()
     value = {
         "version": 1,
         "resourceType": pattern.resource_type.name,
@@ -125,7 +125,8 @@ def _decode_notice(root: str, data: bytes) -> ResourcePattern:
     try:
         if root == LITERAL_CHANGES:
             named, _, name = data.decode().partition(":")
-            return ResourcePattern(_TYPES[named], name)
+            # The first releases wrote a type as its node is called.
+            return ResourcePattern(_TYPES.get(named) or AclResourceType[named], name)
         value = json.loads(data)
         kind = AclResourceType[value["resourceType"].upper()]
         return ResourcePattern(kind, value["name"], AclPatternType[value["patternType"].upper()])

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, KafkaTools, ZooKeeperServer
-from tests.server_process import BrokerProcess
+from tests.server_process import BrokerProcess, free_port
 
+from barnabas.clients.certificates import Authority
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
 from barnabas.protocol.topic_partition import TopicPartition
@@ -22,14 +23,49 @@ pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(240)]
 KAFKA, OURS = 1, 2
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 DEADLINE_SECONDS = 60.0
+ROOT = "mixed"
+OPERATIONS = [word for name in ("Alter", "Create", "Describe", "IdempotentWrite") for word in ("--operation", name)]
+
+
+class Secured:
+    """Brokers come to each other by TLS with certificates and a password, and rules let nobody else be one."""
+
+    def __init__(self, folder: Path) -> None:
+        self._authority = Authority.new("test CA")
+        self._folder = folder
+        self._authority.write(folder / "ca.pem")
+        self._password = 'username="broker" password="b" user_broker="b"'
+
+    def of(self, broker_id: int, port: int) -> dict[str, str]:
+        """A broker's settings; clients come in by `port`."""
+        key = self._folder / f"broker-{broker_id}.pem"
+        self._authority.issue(f"broker-{broker_id}", ["127.0.0.1"]).write(key)
+        listeners = f"PLAINTEXT://127.0.0.1:{port},BROKERS://127.0.0.1:{free_port()}"
+        module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        return {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,BROKERS:SASL_SSL",
+            "inter.broker.listener.name": "BROKERS",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.brokers.plain.sasl.jaas.config": f"{module} {self._password};",
+            "ssl.client.auth": "required",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(key),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(self._folder / "ca.pem"),
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:broker",
+        }
 
 
 class MixedCluster:
     """One broker of each kind, and a producer that counts what was acknowledged."""
 
-    def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
+    def __init__(self, folder: Path, zookeeper: ZooKeeperServer, secured: Secured | None) -> None:
         shared = {
-            "zookeeper.connect": f"{zookeeper.address}/mixed",
+            "zookeeper.connect": f"{zookeeper.address}/{ROOT}",
             "zookeeper.session.timeout.ms": "6000",
             "offsets.topic.replication.factor": "2",
             "min.insync.replicas": "1",
@@ -46,6 +82,9 @@ class MixedCluster:
             ),
             OURS: BarnabasServer(folder / "barnabas", properties={**shared, "broker.id": str(OURS)}),
         }
+        if secured is not None:
+            for broker_id, broker in self.brokers.items():
+                broker.add_properties(secured.of(broker_id, broker.port))
         self.tools = KafkaTools(LAST_WITH_ZOOKEEPER)
         self.acked: list[int] = []
 
@@ -101,12 +140,23 @@ class MixedCluster:
             assert [one for one in read if one % 2 == odd] == [one for one in self.acked if one % 2 == odd]
 
 
+def let_clients_in(zookeeper: ZooKeeperServer) -> None:
+    """Rules for everybody, before there is a broker: all of topics and groups, and of the cluster what tools need."""
+    tree = ["--authorizer-properties", f"zookeeper.connect={zookeeper.address}/{ROOT}"]
+    for where in (["--topic", "*", "--group", "*", "--operation", "All"], ["--cluster", *OPERATIONS]):
+        who = ["--add", "--force", "--allow-principal", "User:ANONYMOUS"]
+        KafkaTools(LAST_WITH_ZOOKEEPER).output("kafka-acls-3", *tree, *who, *where)
+
+
 @asynccontextmanager
-async def mixed_cluster(folder: Path, first: int) -> AsyncIterator[MixedCluster]:
+async def mixed_cluster(folder: Path, first: int, secured: Secured | None = None) -> AsyncIterator[MixedCluster]:
     """Both brokers, of which the one that starts first is controller."""
     async with AsyncExitStack() as stack:
         zookeeper = await asyncio.to_thread(stack.enter_context, ZooKeeperServer(folder / "zookeeper"))
-        cluster = MixedCluster(folder, zookeeper)
+        if secured is not None:
+            # Whoever they are, clients may use what there is, and nothing that is for brokers.
+            await asyncio.to_thread(let_clients_in, zookeeper)
+        cluster = MixedCluster(folder, zookeeper, secured)
         for broker_id in (first, KAFKA + OURS - first):
             await cluster.start(broker_id)
             stack.callback(cluster.brokers[broker_id].kill)
@@ -123,9 +173,13 @@ async def mixed_cluster(folder: Path, first: int) -> AsyncIterator[MixedCluster]
 
 
 @pytest.mark.parametrize("first", [KAFKA, OURS])
-async def test_each_kind_leads_follows_and_is_controller_after_the_other(tmp_path: Path, first: int) -> None:
+@pytest.mark.parametrize("is_secured", [False, True])
+async def test_each_kind_leads_follows_and_is_controller_after_the_other(
+    tmp_path: Path, first: int, is_secured: bool
+) -> None:
     second = KAFKA + OURS - first
-    async with mixed_cluster(tmp_path, first) as cluster, Producer(cluster.addresses) as producer:
+    secured = Secured(tmp_path) if is_secured else None
+    async with mixed_cluster(tmp_path, first, secured) as cluster, Producer(cluster.addresses) as producer:
         await cluster.until(second, lambda found: found == {0: (1, {1, 2}), 1: (2, {1, 2})})
         await cluster.produce(producer, 200)
         await cluster.kill(first)

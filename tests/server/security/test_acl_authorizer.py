@@ -61,7 +61,7 @@ async def test_the_nodes_are_kafkas() -> None:
     assert json.loads(data)["acls"] == [
         {"principal": "User:*", "permissionType": "Deny", "operation": "IdempotentWrite", "host": "10.0.0.1"}
     ]
-    assert (await store.get("/kafka-acl-changes/acl_changes_0000000000"))[0] == b"Topic:t"
+    assert (await store.get("/kafka-acl-changes/acl_changes_0000000000"))[0] == b"TOPIC:t"
     data, _ = await store.get("/kafka-acl-extended-changes/acl_changes_0000000000")
     assert json.loads(data) == {
         "version": 1,
@@ -75,6 +75,24 @@ async def test_the_nodes_are_kafkas() -> None:
     await guard.delete([READ_T])
     assert await store.exists("/kafka-acl/Topic/t") is None
     await guard.close()
+
+
+@pytest.mark.parametrize("notice", [b"TRANSACTIONAL_ID:t", b"TransactionalId:t"])
+async def test_news_of_every_release_is_understood(notice: bytes) -> None:
+    tree = NodeTree(lambda: 0)
+    guard, store = await authorizer(tree)
+    pattern = ResourcePattern(T.TRANSACTIONAL_ID, "t")
+    rules = encode_acls(pattern, [AccessControlEntry("User:anna", "*", Op.WRITE, P.ALLOW)])
+    await store.create("/kafka-acl/TransactionalId/t", rules)
+    await store.create("/kafka-acl-changes/acl_changes_", notice, sequential=True)
+    async with asyncio.timeout(30):
+        while not guard.authorize(session(), Op.WRITE, T.TRANSACTIONAL_ID, "t"):
+            await asyncio.sleep(0.01)
+    # And by a broker that starts after that.
+    late, _ = await authorizer(tree)
+    assert late.authorize(session(), Op.WRITE, T.TRANSACTIONAL_ID, "t")
+    await guard.close()
+    await late.close()
 
 
 @pytest.mark.parametrize("name", ["a/b", "a%2Fb", ".", "..", "ä", "a\x01", "/"])
