@@ -17,8 +17,10 @@ from ..protocol.client_connection import ClientConnection, Introduction
 from ..protocol.codec import encode_request
 from ..protocol.errors import ConnectionLostError, KafkaError
 from ..protocol.room_logger import room_logger
+from ..protocol.sasl import SaslExchange
 from ..protocol.schema import UNBOUNDED, Buffer, Versions
 from .errors import BrokerUnreachableError, RequestTimeoutError
+from .host import beside_loop
 from .security import PLAINTEXT, Security
 
 logger = room_logger("clients")
@@ -41,14 +43,22 @@ class ConnectionOptions:
 class BrokerConnection(asyncio.BufferedProtocol):
     """Open one with `BrokerConnection.open`. All methods belong to the loop that opened it."""
 
-    def __init__(self, host: str, port: int, options: ConnectionOptions, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        options: ConnectionOptions,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        sasl: SaslExchange | None,
+    ) -> None:
         self.address = f"{host}:{port}"
         self._core: ClientConnection[asyncio.Future[Any]] = ClientConnection(
             self.address,
             Introduction(options.client_id, "barnabas", __version__),
             max_response_bytes=options.max_response_bytes,
             max_in_flight=options.max_in_flight,
-            sasl=options.security.exchange(),
+            sasl=sasl,
         )
         self._request_timeout = options.request_timeout_ms / 1000
         self._opening_timeout = min(options.request_timeout_ms, options.connect_timeout_ms) / 1000
@@ -64,7 +74,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     async def open(cls, host: str, port: int, options: ConnectionOptions) -> BrokerConnection:
         """Connect, agree on versions and authenticate. Raises BrokerUnreachableError or what the broker said."""
         loop = asyncio.get_running_loop()
-        connection = cls(host, port, options, loop)
+        security = options.security
+        sasl = security.exchange() if security.token is None else await beside_loop(security.exchange)
+        connection = cls(host, port, options, loop, sasl=sasl)
         opening = connection._opening
         assert opening is not None
         try:

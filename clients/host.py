@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def now_ms() -> int:
@@ -16,6 +21,11 @@ def now_ms() -> int:
 def new_random() -> random.Random:
     """A generator of one client's own, for jitter and for the choice among equals."""
     return random.Random()
+
+
+async def beside_loop(job: Callable[[], T]) -> T:
+    """Run what blocks in a thread, and wait for it."""
+    return await asyncio.to_thread(job)
 
 
 def private_folder(prefix: str) -> Path:

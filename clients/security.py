@@ -1,6 +1,7 @@
 """Who both ends of a connection are: `security.*`, `ssl.*` and `sasl.*` settings of the Java client, read for Python.
 
-Certificates are PEM files, PEM text or PKCS12 stores (`key_stores.py`). SASL: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512.
+Certificates are PEM files, PEM text or PKCS12 stores (`key_stores.py`). SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and
+OAUTHBEARER with a token that `bearer_tokens.py` gets.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.jaas import jaas_options
-from ..protocol.sasl import MECHANISMS, SaslExchange, sasl_exchange
+from ..protocol.sasl import MECHANISMS, OAUTHBEARER, SaslExchange, bearer_exchange, sasl_exchange
+from .bearer_tokens import TokenSource, token_source
 from .key_stores import load_key, load_trust
 
 _PROTOCOLS = {
@@ -31,13 +34,31 @@ class Security:
     mechanism: str | None = None
     username: str = ""
     password: str = field(default="", repr=False)
+    token: TokenSource | None = field(default=None, repr=False)
+    """Asked for each authentication by OAUTHBEARER; it may block, and any thread may call it."""
 
     def exchange(self) -> SaslExchange | None:
-        """One authentication, for one connection; None where nobody asks for one. Raises ValueError."""
+        """One authentication, for one connection; None where nobody asks for one.
+
+        It blocks where there is a `token`. Raises ValueError, and KafkaError where there is no token to be had.
+        """
         if self.mechanism is None:
             return None
+        if self.mechanism == OAUTHBEARER:
+            if self.token is None:
+                raise ValueError(f"{OAUTHBEARER} needs a source of tokens")
+            return bearer_exchange(self._token(self.token))
         nonce = secrets.token_urlsafe(_NONCE_BYTES)
         return sasl_exchange(self.mechanism, self.username, self.password, nonce)
+
+    @staticmethod
+    def _token(source: TokenSource) -> str:
+        try:
+            return source()
+        except KafkaError:
+            raise
+        except Exception as error:  # a callback of the program's own
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no token is to be had: {error!r}") from error
 
 
 PLAINTEXT = Security()
@@ -55,6 +76,8 @@ def security_of(settings: Mapping[str, str]) -> Security:
     mechanism = settings.get("sasl.mechanism", "GSSAPI").upper()
     if mechanism not in MECHANISMS:
         raise ValueError(f"sasl.mechanism: {mechanism} is none of {', '.join(MECHANISMS)}")
+    if mechanism == OAUTHBEARER:
+        return Security(tls, mechanism, token=token_source(settings))
     username, password = _credentials(settings)
     return Security(tls, mechanism, username, password)
 

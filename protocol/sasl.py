@@ -1,4 +1,6 @@
-"""The client's part of an authentication (RFC 4616 PLAIN, RFC 5802 SCRAM without channel binding), as messages.
+"""The client's part of an authentication, as messages.
+
+PLAIN (RFC 4616), SCRAM without channel binding (RFC 5802), OAUTHBEARER (RFC 7628).
 
 How they are wrapped (SaslAuthenticate requests, or bare frames after SaslHandshake 0) is the connection's business.
 """
@@ -14,7 +16,8 @@ from dataclasses import dataclass
 from .errors import ErrorCode, KafkaError
 
 SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-MECHANISMS = ("PLAIN", *SCRAM_HASHES)
+OAUTHBEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", *SCRAM_HASHES, OAUTHBEARER)
 _MIN_ITERATIONS = 4096
 _MAX_ITERATIONS = 1 << 20
 """More would let a broker that nobody has authenticated yet keep the client busy for as long as it likes."""
@@ -29,8 +32,16 @@ class SaslExchange:
     """The client's messages in order; `send` each answer. Raises KafkaError (SASL_AUTHENTICATION_FAILED)."""
 
 
+def bearer_exchange(token: str) -> SaslExchange:
+    """Begin one by OAUTHBEARER: who shows the token is let in."""
+    return SaslExchange(OAUTHBEARER, _bearer(token))
+
+
 def sasl_exchange(mechanism: str, username: str, password: str, nonce: str) -> SaslExchange:
-    """Begin one; `nonce` is a secret of this one alone: random, printable, without a comma. Raises ValueError."""
+    """Begin one by a password. Raises ValueError.
+
+    `nonce` is a secret of this one alone: random, printable, without a comma.
+    """
     if mechanism == "PLAIN":
         return SaslExchange(mechanism, _plain(username, password))
     if mechanism not in SCRAM_HASHES:
@@ -40,6 +51,14 @@ def sasl_exchange(mechanism: str, username: str, password: str, nonce: str) -> S
 
 def _plain(username: str, password: str) -> Generator[bytes, bytes, None]:
     yield f"\0{username}\0{password}".encode()
+
+
+def _bearer(token: str) -> Generator[bytes, bytes, None]:
+    refusal = yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()
+    if refusal:
+        # It has to be acknowledged (RFC 7628, section 3.2.3); then the broker ends the authentication.
+        yield b"\x01"
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker refuses the token: {refusal[:200]!r}")
 
 
 def _checked(messages: Generator[bytes, bytes, None]) -> Generator[bytes, bytes, None]:

@@ -1,6 +1,7 @@
-"""The broker's part of an authentication (RFC 4616 PLAIN, RFC 5802 SCRAM without channel binding), as messages.
+"""The broker's part of an authentication, as messages.
 
-Kafka's PlainSaslServer and ScramSaslServer. How the messages are wrapped is the connection's business. A client learns
+PLAIN (RFC 4616), SCRAM without channel binding (RFC 5802), OAUTHBEARER (RFC 7628): Kafka's PlainSaslServer,
+ScramSaslServer and OAuthBearerSaslServer. How the messages are wrapped is the connection's business. A client learns
 whether a password was right, and never whether there is such a user: it goes through the same steps with either.
 """
 
@@ -10,6 +11,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import re
 from collections.abc import Generator, Mapping
 from typing import NamedTuple
 
@@ -20,6 +22,13 @@ MIN_ITERATIONS, MAX_ITERATIONS = 4096, 16384
 """Of SCRAM, as Kafka bounds them."""
 LONGEST_USER = 1024
 _TOKENS = 3
+_BEARER = re.compile(
+    rb"[ny],(?:a=(?P<identity>(?:[\x02-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+))?,"
+    rb"\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01"
+)
+_TOKEN = re.compile(rb"[-_.~+/A-Za-z0-9]+=*")
+BEARER_REFUSED = b'{"status":"invalid_token"}'
+"""What a client is told whose token is not taken; it has to say that it has heard."""
 
 
 class ScramCredential(NamedTuple):
@@ -97,6 +106,26 @@ def check_plain(login: PlainLogin, passwords: Mapping[str, str]) -> None:
     is_right = hmac.compare_digest((expected or "\0").encode(), login.password.encode())
     if expected is None or not is_right:
         raise failed("Authentication failed: Invalid username or password")
+
+
+class BearerFirst(NamedTuple):
+    """What a client says by OAUTHBEARER."""
+
+    token: str
+    authorization_id: str
+
+
+def read_bearer(message: bytes) -> BearerFirst:
+    """Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+    found = _BEARER.fullmatch(message)
+    if found is None:
+        raise failed("Invalid OAUTHBEARER client first message")
+    pairs = dict(pair.split(b"=", 1) for pair in found["pairs"].split(b"\x01") if pair)
+    scheme, _, token = pairs.get(b"auth", b"").partition(b" ")
+    if scheme.lower() != b"bearer" or not _TOKEN.fullmatch(token.strip()):
+        raise failed("Invalid OAUTHBEARER client first message: 'auth' is no bearer token")
+    identity = (found["identity"] or b"").decode().replace("=2C", ",").replace("=3D", "=")
+    return BearerFirst(token.strip().decode(), identity)
 
 
 class ScramFirst(NamedTuple):

@@ -23,7 +23,6 @@ TOOL_CLASSES = {
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
-    "kafka-acls-3": "kafka.admin.AclCommand",  # of releases before 4.0
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
@@ -219,14 +218,14 @@ class KafkaTools:
     def __init__(self, version: str = NEWEST) -> None:
         self.version = version
         self._classpath = kafka_jars(version)
-        self._flags = [*JVM_FLAGS, *logging_flags(version, "warn")]
+        self.flags = [*JVM_FLAGS, *logging_flags(version, "warn")]
 
     def run(
         self, tool: str, *args: str, stdin: str | bytes | None = None, timeout: float = 120
     ) -> subprocess.CompletedProcess[str]:
         """Run `tool` to its end; the exit code is the caller's to judge."""
         name = tool_class(tool, self.version)
-        return run_java(name, self._classpath, args, stdin=stdin, timeout=timeout, flags=self._flags)
+        return run_java(name, self._classpath, args, stdin=stdin, timeout=timeout, flags=self.flags)
 
     def output(self, tool: str, *args: str, stdin: str | bytes | None = None, timeout: float = 120) -> str:
         """What `tool` printed; a failure raises with all it said."""

@@ -64,7 +64,7 @@ class BrokerSecurity:
         self._config = config
         self._ports = ports
         self._scram_store = ScramStore(config_store)
-        self.doors = {one.name: door_of(one, config, self._scram_store, ports.token_bytes) for one in config.listeners}
+        self.doors = {one.name: door_of(one, config, self._scram_store, ports, loop.time) for one in config.listeners}
         """By listener."""
         self._outgoing: list[OutgoingSecurity] = []
 
@@ -115,5 +115,8 @@ class BrokerSecurity:
 
     async def close(self) -> None:
         """Hear of no further changes."""
+        for door in self.doors.values():
+            if door.sasl is not None:
+                await door.sasl.close()
         if self.acls is not None:
             await self.acls.close()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..config.listeners import ListenerConfig
     from ..metadata.scram_store import ScramStore
+    from ..runtime.ports import Ports
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,11 @@ OPEN = Door()
 
 
 def door_of(
-    listener: ListenerConfig, config: BrokerConfig, scram_store: ScramStore, token_bytes: Callable[[int], bytes]
+    listener: ListenerConfig, config: BrokerConfig, scram_store: ScramStore, ports: Ports, now: Callable[[], float]
 ) -> Door:
-    """What the listener's security protocol asks for. Raises ConfigError."""
+    """What the listener's security protocol asks for; `now` is the loop's time. Raises ConfigError."""
     protocol = listener.security_protocol
     return Door(
-        SaslListener(config, listener.name, scram_store, token_bytes) if protocol.startswith("SASL_") else None,
+        SaslListener(config, listener.name, scram_store, ports, now) if protocol.startswith("SASL_") else None,
         TlsListener(config, listener.name) if protocol.endswith("SSL") else None,
     )

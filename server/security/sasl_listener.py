@@ -9,8 +9,18 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...protocol.jaas import jaas_options
 from ...protocol.room_logger import room_logger
-from ...protocol.sasl import SCRAM_HASHES
-from ...protocol.sasl_server import ScramCredential, check_plain, failed, read_plain, read_scram_first, scram, stand_in
+from ...protocol.sasl import OAUTHBEARER, SCRAM_HASHES
+from ...protocol.sasl_server import (
+    BEARER_REFUSED,
+    ScramCredential,
+    check_plain,
+    failed,
+    read_bearer,
+    read_plain,
+    read_scram_first,
+    scram,
+    stand_in,
+)
 from ..config.keys.validators import ConfigError
 from ..metadata.metadata_store import StoreError
 
@@ -19,11 +29,13 @@ if TYPE_CHECKING:
 
     from ..config.broker_config import BrokerConfig
     from ..metadata.scram_store import ScramStore
+    from ..runtime.ports import Ports
+    from .bearer_tokens import TokenValidator
 
 logger = room_logger("security")
 
 PLAIN = "PLAIN"
-MECHANISMS = (PLAIN, *SCRAM_HASHES)
+MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
 NONCE_BYTES = 24
 _USER = "user_"
 
@@ -42,14 +54,16 @@ class SaslListener:
     """Of one listener. Loop-thread only."""
 
     def __init__(
-        self, config: BrokerConfig, listener: str, scram_store: ScramStore, token_bytes: Callable[[int], bytes]
+        self, config: BrokerConfig, listener: str, scram_store: ScramStore, ports: Ports, now: Callable[[], float]
     ) -> None:
-        """Raises ConfigError if it asks for what cannot be served."""
+        """`now` is the loop's time. Raises ConfigError if it asks for what cannot be served."""
         self._config = config
         self._listener = listener
         self._scram_store = scram_store
-        self._token_bytes = token_bytes
-        self._secret = token_bytes(32)
+        self._token_bytes = ports.token_bytes
+        self._now_ms = ports.now_ms
+        self._secret = ports.token_bytes(32)
+        self._tokens: TokenValidator | None = None
         key = "sasl.enabled.mechanisms"
         for mechanism in self.mechanisms:
             if mechanism not in MECHANISMS:
@@ -60,6 +74,21 @@ class SaslListener:
         if PLAIN in self.mechanisms and not self._passwords():
             reason = 'mechanism PLAIN is enabled and no user_NAME="password" is given'
             raise ConfigError(self._jaas_key(PLAIN), None, reason)
+        if OAUTHBEARER in self.mechanisms:
+            self._tokens = self._validator(ports, now)
+
+    def _validator(self, ports: Ports, now: Callable[[], float]) -> TokenValidator:
+        try:
+            from .bearer_tokens import TokenValidator
+        except ImportError:
+            reason = f"listener {self._listener}: for {OAUTHBEARER} pip install barnabas[oauth]"
+            raise ConfigError("sasl.enabled.mechanisms", ",".join(self.mechanisms), reason) from None
+        return TokenValidator(self._config, self._listener, ports.work, now, ports.now_ms)
+
+    async def close(self) -> None:
+        """Look for nothing any more."""
+        if self._tokens is not None:
+            await self._tokens.close()
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -79,12 +108,29 @@ class SaslListener:
 
     def exchange(self, mechanism: str) -> AsyncGenerator[Step, bytes]:
         """Begin one: `asend(None)`, then each of the client's messages. Raises KafkaError when the client fails."""
+        if mechanism == OAUTHBEARER:
+            return self._bearer()
         return self._plain() if mechanism == PLAIN else self._scram(mechanism)
 
     async def _plain(self) -> AsyncGenerator[Step, bytes]:
         login = read_plain((yield Step(b"")))
         check_plain(login, self._passwords())
         yield Step(b"", login.username)
+
+    async def _bearer(self) -> AsyncGenerator[Step, bytes]:
+        from .bearer_tokens import TokenRefusedError
+
+        assert self._tokens is not None, "the mechanism is offered"
+        first = read_bearer((yield Step(b"")))
+        try:
+            bearer = await self._tokens.check(first.token)
+        except TokenRefusedError as refused:
+            logger.debug("listener %s refuses a token: %s", self._listener, refused)
+            yield Step(BEARER_REFUSED)
+            raise failed(BEARER_REFUSED.decode()) from refused
+        if first.authorization_id not in ("", bearer.name):
+            raise failed("Authentication failed: Client requested an authorization id that is not the token's")
+        yield Step(b"", bearer.name, max(1, bearer.expires_ms - self._now_ms()))
 
     async def _scram(self, mechanism: str) -> AsyncGenerator[Step, bytes]:
         first = read_scram_first((yield Step(b"")))

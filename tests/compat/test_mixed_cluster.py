@@ -145,7 +145,7 @@ def let_clients_in(zookeeper: ZooKeeperServer) -> None:
     tree = ["--authorizer-properties", f"zookeeper.connect={zookeeper.address}/{ROOT}"]
     for where in (["--topic", "*", "--group", "*", "--operation", "All"], ["--cluster", *OPERATIONS]):
         who = ["--add", "--force", "--allow-principal", "User:ANONYMOUS"]
-        KafkaTools(LAST_WITH_ZOOKEEPER).output("kafka-acls-3", *tree, *who, *where)
+        KafkaTools(LAST_WITH_ZOOKEEPER).output("kafka-acls", *tree, *who, *where)
 
 
 @asynccontextmanager

@@ -1,0 +1,57 @@
+"""Documents of identity providers, fetched by HTTPS: key sets and tokens. It blocks: not for an event loop's thread."""
+
+from __future__ import annotations
+
+import base64
+import ssl
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.error import HTTPError
+from urllib.parse import urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener, getproxies
+
+TIMEOUT_S = 10.0
+MOST_BYTES = 1 << 20
+
+
+class _NoRedirects(HTTPRedirectHandler):
+    """What is told to one host is not for another."""
+
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+def check_url(url: str) -> None:
+    """Raises ValueError for an address that would be asked in the clear, or not by HTTP at all."""
+    parts = urlsplit(url)
+    if parts.scheme == "https" and parts.hostname:
+        return
+    if parts.scheme != "http" or not _is_loopback(parts.hostname or ""):
+        raise ValueError(f"{url} is not https://, nor http:// on this machine")
+
+
+def fetch(url: str, *, form: Mapping[str, str] | None = None, login: tuple[str, str] | None = None) -> bytes:
+    """What is there; with `form` it is posted, with `login` by name and secret. Raises ValueError, OSError."""
+    check_url(url)
+    request = Request(url, None if form is None else urlencode(form).encode())  # noqa: S310 - checked
+    request.add_header("Accept", "application/json")
+    if login is not None:
+        request.add_header("Authorization", "Basic " + base64.b64encode(":".join(login).encode()).decode())
+    proxies = {scheme: proxy for scheme, proxy in getproxies().items() if scheme == "https"}
+    opener = build_opener(ProxyHandler(proxies), HTTPSHandler(context=ssl.create_default_context()), _NoRedirects())
+    try:
+        with opener.open(request, timeout=TIMEOUT_S) as response:
+            data: bytes = response.read(MOST_BYTES + 1)
+    except HTTPError as error:
+        with error:
+            raise OSError(f"{url} answers {error.code} {error.reason}") from None
+    if len(data) > MOST_BYTES:
+        raise OSError(f"{url} answers with more than {MOST_BYTES} bytes")
+    return data
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

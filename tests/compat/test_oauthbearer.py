@@ -1,0 +1,201 @@
+"""Clients of every make that show tokens: a good one writes, a bad or an expired one does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider as AiokafkaTokens
+from aiokafka.errors import KafkaError as AiokafkaError
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
+from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonTokens
+from tests.identity_provider import IdentityProvider
+from tests.kafka import KafkaTools
+
+from barnabas.clients import Producer as OurProducer
+from barnabas.clients.bearer_tokens import unsecured_token
+from barnabas.clients.security import Security
+from barnabas.protocol.errors import KafkaError
+from barnabas.testing import Broker
+
+PATIENCE = 30
+LISTENER = "listener.name.sasl_plaintext.oauthbearer"
+HANDLER = f"{LISTENER}.sasl.server.callback.handler.class"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
+UNSECURED = f"{OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
+RULES = {
+    "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": "User:anna",
+    "connection.failed.authentication.delay.ms": "0",
+}
+
+
+@pytest.fixture(scope="module")
+def provider() -> IdentityProvider:
+    return IdentityProvider()
+
+
+@pytest.fixture(scope="module")
+def secured(provider: IdentityProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One that lets anna do everything and nobody else anything."""
+    keys: Path = tmp_path_factory.mktemp("provider") / "keys.json"
+    keys.write_text(json.dumps(provider.key_set()))
+    url = {f"{LISTENER}.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri()}
+    with Broker({"t": 1}, config=RULES | url) as broker:
+        yield broker
+
+
+def by_confluent(broker: Broker, token: str) -> str:
+    outcome: list[str] = []
+    errors: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (token, time.time() + 300),
+            "error_cb": lambda error: errors.append(error.name()),
+            "log_level": 0,
+        }
+    )
+    producer.produce("t", b"v", on_delivery=lambda error, _: outcome.append(error.name() if error else "written"))
+    for _ in range(PATIENCE * 20):
+        producer.poll(0.05)
+        if outcome or "_AUTHENTICATION" in errors:
+            return outcome[0] if outcome else "refused"
+    return "nothing"
+
+
+def by_kafka_python(broker: Broker, token: str) -> str:
+    class Tokens(KafkaPythonTokens):
+        def token(self) -> str:
+            return token
+
+    try:
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Tokens(),
+            max_block_ms=5000,
+        )
+        try:
+            producer.send("t", b"v").get(PATIENCE)
+        finally:
+            producer.close(1)
+    except KafkaPythonError:
+        return "refused"
+    return "written"
+
+
+def by_aiokafka(broker: Broker, token: str) -> str:
+    class Tokens(AiokafkaTokens):
+        async def token(self) -> str:
+            return token
+
+    async def write() -> str:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="OAUTHBEARER",
+            sasl_oauth_token_provider=Tokens(),
+        )
+        try:
+            await producer.start()
+            await producer.send_and_wait("t", b"v")
+        except AiokafkaError:
+            return "refused"
+        finally:
+            await producer.stop()
+        return "written"
+
+    return asyncio.run(asyncio.wait_for(write(), PATIENCE))
+
+
+def by_ours(broker: Broker, token: str) -> str:
+    async def write() -> str:
+        security = Security(mechanism="OAUTHBEARER", token=lambda: token)
+        try:
+            async with OurProducer(broker.bootstrap, security=security) as producer:
+                await (await producer.send("t", b"v"))
+        except KafkaError:
+            return "refused"
+        return "written"
+
+    return asyncio.run(asyncio.wait_for(write(), PATIENCE))
+
+
+CLIENTS: dict[str, Callable[[Broker, str], str]] = {
+    "confluent-kafka": by_confluent,
+    "kafka-python": by_kafka_python,
+    "aiokafka": by_aiokafka,
+    "ours": by_ours,
+}
+
+
+@pytest.mark.parametrize(
+    "client", [pytest.param(name, marks=[] if name == "ours" else pytest.mark.verify) for name in CLIENTS]
+)
+def test_who_shows_a_good_token_writes(secured: Broker, provider: IdentityProvider, client: str) -> None:
+    write = CLIENTS[client]
+    before = len(secured.records("t"))
+    assert write(secured, provider.token()) == "written"
+    assert write(secured, provider.token("ec")) == "written"
+    assert write(secured, provider.token(exp=int(time.time()) - 60)) == "refused"
+    assert write(secured, IdentityProvider().token()) == "refused"
+    assert write(secured, unsecured_token("anna", int(time.time()))) == "refused"
+    # Known, and without a right.
+    assert write(secured, provider.token(sub="eve")) != "written"
+    assert len(secured.records("t")) == before + 2
+
+
+def client_file(folder: Path, options: str, **more: str) -> str:
+    path = folder / "client.properties"
+    settings = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required {options};",
+    } | {name.replace("_", "."): value for name, value in more.items()}
+    path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    return str(path)
+
+
+def listed(broker: Broker, file: str, flags: list[str] | None = None) -> tuple[int, str]:
+    tools = KafkaTools()
+    tools.flags += flags or []
+    where = ("--bootstrap-server", broker.bootstrap, "--command-config", file)
+    result = tools.run("kafka-topics", *where, "--list")
+    return result.returncode, result.stdout + result.stderr
+
+
+@pytest.mark.java
+@pytest.mark.verify
+def test_java_shows_a_token_out_of_a_file(secured: Broker, provider: IdentityProvider, tmp_path: Path) -> None:
+    token = tmp_path / "token.jwt"
+    token.write_text(provider.token())
+    handler = f"{OAUTH}.OAuthBearerLoginCallbackHandler"
+    file = client_file(
+        tmp_path, "", sasl_login_callback_handler_class=handler, sasl_oauthbearer_token_endpoint_url=token.as_uri()
+    )
+    allowed = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={token.as_uri()}"]
+    assert listed(secured, file, allowed) == (0, "t\n")
+    token.write_text(IdentityProvider().token())
+    status, said = listed(secured, file, allowed)
+    assert status and "invalid_token" in said
+
+
+@pytest.mark.java
+@pytest.mark.verify
+def test_java_makes_its_own_tokens_where_they_are_believed(tmp_path: Path) -> None:
+    with Broker({"t": 1}, config=RULES | {HANDLER: UNSECURED}) as broker:
+        assert listed(broker, client_file(tmp_path, 'unsecuredLoginStringClaim_sub="anna"')) == (0, "t\n")
+        assert listed(broker, client_file(tmp_path, 'unsecuredLoginStringClaim_sub="eve"')) == (0, "\n")
