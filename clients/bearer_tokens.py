@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.jaas import jaas_options
 from .host import now_ms
-from .http import check_url, fetch
 
 TokenSource = Callable[[], str]
 """Gives a token that is valid now. Raises KafkaError or OSError."""
@@ -48,7 +47,11 @@ class TokenEndpoint:
 
     def __init__(self, url: str, login: tuple[str, str], scope: str = "") -> None:
         """Raises ValueError for an address to which no secret should be told."""
-        check_url(url)
+        # It loads what most clients never need.
+        from . import http
+
+        http.check_url(url)
+        self._fetch = http.fetch
         self._url = url
         self._login = login
         self._form = {"grant_type": "client_credentials", **({"scope": scope} if scope else {})}
@@ -60,7 +63,7 @@ class TokenEndpoint:
         if now_ms() < until_ms:
             return token
         try:
-            answer = json.loads(fetch(self._url, form=self._form, login=self._login))
+            answer = json.loads(self._fetch(self._url, form=self._form, login=self._login))
             token = answer["access_token"]
             if not isinstance(token, str) or not token.isascii() or not token.isprintable() or " " in token:
                 raise ValueError("the access_token is no token")

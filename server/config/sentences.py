@@ -255,7 +255,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "transaction.state.log.segment.bytes": "Segment size of `__transaction_state` when it is created.",
         "transactional.id.expiration.ms": "How long a transactional id is remembered after its last transaction.",
         "sasl.enabled.mechanisms": (
-            "How clients of SASL listeners may prove who they are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512. "
+            "How clients of SASL listeners may prove who they are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. "
             'Passwords of PLAIN are `user_NAME="…"` in `listener.name.NAME.plain.sasl.jaas.config`.'
         ),
         "sasl.server.max.receive.size": ("The largest request of a client that has not authenticated yet."),
@@ -299,6 +299,23 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "zookeeper.ssl.crl.enable": "Cannot be done here: `true` is refused.",
         "ssl.endpoint.identification.algorithm": (
             "`https` has certificates of other brokers name the hosts where they are reached; empty lets any pass."
+        ),
+        "sasl.oauthbearer.client.credentials.client.id": "As whom this broker asks for a token, for other brokers.",
+        "sasl.oauthbearer.client.credentials.client.secret": "The secret of that client.",
+        "sasl.oauthbearer.clock.skew.seconds": "How much the clock of who signs tokens may differ from the broker's.",
+        "sasl.oauthbearer.expected.audience": "One of these a token has to be for; without it `aud` is not looked at.",
+        "sasl.oauthbearer.expected.issuer": "Who has to have issued a token; without it `iss` is not looked at.",
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms": "How often the keys by which tokens are signed are read again.",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "The longest pause after a look for keys that failed.",
+        "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": "The pause after the first look for keys that failed.",
+        "sasl.oauthbearer.jwks.endpoint.url": (
+            "Where the keys are by which tokens are signed: `https://`, `file://`, or `http://` on the loopback."
+        ),
+        "sasl.oauthbearer.scope": "What a token is asked for that this broker shows to other brokers.",
+        "sasl.oauthbearer.sub.claim.name": "The claim of a token that names the user.",
+        "sasl.oauthbearer.token.endpoint.url": "Where this broker gets the token that it shows to other brokers.",
+        "sasl.server.callback.handler.class": (
+            "Of OAUTHBEARER: `…OAuthBearerUnsecuredValidatorCallbackHandler` believes tokens that nobody has signed."
         ),
         "zookeeper.ssl.endpoint.identification.algorithm": (
             "`HTTPS` has the certificates of the ensemble name its hosts; empty lets any name pass."

@@ -67,7 +67,7 @@ class KeySet:
         if urlsplit(url).scheme == "file":
             self._path = Path(unquote(urlsplit(url).path))
             self._keys = self.read()
-            self._read_at = now()
+            self._read_at = self._now()
         else:
             check_url(url)
 

@@ -87,6 +87,7 @@ def by_kafka_python(broker: Broker, token: str) -> str:
             sasl_mechanism="OAUTHBEARER",
             sasl_oauth_token_provider=Tokens(),
             max_block_ms=5000,
+            bootstrap_timeout_ms=3000,
         )
         try:
             producer.send("t", b"v").get(PATIENCE)
@@ -181,7 +182,7 @@ def listed(broker: Broker, file: str, flags: list[str] | None = None) -> tuple[i
 @pytest.mark.verify
 def test_java_shows_a_token_out_of_a_file(secured: Broker, provider: IdentityProvider, tmp_path: Path) -> None:
     token = tmp_path / "token.jwt"
-    token.write_text(provider.token())
+    token.write_text(provider.token(exp=int(time.time()) + 36_000))
     handler = f"{OAUTH}.OAuthBearerLoginCallbackHandler"
     file = client_file(
         tmp_path, "", sasl_login_callback_handler_class=handler, sasl_oauthbearer_token_endpoint_url=token.as_uri()

@@ -29,7 +29,7 @@ from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.security import key_set
 from barnabas.server.security.bearer_tokens import LONGEST_TOKEN, TokenRefusedError, TokenValidator
-from barnabas.testing import Broker
+from barnabas.testing import Broker, Cluster
 
 PATIENCE = 60
 LISTENER = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "OAUTHBEARER"}
@@ -314,6 +314,22 @@ async def test_tokens_that_nobody_has_signed_are_believed_only_where_that_is_ask
         connection = await connect(broker, security_of(settings))
         assert principals(broker) == {"User:eve"}
         connection.close()
+
+
+async def test_brokers_show_each_other_tokens(provider: IdentityProvider) -> None:
+    config = LISTENER | {
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": provider.keys_url,
+        "sasl.oauthbearer.token.endpoint.url": provider.token_url,
+        "sasl.oauthbearer.client.credentials.client.id": "anna",
+        "sasl.oauthbearer.client.credentials.client.secret": "se:cret",
+    }
+    async with asyncio.timeout(PATIENCE), Cluster(brokers=2, topics={"t": 1}, config=config) as cluster:
+        await cluster.await_isr("t", brokers=2, timeout=40)
+        sockets = cluster.server(cluster.leader("t")).sockets
+        while not any(one.session.principal.name == "anna" for one in sockets._connections):
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(
