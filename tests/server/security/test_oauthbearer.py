@@ -73,7 +73,7 @@ class World:
         return (await self.validator.check(token)).name
 
     async def refuses(self, token: str, reason: str = "") -> None:
-        with pytest.raises(TokenRefusedError, match=reason):
+        with pytest.raises(TokenRefusedError, match=reason or None):
             await self.validator.check(token)
 
 
