@@ -158,6 +158,18 @@ class ControllerContext:
             if state.leader in self.live_brokers:
                 self._phases[partition] = transition(self._phases[partition], PartitionPhase.ONLINE)
 
+    def led_by_earlier_runs(self) -> list[TopicPartition]:
+        """Partitions whose leader has registered anew since its election was written: what runs now was not elected.
+
+        It may have lost what it had not synced, of which followers may have more. Others written in the same epoch in
+        its place could not be told from that.
+        """
+        return [
+            partition
+            for partition, state in self._states.items()
+            if state.leader in self.brokers and state.zxid < self.brokers[state.leader].broker_epoch
+        ]
+
     def put_state(self, partition: TopicPartition, state: PartitionState) -> None:
         """Takes over a state that was just written."""
         target = PartitionPhase.OFFLINE if state.leader == NO_LEADER else PartitionPhase.ONLINE

@@ -83,6 +83,10 @@ class PartitionStateMachine:
         changed = await self.change(partitions, decide, term)
         await self.announce(changed, term, is_new=False)
 
+    async def renew_leaders(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
+        """Elects leaders anew where those there are may have lost the end of their logs; tells nobody yet."""
+        await self.change(partitions, lambda one, state: self._outcome(state, self._elect(one, state), term), term)
+
     async def remove_replicas(
         self, partitions: Iterable[TopicPartition], brokers: Collection[int], term: ControllerTerm
     ) -> None:

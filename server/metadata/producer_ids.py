@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .metadata_store import BadVersionError, MetadataStore, StoreUnavailableError
+from .metadata_store import BadVersionError, MetadataStore, SessionExpiredError, StoreUnavailableError
 from .znodes import PRODUCER_ID_BLOCK, decode_producer_id_block, encode_producer_id_block
 
 BLOCK_SIZE = 1000
@@ -48,17 +48,17 @@ class ProducerIds:
     async def claim_block(self, broker_id: int) -> range:
         """A block for a broker; errors as of `next_id`."""
         while True:
-            data, stat = await self._store.get(PRODUCER_ID_BLOCK)
-            first = decode_producer_id_block(data)[1] + 1 if data else 0
-            last = first + BLOCK_SIZE - 1
-            if last > LAST_PRODUCER_ID:
-                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
-            block = encode_producer_id_block(broker_id, first, last)
             try:
+                data, stat = await self._store.get(PRODUCER_ID_BLOCK)
+                first = decode_producer_id_block(data)[1] + 1 if data else 0
+                last = first + BLOCK_SIZE - 1
+                if last > LAST_PRODUCER_ID:
+                    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids are used up.")
+                block = encode_producer_id_block(broker_id, first, last)
                 await self._store.set(PRODUCER_ID_BLOCK, block, stat.version)
             except BadVersionError:
                 continue
-            except StoreUnavailableError as error:
+            except (SessionExpiredError, StoreUnavailableError) as error:
                 text = "No block of producer ids could be claimed."
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
             return range(first, last + 1)

@@ -78,7 +78,7 @@ class TopicStore:
         """Returns the states, as they are now, of those of the partitions that ever had a leader."""
         found = await self._store.get_many([znodes.state_path(*partition) for partition in partitions])
         return {
-            partition: znodes.decode_state(node[0], node[1].version)
+            partition: znodes.decode_state(node[0], node[1].version, node[1].mzxid)
             for partition, node in zip(partitions, found, strict=True)
             if node is not None
         }

@@ -101,6 +101,8 @@ class PartitionState:
     partition_epoch: int = 0
     leader_recovery_state: int = 0
     """1 while the leader, elected uncleanly, has not yet recovered."""
+    zxid: int = field(default=0, compare=False)
+    """Place of the write in the order of all; 0 unless it was just read."""
 
     def with_partition_epoch(self, partition_epoch: int) -> PartitionState:
         """The same state as it stands in a node of that version."""
@@ -292,8 +294,8 @@ def encode_state(state: PartitionState) -> bytes:
     return _encode(value)
 
 
-def decode_state(data: bytes, version: int) -> PartitionState:
-    """A partition's state from its node and the node's version."""
+def decode_state(data: bytes, version: int, zxid: int = 0) -> PartitionState:
+    """A partition's state from its node, the node's version, and the place of its last write."""
     value = _decode(data)
     return PartitionState(
         value["leader"],
@@ -302,6 +304,7 @@ def decode_state(data: bytes, version: int) -> PartitionState:
         value["controller_epoch"],
         version,
         value.get("leader_recovery_state", 0),
+        zxid,
     )
 
 

@@ -54,6 +54,7 @@ class Plan(Load):
             linger_ms=rng.choice([0, 5, 20]),
             batch_size=batch_size,
             value_bytes=rng.choice([10, 100, 1000]),
+            pace=0.02,
             settings={
                 "acks.all.durability": durability,
                 "log.segment.bytes": str(rng.choice([20_000 if batch_size > 2000 else 4096, 20_000, 1 << 20])),

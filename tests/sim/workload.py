@@ -37,6 +37,8 @@ class Load:
     linger_ms: int
     batch_size: int
     value_bytes: int
+    pace: float
+    """Seconds from one record of a writer to the next, at most."""
 
 
 class Workload:
@@ -85,7 +87,7 @@ class Workload:
                 while sum(not one.done() for one in recent) >= MOST_UNACKNOWLEDGED:
                     await asyncio.sleep(0.05)
                 recent.append(future)
-                await asyncio.sleep(rng.random() * 0.02)
+                await asyncio.sleep(rng.random() * plan.pace)
 
     def _sent(self, value: bytes, future: asyncio.Future[Any]) -> None:
         if future.cancelled():

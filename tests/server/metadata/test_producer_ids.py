@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.sim.store import SimulatedStore
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.metadata.embedded_store import EmbeddedStore
@@ -59,4 +60,15 @@ async def test_store_that_cannot_be_written_is_a_reason_to_retry(tree: NodeTree)
         await ids.next_id()
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     store.fails = False
+    assert await ids.next_id() == 0
+
+
+async def test_a_session_that_is_over_is_a_reason_to_retry(tree: NodeTree) -> None:
+    store = SimulatedStore(tree)
+    ids = ProducerIds(store, 1)
+    store.expire()
+    with pytest.raises(KafkaError) as refused:
+        await ids.next_id()
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    store.renew()
     assert await ids.next_id() == 0

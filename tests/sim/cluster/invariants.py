@@ -65,6 +65,10 @@ class Invariants:
         """As the tree has it."""
         return {partition: state["isr"] for partition, state in self._states.items()}
 
+    def state(self, partition: TopicPartition) -> dict[str, Any]:
+        """Who leads, as the tree has it."""
+        return self._states[partition]
+
     # -- the tree --------------------------------------------------------------------------------------------------
 
     def _written(self, transaction: Transaction) -> None:

@@ -1,4 +1,7 @@
-"""Whole clusters under simulation: nothing acknowledged is lost, doubled or reordered, and all replicas end equal."""
+"""Whole clusters under simulation: nothing acknowledged is lost, doubled or reordered, and all replicas end equal.
+
+A failing seed names the command that replays it: `python -m tests.sim.cluster --seed N`.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,27 @@ from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import ClusterOutcome, play
 
 NO_FAULTS = frozenset[str]()
+FEW = range(30)
+MANY = range(1000, 1150)
 
 
-def explain(outcome: ClusterOutcome) -> str:
-    command = f"python -m tests.sim.cluster --seed {outcome.plan.seed}"
+def explain(outcome: ClusterOutcome, *, quick: bool) -> str:
+    command = f"python -m tests.sim.cluster --seed {outcome.plan.seed}{' --quick' if quick else ''}"
     return "\n".join([*outcome.violations[:10], *outcome.done[-30:], f"replay: {command}"])
 
 
-@pytest.mark.parametrize("seed", [3, 5])
-def test_a_cluster_without_faults(seed: int) -> None:
-    outcome = play(ClusterPlan.draw(seed, quick=True).with_faults(NO_FAULTS))
-    assert not outcome.violations, explain(outcome)
-    assert outcome.acknowledged > 100
+def test_a_cluster_without_faults() -> None:
+    outcome = play(ClusterPlan.draw(3, quick=True).with_faults(NO_FAULTS))
+    assert not outcome.violations, explain(outcome, quick=True)
+    assert outcome.acknowledged > 50
     assert outcome.lives >= outcome.plan.brokers
+
+
+@pytest.mark.parametrize("seed", FEW)
+def test_nothing_acknowledged_is_lost(seed: int) -> None:
+    outcome = play(ClusterPlan.draw(seed, quick=True))
+    assert not outcome.violations, explain(outcome, quick=True)
+    assert outcome.acknowledged > 0
 
 
 def test_a_seed_replays_exactly() -> None:
@@ -27,3 +38,12 @@ def test_a_seed_replays_exactly() -> None:
     first, again = play(plan), play(plan)
     assert (first.digest, first.steps) == (again.digest, again.steps)
     assert play(other).digest != first.digest
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(MANY.start, MANY.stop, 10))
+def test_nothing_acknowledged_is_lost_in_many_worlds(first: int) -> None:
+    for seed in range(first, first + 10):
+        outcome = play(ClusterPlan.draw(seed))
+        assert not outcome.violations, explain(outcome, quick=False)

@@ -1,0 +1,83 @@
+"""One thing at a time, where seeds have found a hole."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from tests.sim.cluster.plan import ClusterPlan
+from tests.sim.cluster.scenario import ClusterRun
+from tests.sim.cluster.world import ClusterWorld
+from tests.sim.loop import SimLoop, run
+from tests.sim.workload import TOPIC
+
+from barnabas.protocol.topic_partition import TopicPartition
+
+TP = TopicPartition(TOPIC, 0)
+
+
+async def until(world: ClusterWorld, holds: Callable[[], bool], seconds: float = 30.0) -> None:
+    deadline = world.loop.time() + seconds
+    while not holds():
+        assert world.loop.time() < deadline, "it never came true"
+        await asyncio.sleep(0.01)
+
+
+def controller(world: ClusterWorld) -> int | None:
+    states = {broker.broker_id: broker.server.state for broker in world.running if broker.server is not None}
+    return next((broker_id for broker_id, state in states.items() if state.controller.is_active), None)
+
+
+def epoch(run_: ClusterRun) -> int:
+    found: int = run_.invariants.state(TP)["leader_epoch"]
+    return found
+
+
+def test_a_leader_that_is_back_before_the_next_controller_looks_leads_in_a_new_epoch() -> None:
+    """What it writes next could else not be told from what it has lost, and followers have still."""
+
+    async def main(loop: SimLoop) -> None:
+        cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
+        world = cluster.world
+        await asyncio.gather(*map(cluster.nemesis.bring_up, world.brokers.values()))
+        await cluster._create_topic()
+        leader = cluster.invariants.state(TP)["leader"]
+        while controller(world) != leader:
+            await cluster.nemesis._move_controller()
+            await until(world, lambda: controller(world) is not None)
+            await asyncio.sleep(0.1)
+        before = epoch(cluster)
+        # The next controller is slow: by the time it looks, the leader has registered again.
+        others = [broker for broker in world.brokers.values() if broker.broker_id != leader]
+        for broker in others:
+            loop.frozen.add(broker.node)
+        broker = world.brokers[leader]
+        former = world.ensemble.tree.look(f"/kafka/brokers/ids/{leader}")
+        broker.crash("kill")
+        for session in [one for one, node in _sessions(world) if node is broker.node]:
+            world.ensemble.expire(session)
+        starting = broker.begin()
+        await until(world, lambda: world.ensemble.tree.look(f"/kafka/brokers/ids/{leader}") not in (None, former))
+        for other in others:
+            loop.frozen.discard(other.node)
+        await starting
+        await until(world, lambda: epoch(cluster) > before)
+        await until(world, lambda: all(_knows(world, one.broker_id) == epoch(cluster) for one in world.running))
+
+    run(main, 1)
+
+
+def _sessions(world: ClusterWorld) -> list[tuple[int, object]]:
+    return [
+        (number, session.connection.client)
+        for number, session in world.ensemble.sessions.items()
+        if session.connection is not None
+    ]
+
+
+def _knows(world: ClusterWorld, broker_id: int) -> int:
+    """The leader epoch that a broker tells clients."""
+    server = world.brokers[broker_id].server
+    assert server is not None
+    image = server.state.metadata.partition(TP)
+    return -1 if image is None else image.leader_epoch
