@@ -178,12 +178,9 @@ class ReceivedOrders:
         self._follow_controller(controller_epoch, broker_epoch)
         cache = self._metadata
         cache.controller_id = controller_id
-        known = cache.brokers
         brokers = {broker.broker_id: broker for broker in update.brokers}
-        if brokers.keys() != known.keys() or any(
-            (known[one].endpoints, known[one].rack) != (broker.endpoints, broker.rack)
-            for one, broker in brokers.items()
-        ):
+        # This tells nothing of epochs: what a broker that was controller knew of them counts no longer.
+        if brokers != cache.brokers:
             cache.set_brokers(brokers)
         if self._is_new_here and update.topics:
             # The first that a registered broker is told of topics is all that there are.

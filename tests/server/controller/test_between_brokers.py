@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -36,6 +37,7 @@ from barnabas.protocol.messages.update_metadata import (
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.cluster_control import controllers_change_isrs
 from barnabas.server.controller.control_requests import StopOrder
+from barnabas.server.controller.replica_channel import MetadataUpdate
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.metadata.znodes import PartitionState
@@ -356,3 +358,15 @@ async def test_update_metadata_in_every_version(version: int) -> None:
             await plane.members[1].ask_in(3, request, version)
             image = member.metadata.topic("x")
             assert (0 if image is None else len(image.partitions)) == left
+
+
+async def test_who_was_controller_knows_the_runs_of_others_no_longer() -> None:
+    """Followers that come back with another epoch would be taken for their own former runs, and never be in sync."""
+    async with ClusterPlane() as plane:
+        former = next(one for one in plane.members.values() if one.controller is plane.controller)
+        known = former.metadata.brokers
+        assert all(one.broker_epoch > -1 for one in known.values())
+        update = MetadataUpdate(tuple(replace(one, broker_epoch=-1) for one in known.values()))
+        epoch = former.orders.controller_epoch + 1
+        former.orders.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
+        assert {one.broker_epoch for one in former.metadata.brokers.values()} == {-1}
