@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, code_of
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
@@ -20,13 +21,13 @@ from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
 from ..replication.partition_order import PartitionOrder
 from ..runtime.ports import Ask
 from .control_requests import (
-    LOWEST_LEADER_AND_ISR,
-    LOWEST_STOP_REPLICA,
-    LOWEST_UPDATE_METADATA,
+    LAYOUTS,
     SendingController,
+    Spoken,
     StopOrder,
     leader_and_isr_request,
     order_results,
+    spoken,
     stop_replica_request,
     stop_results,
     update_metadata_request,
@@ -46,7 +47,7 @@ class Waiting:
 
     build: Callable[[int], Any]
     """Makes the request, told the broker's epoch."""
-    lowest: int
+    spoken: Spoken
     heed: Callable[[Any], None]
     """Hears the response, if it is not an error as a whole."""
 
@@ -97,7 +98,7 @@ class BrokerQueue:
         while True:
             try:
                 request = waiting.build(self.broker.broker_epoch)
-                return await self._ask(self.broker.broker_id, request, lowest=waiting.lowest)
+                return await self._ask(self.broker.broker_id, request, **waiting.spoken._asdict())
             except UnsupportedVersionError as error:
                 logger.error("broker %d takes no orders from here: %s", self.broker.broker_id, error)
                 return None
@@ -114,7 +115,10 @@ class BrokerQueue:
 class ClusterReplicaChannel:
     """A `ReplicaChannel` to this broker and others. Loop-thread only."""
 
-    def __init__(self, broker_id: int, here: ReceivedOrders, ask: Ask, inter_broker_listener: str) -> None:
+    def __init__(
+        self, broker_id: int, here: ReceivedOrders, ask: Ask, inter_broker_listener: str, protocol: str
+    ) -> None:
+        """`protocol` is `inter.broker.protocol.version`."""
         self._broker_id = broker_id
         self._here = here
         self._ask = ask
@@ -123,6 +127,7 @@ class ClusterReplicaChannel:
         self._answers: OrderAnswers | None = None
         self._brokers: Mapping[int, BrokerRegistration] = {}
         self._queues: dict[int, BrokerQueue] = {}
+        self._spoken = {api_key: spoken(api_key, protocol) for api_key in LAYOUTS}
 
     @property
     def others(self) -> Collection[int]:
@@ -163,8 +168,8 @@ class ClusterReplicaChannel:
         leaders = self._endpoints({order.leader for order in orders})
         self._add(
             broker_id,
+            ApiKey.LEADER_AND_ISR,
             partial(leader_and_isr_request, self._sender, orders=orders, leaders=leaders),
-            LOWEST_LEADER_AND_ISR,
             lambda response: self._ordered(broker_id, order_results(response, orders)),
         )
         return {}
@@ -179,8 +184,8 @@ class ClusterReplicaChannel:
         leader_epochs = dict(leader_epochs)
         self._add(
             broker_id,
+            ApiKey.STOP_REPLICA,
             partial(stop_replica_request, self._sender, leader_epochs=leader_epochs, delete=delete),
-            LOWEST_STOP_REPLICA,
             lambda response: self._stopped(broker_id, stop_results(response)) if delete else None,
         )
         return {}
@@ -190,16 +195,17 @@ class ClusterReplicaChannel:
         for broker_id in broker_ids:
             self._add(
                 broker_id,
+                ApiKey.UPDATE_METADATA,
                 partial(update_metadata_request, self._sender, update=update),
-                LOWEST_UPDATE_METADATA,
                 lambda response: None,
             )
 
-    def _add(self, broker_id: int, build: Callable[[int], Any], lowest: int, heed: Callable[[Any], None]) -> None:
+    def _add(self, broker_id: int, api_key: ApiKey, build: Callable[..., Any], heed: Callable[[Any], None]) -> None:
         queue = self._queues.get(broker_id)
         # One that is gone is none of the controller's business until it is back.
         if queue is not None:
-            queue.add(Waiting(build, lowest, heed))
+            versions = self._spoken[api_key]
+            queue.add(Waiting(partial(build, layout=versions.lowest), versions, heed))
 
     def _endpoints(self, leaders: Collection[int]) -> dict[int, BrokerEndpoint]:
         return {

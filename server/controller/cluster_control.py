@@ -19,6 +19,7 @@ from ..metadata.notice_store import NoticeStore
 from ..metadata.producer_ids import ProducerIds
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import BrokerRegistration
+from ..replication.inter_broker_versions import is_at_least
 from ..replication.isr_changes import IsrChanges
 from ..runtime.ports import Ask
 from .cluster_channel import ClusterReplicaChannel
@@ -30,6 +31,9 @@ from .replica_channel import WhileDeleting
 from .to_controller import ToController, leave_cluster
 
 logger = room_logger("controller")
+
+SINCE_ALTER_PARTITION = "2.7-IV2"
+"""Before that leaders write their in-sync replicas into the store themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,9 @@ class ClusterControl:
             cluster_store=stores.cluster,
             topic_store=stores.topics,
             metadata=metadata,
-            channel=ClusterReplicaChannel(broker_id, self.orders, order, inter_broker_listener),
+            channel=ClusterReplicaChannel(
+                broker_id, self.orders, order, inter_broker_listener, config.inter_broker_protocol_version
+            ),
             config=config,
             topic_configs=dynamic_config,
             chance=chance,
@@ -98,11 +104,16 @@ class ClusterControl:
         )
         self._office = Office(broker_id, self.controller, stores.store, stores.cluster, metadata)
         self._asked = ControllerIsrChanges(
-            broker_id, lambda: self.orders.broker_epoch, self.controller, self._elsewhere
+            broker_id,
+            lambda: self.orders.broker_epoch,
+            self.controller,
+            self._elsewhere,
+            config.inter_broker_protocol_version,
         )
-        writes_itself = not controllers_change_isrs(config.inter_broker_protocol_version)
         self.isr_changes: IsrChanges = (
-            StoredIsrChanges(broker_id, stores.topics, notices) if writes_itself else self._asked
+            self._asked
+            if is_at_least(config.inter_broker_protocol_version, SINCE_ALTER_PARTITION)
+            else StoredIsrChanges(broker_id, stores.topics, notices)
         )
         dynamic_config.on_topic_change(self._topic_changed)
 
@@ -135,10 +146,3 @@ class ClusterControl:
     def _topic_changed(self, topic: str | None) -> None:
         if topic is not None:
             self.controller.topic_settings_changed(topic)
-
-
-def controllers_change_isrs(inter_broker_protocol: str) -> bool:
-    """Whether all brokers of a cluster know AlterPartition: since 2.7-IV2."""
-    release, _, step = inter_broker_protocol.partition("-IV")
-    major, minor, *_ = (*map(int, release.split(".")), 0)
-    return (major, minor, int(step or 99)) >= (2, 7, 2)

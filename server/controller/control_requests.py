@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, code_of
 from ...protocol.messages.leader_and_isr import (
     LeaderAndIsrLiveLeader,
@@ -22,9 +23,11 @@ from ...protocol.messages.leader_and_isr import (
 from ...protocol.messages.stop_replica import (
     StopReplicaPartitionError,
     StopReplicaPartitionState,
+    StopReplicaPartitionV0,
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
+    StopReplicaTopicV1,
 )
 from ...protocol.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -37,11 +40,13 @@ from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import PartitionImage, TopicImage
 from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
+from ..replication.inter_broker_versions import highest_version
 from ..replication.partition_order import PartitionOrder
 from .replica_channel import NO_EPOCH, MetadataUpdate
 
-LOWEST_LEADER_AND_ISR, LOWEST_UPDATE_METADATA, LOWEST_STOP_REPLICA = 2, 5, 3
-"""The versions since which these requests are grouped by topic, as they are built here."""
+LAYOUTS = {ApiKey.LEADER_AND_ISR: (0, 2), ApiKey.STOP_REPLICA: (0, 1, 3), ApiKey.UPDATE_METADATA: (0, 5)}
+"""The versions since which orders are laid out otherwise: at last grouped by topic, with the epoch of the broker."""
+LEADER_AND_ISR_BY_TOPIC, STOP_REPLICA_BY_NAME, STOP_REPLICA_WITH_EPOCHS, UPDATE_METADATA_BY_TOPIC = 2, 1, 3, 5
 TOPIC_IDS_VERSION = 5
 LEADER_DURING_DELETION = -2
 """In the place of a leader: the partition is being deleted."""
@@ -56,6 +61,20 @@ class SendingController(NamedTuple):
     epoch: int
 
 
+class Spoken(NamedTuple):
+    """In which versions an order may be sent."""
+
+    lowest: int
+    """Which is also the layout: all up to `highest` are laid out alike."""
+    highest: int
+
+
+def spoken(api_key: ApiKey, inter_broker_protocol: str) -> Spoken:
+    """As all brokers of a cluster understand it."""
+    highest = highest_version(api_key, inter_broker_protocol)
+    return Spoken(max(layout for layout in LAYOUTS[api_key] if layout <= highest), highest)
+
+
 # LeaderAndIsr
 
 
@@ -64,6 +83,8 @@ def leader_and_isr_request(
     broker_epoch: int,
     orders: Sequence[PartitionOrder],
     leaders: Mapping[int, BrokerEndpoint],
+    *,
+    layout: int,
 ) -> LeaderAndIsrRequest:
     """Orders to one broker; `leaders` is where the leaders are reached that are alive."""
     topics: dict[str, LeaderAndIsrTopicState] = {}
@@ -88,16 +109,20 @@ def leader_and_isr_request(
                 leader_recovery_state=order.leader_recovery_state,
             )
         )
-    return LeaderAndIsrRequest(
+    request = LeaderAndIsrRequest(
         controller_id=sender.broker_id,
         controller_epoch=sender.epoch,
         broker_epoch=broker_epoch,
-        topic_states=list(topics.values()),
         live_leaders=[
             LeaderAndIsrLiveLeader(broker_id=broker_id, host_name=endpoint.host, port=endpoint.port)
             for broker_id, endpoint in leaders.items()
         ],
     )
+    if layout >= LEADER_AND_ISR_BY_TOPIC:
+        request.topic_states = list(topics.values())
+    else:
+        request.ungrouped_partition_states = [one for topic in topics.values() for one in topic.partition_states]
+    return request
 
 
 def orders_of(request: LeaderAndIsrRequest) -> list[PartitionOrder]:
@@ -174,20 +199,37 @@ class StopOrder(NamedTuple):
 
 
 def stop_replica_request(
-    sender: SendingController, broker_epoch: int, leader_epochs: Mapping[TopicPartition, int], *, delete: bool
+    sender: SendingController,
+    broker_epoch: int,
+    leader_epochs: Mapping[TopicPartition, int],
+    *,
+    delete: bool,
+    layout: int,
 ) -> StopReplicaRequest:
     """The order to give replicas up."""
-    topics: dict[str, StopReplicaTopicState] = {}
-    for (name, index), leader_epoch in leader_epochs.items():
-        topic = topics.setdefault(name, StopReplicaTopicState(topic_name=name))
-        state = StopReplicaPartitionState(partition_index=index, leader_epoch=leader_epoch, delete_partition=delete)
-        topic.partition_states.append(state)
-    return StopReplicaRequest(
-        controller_id=sender.broker_id,
-        controller_epoch=sender.epoch,
-        broker_epoch=broker_epoch,
-        topic_states=list(topics.values()),
+    request = StopReplicaRequest(
+        controller_id=sender.broker_id, controller_epoch=sender.epoch, broker_epoch=broker_epoch
     )
+    if layout < STOP_REPLICA_WITH_EPOCHS:
+        request.delete_partitions = delete
+    if layout < STOP_REPLICA_BY_NAME:
+        request.ungrouped_partitions = [
+            StopReplicaPartitionV0(topic_name=name, partition_index=index) for name, index in leader_epochs
+        ]
+        return request
+    topics: dict[str, dict[int, int]] = {}
+    for (name, index), leader_epoch in leader_epochs.items():
+        topics.setdefault(name, {})[index] = leader_epoch
+    if layout < STOP_REPLICA_WITH_EPOCHS:
+        request.topics = [StopReplicaTopicV1(name=name, partition_indexes=list(its)) for name, its in topics.items()]
+        return request
+    for name, its in topics.items():
+        states = [
+            StopReplicaPartitionState(partition_index=index, leader_epoch=leader_epoch, delete_partition=delete)
+            for index, leader_epoch in its.items()
+        ]
+        request.topic_states.append(StopReplicaTopicState(topic_name=name, partition_states=states))
+    return request
 
 
 def stops_of(request: StopReplicaRequest) -> list[StopOrder]:
@@ -232,34 +274,44 @@ def stop_results(response: StopReplicaResponse) -> dict[TopicPartition, ErrorCod
 
 
 def update_metadata_request(
-    sender: SendingController, broker_epoch: int, update: MetadataUpdate
+    sender: SendingController, broker_epoch: int, update: MetadataUpdate, *, layout: int
 ) -> UpdateMetadataRequest:
     """What a broker is to believe."""
     alive = {broker.broker_id for broker in update.brokers}
     states = [_topic_state(topic, sender.epoch, alive) for topic in update.topics]
     states += [_topic_state(topic, sender.epoch, alive, LEADER_DURING_DELETION) for topic in update.removed]
-    return UpdateMetadataRequest(
+    request = UpdateMetadataRequest(
         controller_id=sender.broker_id,
         controller_epoch=sender.epoch,
         broker_epoch=broker_epoch,
-        topic_states=states,
-        live_brokers=[
-            UpdateMetadataBroker(
-                id=broker.broker_id,
-                endpoints=[
-                    UpdateMetadataEndpoint(
-                        port=endpoint.port,
-                        host=endpoint.host,
-                        listener=endpoint.listener_name,
-                        security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
-                    )
-                    for endpoint in broker.endpoints
-                ],
-                rack=broker.rack,
-            )
-            for broker in update.brokers
-        ],
+        live_brokers=[_live_broker(broker) for broker in update.brokers],
     )
+    if layout >= UPDATE_METADATA_BY_TOPIC:
+        request.topic_states = states
+    else:
+        request.ungrouped_partition_states = [one for topic in states for one in topic.partition_states]
+    return request
+
+
+def _live_broker(broker: BrokerRegistration) -> UpdateMetadataBroker:
+    told = UpdateMetadataBroker(
+        id=broker.broker_id,
+        endpoints=[
+            UpdateMetadataEndpoint(
+                port=endpoint.port,
+                host=endpoint.host,
+                listener=endpoint.listener_name,
+                security_protocol=SECURITY_PROTOCOLS.get(endpoint.security_protocol, 0),
+            )
+            for endpoint in broker.endpoints
+        ],
+        rack=broker.rack,
+    )
+    # All that version 0 tells.
+    for endpoint in broker.endpoints:
+        if endpoint.security_protocol == "PLAINTEXT":
+            told.v0_host, told.v0_port = endpoint.host, endpoint.port
+    return told
 
 
 def _topic_state(

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
-from uuid import UUID
 
-from ...protocol.errors import ErrorCode, KafkaError, code_of
+from ...protocol.apis import ApiKey
+from ...protocol.errors import ErrorCode, KafkaError, UnsupportedVersionError, code_of
 from ...protocol.messages.alter_partition import (
     AlterPartitionRequest,
+    AlterPartitionResponse,
     BrokerState,
     PartitionData,
     ResponsePartitionData,
@@ -25,13 +27,16 @@ from ..metadata.metadata_store import BadVersionError, StoreError
 from ..metadata.notice_store import NoticeStore
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import PartitionState
+from ..replication.inter_broker_versions import highest_version
 from ..replication.isr_changes import IsrChange, PartitionStateNow
 from .controller import Controller
 from .isr_requests import ANY_EPOCH
 from .to_controller import ToController
 
-BROKER_EPOCHS_VERSION = 3
-"""Of AlterPartition: what is sent names the epochs of the brokers in sync, which controllers know since Kafka 3.5."""
+WITHOUT_TOPIC_IDS = 1
+"""The newest version of AlterPartition that names topics."""
+SINCE_BROKER_EPOCHS = 3
+"""The version of AlterPartition that tells the epochs of the brokers in sync: controllers know it since Kafka 3.5."""
 
 
 class WaitingProposal(NamedTuple):
@@ -45,12 +50,19 @@ class ControllerIsrChanges:
     """Asks the controller, with one request in flight for all that have come meanwhile. Loop-thread only."""
 
     def __init__(
-        self, broker_id: int, broker_epoch: Callable[[], int], controller: Controller, elsewhere: ToController
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        controller: Controller,
+        elsewhere: ToController,
+        protocol: str,
     ) -> None:
+        """`protocol` is `inter.broker.protocol.version`."""
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._controller = controller
         self._elsewhere = elsewhere
+        self._highest = highest_version(ApiKey.ALTER_PARTITION, protocol)
         self._waiting: list[WaitingProposal] = []
         self._sending: asyncio.Task[None] | None = None
 
@@ -85,12 +97,11 @@ class ControllerIsrChanges:
 
     async def _results(self, changes: Sequence[IsrChange]) -> Mapping[TopicPartition, PartitionStateNow | KafkaError]:
         if not self._controller.is_active:
-            response = await self._elsewhere.ask(self._request(changes), lowest=BROKER_EPOCHS_VERSION)
+            response = await self._answer(changes)
             names = {change.topic_id: change.topic_partition.topic for change in changes}
             return {
-                TopicPartition(names[topic.topic_id], one.partition_index): _answer(one)
+                TopicPartition(topic.topic_name or names.get(topic.topic_id, ""), one.partition_index): _result(one)
                 for topic in response.topics
-                if topic.topic_id in names
                 for one in topic.partitions
             }
         results = await self._controller.alter_partitions(self._broker_id, self._broker_epoch(), changes)
@@ -99,29 +110,47 @@ class ControllerIsrChanges:
             for partition, result in results.items()
         }
 
-    def _request(self, changes: Sequence[IsrChange]) -> AlterPartitionRequest:
-        topics: dict[UUID, TopicData] = {}
-        for change in changes:
-            epochs = change.broker_epochs or (ANY_EPOCH,) * len(change.isr)
-            topic = topics.setdefault(change.topic_id, TopicData(topic_id=change.topic_id))
-            topic.partitions.append(
-                PartitionData(
-                    partition_index=change.topic_partition.partition,
-                    leader_epoch=change.leader_epoch,
-                    new_isr_with_epochs=[
-                        BrokerState(broker_id=broker, broker_epoch=epoch)
-                        for broker, epoch in zip(change.isr, epochs, strict=True)
-                    ],
-                    leader_recovery_state=change.leader_recovery_state,
-                    partition_epoch=change.partition_epoch,
+    async def _answer(self, changes: Sequence[IsrChange]) -> AlterPartitionResponse:
+        highest = self._highest if all(change.topic_id.int for change in changes) else WITHOUT_TOPIC_IDS
+        if highest >= SINCE_BROKER_EPOCHS:
+            with suppress(UnsupportedVersionError):
+                request = self._request(changes, tells_epochs=True)
+                told: AlterPartitionResponse = await self._elsewhere.ask(
+                    request, lowest=SINCE_BROKER_EPOCHS, highest=highest
                 )
+                return told
+        request = self._request(changes, tells_epochs=False)
+        answer: AlterPartitionResponse = await self._elsewhere.ask(
+            request, highest=min(highest, SINCE_BROKER_EPOCHS - 1)
+        )
+        return answer
+
+    def _request(self, changes: Sequence[IsrChange], *, tells_epochs: bool) -> AlterPartitionRequest:
+        topics: dict[str, TopicData] = {}
+        for change in changes:
+            name, index = change.topic_partition
+            topic = topics.setdefault(name, TopicData(topic_name=name, topic_id=change.topic_id))
+            wanted = PartitionData(
+                partition_index=index,
+                leader_epoch=change.leader_epoch,
+                leader_recovery_state=change.leader_recovery_state,
+                partition_epoch=change.partition_epoch,
             )
+            if tells_epochs:
+                epochs = change.broker_epochs or (ANY_EPOCH,) * len(change.isr)
+                wanted.new_isr_with_epochs = [
+                    BrokerState(broker_id=broker, broker_epoch=epoch)
+                    for broker, epoch in zip(change.isr, epochs, strict=True)
+                ]
+            else:
+                wanted.new_isr = list(change.isr)
+            topic.partitions.append(wanted)
         return AlterPartitionRequest(
             broker_id=self._broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
 
-def _answer(answer: ResponsePartitionData) -> PartitionStateNow | KafkaError:
+def _result(answer: ResponsePartitionData) -> PartitionStateNow | KafkaError:
     if answer.error_code:
         return KafkaError(code_of(answer.error_code))
     return PartitionStateNow(

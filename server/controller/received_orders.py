@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Container, Iterable, Mapping, Sequence
 from typing import Protocol
+from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
+from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
 from ..metadata.metadata_store import StoreError
@@ -126,7 +128,7 @@ class ReceivedOrders:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if former is None:
             return ErrorCode.NONE
-        if former.topic_id.int and order.topic_id.int and former.topic_id != order.topic_id:
+        if _is_another(former.topic_id, order.topic_id):
             return ErrorCode.INCONSISTENT_TOPIC_ID
         # What was told already is no news either: the sender had no answer, and asks again.
         return ErrorCode.NONE if order.leader_epoch > former.leader_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
@@ -201,15 +203,20 @@ class ReceivedOrders:
 
     def _merged(self, topic: TopicImage) -> TopicImage:
         former = self._metadata.topic(topic.name)
-        if former is None or (topic.topic_id.int and former.topic_id != topic.topic_id):
+        if former is None or _is_another(former.topic_id, topic.topic_id):
             return topic
         partitions: dict[int, PartitionImage] = dict(sorted({**former.partitions, **topic.partitions}.items()))
-        return TopicImage(topic.name, former.topic_id, partitions)
+        return TopicImage(topic.name, topic.topic_id if topic.topic_id.int else former.topic_id, partitions)
 
     def _without(self, topic: TopicImage) -> TopicImage | None:
         """What is left of a topic; None if nothing is."""
         former = self._metadata.topic(topic.name)
-        if former is None or (topic.topic_id.int and former.topic_id != topic.topic_id):
+        if former is None or _is_another(former.topic_id, topic.topic_id):
             return former
         rest = {index: image for index, image in former.partitions.items() if index not in topic.partitions}
         return TopicImage(topic.name, former.topic_id, rest) if rest else None
+
+
+def _is_another(former: UUID, topic_id: UUID) -> bool:
+    """Whether these are two topics of one name; controllers of old clusters tell no ids."""
+    return former != topic_id and ZERO_UUID not in (former, topic_id)

@@ -6,15 +6,18 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError, code_of
 from ...protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from ...protocol.messages.controlled_shutdown import ControlledShutdownRequest
 from ...protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ...protocol.room_logger import room_logger
+from ...protocol.schema import UNBOUNDED
 from ..config.broker_config import BrokerConfig
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import StoreError
 from ..metadata.notice_store import NoticeStore
+from ..replication.inter_broker_versions import highest_version
 from ..runtime.ports import Ask
 from .controller import Controller
 from .topic_rules import TopicCreation
@@ -34,12 +37,12 @@ class ToController:
         self._notices = notices
         self._ask = ask
 
-    async def ask(self, request: Any, *, lowest: int = 0) -> Any:
+    async def ask(self, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
         """The controller's response. Raises KafkaError if there is none, or if it is an error as a whole."""
         controller_id = self._metadata.controller_id
         if controller_id < 0:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "It is not known who is controller.")
-        response = await self._ask(controller_id, request, lowest=lowest)
+        response = await self._ask(controller_id, request, lowest=lowest, highest=highest)
         error = code_of(getattr(response, "error_code", ErrorCode.NONE))
         if error is not ErrorCode.NONE:
             raise KafkaError(error)
@@ -95,7 +98,8 @@ async def leave_cluster(
                 remaining: Sequence[object] = await controller.controlled_shutdown(broker_id, broker_epoch)
             else:
                 request = ControlledShutdownRequest(broker_id=broker_id, broker_epoch=broker_epoch)
-                remaining = (await elsewhere.ask(request)).remaining_partitions
+                highest = highest_version(ApiKey.CONTROLLED_SHUTDOWN, config.inter_broker_protocol_version)
+                remaining = (await elsewhere.ask(request, highest=highest)).remaining_partitions
         except (KafkaError, StoreError) as error:
             logger.info("the controller does not let this broker go, %s: asking again", error)
             continue

@@ -17,6 +17,7 @@ from ...clients.errors import BrokerUnreachableError
 from ...clients.peer import Peer
 from ...protocol.apis import ApiKey, api_key_of
 from ...protocol.errors import KafkaError
+from ...protocol.schema import UNBOUNDED
 
 if TYPE_CHECKING:
     from ..security.outgoing import OutgoingSecurity
@@ -53,15 +54,17 @@ class BrokerConnections:
         connection = await self._connection(broker_id)
         return connection.version_for(api_key, highest=highest)
 
-    async def ask(self, broker_id: int, request: Any, *, lowest: int = 0, version: int | None = None) -> Any:
-        """The response of that broker, in the newest version that both sides speak, `lowest` or newer, or in `version`.
+    async def ask(
+        self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED, version: int | None = None
+    ) -> Any:
+        """The response of that broker, in `version` or the newest from `lowest` to `highest` that both sides speak.
 
         Raises BrokerUnreachableError, ConnectionLostError, RequestTimeoutError, UnsupportedVersionError or what the
         broker said to this one's password.
         """
         connection = await self._connection(broker_id)
         if version is None:
-            version = connection.version_for(api_key_of(request.__class__), lowest=lowest)
+            version = connection.version_for(api_key_of(request.__class__), lowest=lowest, highest=highest)
         return await connection.send(request, version)
 
     def close(self) -> None:

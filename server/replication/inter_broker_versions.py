@@ -30,6 +30,17 @@ STEPS: dict[ApiKey, tuple[tuple[Release, int], ...]] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: (
         ((0, 8), 0), ((2, 0, 0), 1), ((2, 1, 1), 2), ((2, 3, 1), 3), ((2, 8, 0), 4),
     ),
+    ApiKey.LEADER_AND_ISR: (
+        ((0, 8), 0), ((1, 0, 0), 1), ((2, 2, 0), 2), ((2, 4, 0), 3), ((2, 4, 1), 4), ((2, 8, 1), 5), ((3, 2, 0), 6),
+        ((3, 4, 0), 7),
+    ),
+    ApiKey.STOP_REPLICA: (((0, 8), 0), ((2, 2, 0), 1), ((2, 4, 1), 2), ((2, 6, 0), 3), ((3, 4, 0), 4)),
+    ApiKey.UPDATE_METADATA: (
+        ((0, 8), 0), ((0, 9), 1), ((0, 10, 0, 1), 2), ((0, 10, 2, 0), 3), ((1, 0, 0), 4), ((2, 2, 0), 5),
+        ((2, 4, 1), 6), ((2, 8, 1), 7), ((3, 4, 0), 8),
+    ),
+    ApiKey.CONTROLLED_SHUTDOWN: (((0, 8), 0), ((0, 9), 1), ((2, 2, 0), 2), ((2, 4, 1), 3)),
+    ApiKey.ALTER_PARTITION: (((0, 8), 1), ((2, 8, 0), 3)),
 }  # fmt: skip
 """From which release and step on a version is sent; older releases have four parts, as in 0.10.0-IV0."""
 
@@ -41,6 +52,11 @@ def _parsed(version: str) -> Release:
     parts = tuple(int(part) for part in match["release"].split("."))
     significant = parts[:3] if parts[:2] == (0, 10) else parts[:2]
     return (*significant, LATEST_STEP if match["step"] is None else int(match["step"]))
+
+
+def is_at_least(inter_broker_protocol: str, version: str) -> bool:
+    """Whether all brokers of a cluster know what came with a version."""
+    return _parsed(inter_broker_protocol) >= _parsed(version)
 
 
 @cache

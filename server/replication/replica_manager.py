@@ -15,6 +15,7 @@ from uuid import UUID
 from ...protocol.batch_header import TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
+from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.held_logs import AllLogDirsFailedError
@@ -114,7 +115,8 @@ class ReplicaManager:
         """Have the folders of new partitions made and synced on the lanes of their directories, for `become_leader`."""
         tasks: list[LaneTask] = []
         with suppress(AllLogDirsFailedError):
-            tasks = self.log_manager.creation.preparation_tasks(topic_ids)
+            named = {name: topic_id for name, topic_id in topic_ids.items() if topic_id != ZERO_UUID}
+            tasks = self.log_manager.creation.preparation_tasks(named)
         for task in tasks:
             try:
                 await self._ports.work.run(task.lane, task)
@@ -149,17 +151,21 @@ class ReplicaManager:
     def _ordered(self, order: PartitionOrder) -> Partition:
         """The partition of an order, made if it is not here. Raises KafkaError."""
         name, topic_id = order.topic_partition, order.topic_id
+        is_named = topic_id != ZERO_UUID  # else it comes from a controller that knows no ids
         partition = self._partitions.get(name)
         if partition is None:
             config = self._topic_log_config(name.topic)
             try:
                 log = self.log_manager.creation.get_or_create_log(
-                    name, topic_id=topic_id, config=config, is_new=order.is_new
+                    name, topic_id=topic_id if is_named else None, config=config, is_new=order.is_new
                 )
             except (OSError, LogDirFailedError, AllLogDirsFailedError) as error:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"no log for {name}: {error}") from error
-            partition = self._partitions[name] = Partition(name, topic_id, log, self, self._peers)
-        elif partition.topic_id != topic_id:
+            partition = self._partitions[name] = Partition(name, log.topic_id or topic_id, log, self, self._peers)
+        elif is_named and partition.topic_id == ZERO_UUID:
+            partition.log.assign_topic_id(topic_id)
+            partition.topic_id = topic_id
+        elif is_named and partition.topic_id != topic_id:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{name} is of topic {partition.topic_id}")
         if order.leader_epoch < partition.leader_epoch:
             reason = f"{name} is in leader epoch {partition.leader_epoch}, and the order in {order.leader_epoch}"

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
+from ...protocol.schema import UNBOUNDED
 from ...storage.cleaning.clean_job import CleanJob, Event
 from ...storage.filesystem import FileSystem
 
@@ -38,8 +39,8 @@ class Work(Protocol):
 class Ask(Protocol):
     """A way to send a request to a broker (`BrokerConnections.ask`). Raises KafkaError if there is no answer."""
 
-    async def __call__(self, broker_id: int, request: Any, *, lowest: int = 0) -> Any:
-        """The response in the newest version that both sides speak, `lowest` or newer."""
+    async def __call__(self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
+        """The response in the newest version that both sides speak, from `lowest` to `highest`."""
         ...
 
 

@@ -18,7 +18,8 @@ from tests.server.handled import handled
 
 from barnabas.protocol.apis import API_MESSAGES, ApiKey, api_key_of
 from barnabas.protocol.codec import decode_request, decode_response, encode_request, encode_response
-from barnabas.protocol.errors import ConnectionLostError, ErrorCode, KafkaError
+from barnabas.protocol.errors import ConnectionLostError, ErrorCode, KafkaError, UnsupportedVersionError
+from barnabas.protocol.schema import UNBOUNDED
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.apis.error_answers import error_answer
 from barnabas.server.apis.table import SERVED_IN_CLUSTERS
@@ -117,7 +118,7 @@ class Member:
         await self.control.start()
         return self
 
-    async def ask(self, broker_id: int, request: Any, *, lowest: int = 0) -> Any:
+    async def ask(self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
         """Sends a request to another member over the wire that there is not."""
         await asyncio.sleep(0)
         self.plane.sent.append((self.broker_id, broker_id, type(request).__name__))
@@ -125,7 +126,10 @@ class Member:
         if member is None or broker_id in self.plane.cut or self.broker_id in self.plane.cut:
             raise ConnectionLostError("cut")
         key = api_key_of(type(request))
-        version = self.plane.version_of(key, API_MESSAGES[key].versions[-1], lowest)
+        version = self.plane.version_of(key, min(highest, API_MESSAGES[key].versions[-1]), lowest)
+        if version < lowest:
+            raise UnsupportedVersionError(f"{key.name} {lowest}")
+        self.plane.spoken.setdefault(key, set()).add(version)
         return await self.ask_in(broker_id, request, version)
 
     async def ask_in(self, broker_id: int, request: Any, version: int) -> Any:
@@ -181,6 +185,8 @@ class ClusterPlane:
         self.members: dict[int, Member] = {}
         self.cut: set[int] = set()
         self.sent: list[tuple[int, int, str]] = []
+        self.spoken: dict[ApiKey, set[int]] = {}
+        """Versions that were sent."""
         self.version_of = versions
         self._count = brokers
 

@@ -35,12 +35,13 @@ from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller.cluster_control import controllers_change_isrs
+from barnabas.server.controller.cluster_control import SINCE_ALTER_PARTITION
 from barnabas.server.controller.control_requests import StopOrder
 from barnabas.server.controller.replica_channel import MetadataUpdate
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.metadata.znodes import PartitionState
+from barnabas.server.replication.inter_broker_versions import is_at_least
 from barnabas.server.replication.isr_changes import IsrChange
 from barnabas.server.replication.partition_order import PartitionOrder
 
@@ -180,7 +181,52 @@ def _believed_isr(member: Member) -> tuple[int, ...]:
     [("3.9-IV0", True), ("2.7", True), ("2.7-IV2", True), ("2.7-IV1", False), ("0.10.0-IV1", False)],
 )
 def test_since_when_the_controller_is_asked(version: str, asks: bool) -> None:
-    assert controllers_change_isrs(version) is asks
+    assert is_at_least(version, SINCE_ALTER_PARTITION) is asks
+
+
+@pytest.mark.parametrize(
+    ("protocol", "leader_and_isr", "update_metadata", "stop_replica", "alter_partition"),
+    [
+        ("0.8.2.0", 0, 0, 0, None), ("0.9.0", 0, 1, 0, None), ("0.10.0-IV1", 0, 2, 0, None),
+        ("0.10.2-IV0", 0, 3, 0, None), ("1.0-IV0", 1, 4, 0, None), ("2.1", 1, 4, 0, None), ("2.2-IV0", 2, 5, 1, None),
+        ("2.4-IV0", 3, 5, 1, None), ("2.4-IV1", 4, 6, 2, None), ("2.6-IV0", 4, 6, 3, None), ("2.7", 4, 6, 3, 1),
+        ("2.8-IV0", 4, 6, 3, 1), ("2.8-IV1", 5, 7, 3, 3), ("3.2-IV0", 6, 7, 3, 3), ("3.4-IV0", 7, 8, 4, 3),
+        ("3.9-IV0", 7, 8, 4, 3),
+    ],
+)  # fmt: skip
+async def test_orders_are_as_the_oldest_broker_understands_them(
+    protocol: str, leader_and_isr: int, update_metadata: int, stop_replica: int, alter_partition: int | None
+) -> None:
+    properties = {"inter.broker.protocol.version": protocol, "log.message.format.version": protocol}
+    async with ClusterPlane(properties=properties) as plane:
+        await create(plane, (2, 3))
+        leader = plane.members[2]
+        await plane.until(lambda: leader.leads(T0) and T0 in plane.members[3].replicas.roles)
+        order = leader.replicas.roles[T0]
+        # With the topic id that the order came with, or without one.
+        change = IsrChange(T0, order.leader_epoch, order.partition_epoch, (2,), topic_id=order.topic_id)
+        assert (await leader.control.isr_changes.propose(change)).isr == (2,)
+        await plane.until(lambda: _believed_isr(plane.members[3]) == (2,))
+        assert await plane.controller.delete_topics(["t"]) == {"t": None}
+        assert plane.members[3].replicas.deleted == [T0]
+        sent = {key: max(versions) for key, versions in plane.spoken.items()}
+        assert sent[ApiKey.LEADER_AND_ISR] == leader_and_isr
+        assert sent[ApiKey.UPDATE_METADATA] == update_metadata
+        assert sent[ApiKey.STOP_REPLICA] == stop_replica
+        assert sent.get(ApiKey.ALTER_PARTITION) == alter_partition
+
+
+async def test_a_controller_that_knows_no_broker_epochs_is_asked_without_them() -> None:
+    def pick(key: int, highest: int, lowest: int) -> int:
+        return min(highest, 2) if key == ApiKey.ALTER_PARTITION else highest
+
+    async with ClusterPlane(versions=pick) as plane:
+        await create(plane, (2, 3))
+        await plane.until(lambda: plane.members[2].leads(T0))
+        order = plane.members[2].replicas.roles[T0]
+        change = IsrChange(T0, order.leader_epoch, order.partition_epoch, (2,), (7,), topic_id=order.topic_id)
+        assert (await plane.members[2].control.isr_changes.propose(change)).isr == (2,)
+        assert plane.spoken[ApiKey.ALTER_PARTITION] == {2}
 
 
 @pytest.mark.parametrize("version", range(4))

@@ -7,6 +7,7 @@ import errno
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from tests.server.data_plane import (
@@ -25,6 +26,9 @@ from tests.sim.disk import Fault
 from tests.sim.world import WorkDelays
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.schema import ZERO_UUID
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.replication.partition_order import PartitionOrder
 
 SLOW_DISK = WorkDelays(usual=1.0)
 
@@ -256,5 +260,30 @@ def test_settings_of_a_topic_reach_its_partitions_while_they_run() -> None:
         await plane.until(lambda: log.recovery_point == 2, seconds=1)
         manager.topic_config_changed(None)
         assert other.config is changed
+
+    play(talk)
+
+
+def test_the_id_of_a_topic_may_come_with_a_later_order() -> None:
+    """From a controller of an older protocol, then from one that knows ids."""
+    name, first, second, other = TopicPartition("old", 0), ZERO_UUID, UUID(int=7), UUID(int=8)
+
+    async def talk(plane: DataPlane) -> None:
+        manager = plane.state.replica_manager
+
+        async def order(topic_id: UUID, epoch: int) -> None:
+            await manager.prepare_logs({name: topic_id})
+            manager.become_leader(PartitionOrder(name, topic_id, 1, epoch, 0, (1,), (1,), is_new=epoch == 1))
+
+        await order(first, 1)
+        partition = manager.find(*name)
+        assert partition is not None and (partition.topic_id, partition.log.topic_id) == (ZERO_UUID, None)
+        await order(second, 2)
+        assert (partition.topic_id, partition.log.topic_id) == (second, second)
+        await order(first, 3)
+        assert (partition.topic_id, partition.leader_epoch) == (second, 3), "an older one is no other topic's"
+        with pytest.raises(KafkaError) as refused:
+            await order(other, 4)
+        assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
     play(talk)
