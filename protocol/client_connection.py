@@ -125,7 +125,8 @@ class Introduction:
 
 
 class InFlight(NamedTuple):
-    """A request whose response is awaited, and whose `token` it is; without `decoded` the frame is wanted as it came.
+    """A request whose response is awaited, and the shell's `token` for it; without `decoded` the frame is handed on as
+    it came.
 
     `token` is None for the requests that the connection makes by itself before it is ready.
     """
@@ -156,7 +157,7 @@ class ClientConnection(Generic[T]):
         self.state = ClientState.CONNECTING
         self.api_versions: dict[int, Versions] = {}
         self.features: dict[str, int] = {}
-        """Of the cluster, with the level that all of it is at (KIP-584)."""
+        """The cluster's features and their finalized levels (KIP-584)."""
         self._introduction = introduction
         self._sasl = sasl
         self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind)

@@ -1,7 +1,7 @@
 """The codecs of record batches: gzip, snappy, LZ4 and zstd, never giving back more than the caller allows.
 
 Decompression is bounded while it runs: a small batch that would expand to gigabytes costs `max_size` bytes of output
-and some megabytes, and the time to produce them. Who wants `bytes` holds them twice for a moment, and so does snappy.
+and some megabytes, and the time to produce them. `decompress`, and snappy, need twice the memory for a moment.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | N
 
 
 def _zstd_options(size: int, level: int | None) -> dict[int, int]:
-    """Those of the level, but that the tables for much data are no larger than for a megabyte of it."""
+    """The level's options, with tables no larger than those for a megabyte of data."""
     if level is None:
         return {}
     options: dict[int, int] = {zstd.CompressionParameter.compression_level: level}

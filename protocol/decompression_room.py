@@ -11,7 +11,7 @@ MOST_KEPT = 4 * 1024 * 1024
 
 
 class Room:
-    """Memory and codecs with which batches are opened one after the other: most are like the one before.
+    """Memory and codecs that are used again from batch to batch.
 
     The memory grows to `MOST_KEPT` at most: what is larger is opened in it piece by piece.
     """
@@ -21,9 +21,9 @@ class Room:
     def __init__(self) -> None:
         self.memory = memoryview(bytearray(LEAST_KEPT))
         self.zstd = ZstdDecompressor()
-        """To make one takes as long as to open a small batch with it."""
+        """Making one takes as long as opening a small batch."""
         self.expected_size = LEAST_KEPT
-        """What a zstd frame that does not say it may become, to judge by the one before."""
+        """How large a zstd frame of unknown size may become, judging by the one before."""
 
     def enlarge(self, used: memoryview, needed: int) -> memoryview:
         """At least `needed` bytes, at most `MOST_KEPT`, that begin with those of `used`; kept for later frames."""
@@ -32,7 +32,7 @@ class Room:
         return self.memory
 
     def opened(self, size: int) -> None:
-        """A zstd frame had so many bytes in it."""
+        """Remember how much was in a zstd frame."""
         self.expected_size = max(LEAST_KEPT, min(2 * size, MOST_KEPT))
 
 
@@ -49,4 +49,4 @@ def take_room() -> Room:
 
 
 give_back = _free_rooms.append
-"""What was opened in a room is not to be looked at any more."""
+"""Return a room; what was opened in it must not be used any more."""

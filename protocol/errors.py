@@ -208,10 +208,9 @@ class KafkaError(Exception):
         self.message = message
 
     def as_result(self) -> KafkaError:
-        """The error without the way it came, nor that of the one it was made of, to be kept as a value.
+        """The error without its traceback and its cause's, to be kept as a value.
 
-        The way leads through the frame that keeps it: a circle, which would hold all of that frame until the garbage
-        collector comes by.
+        A traceback refers to the frame that keeps the error: a cycle that would hold on to all of that frame.
         """
         self.__cause__ = self.__context__ = None
         return self.with_traceback(None)

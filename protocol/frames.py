@@ -1,10 +1,10 @@
 """Length-prefixed frames out of a byte stream, without I/O and without trusting the declared length.
 
-The owner of the socket reads into the `memoryview` that `buffer()` returns and then calls `received(count)`, which
-yields the position of every complete frame. While no frame is pending the bytes land in a buffer that many streams
-share, because nothing of it is needed once the frames in it were handled. A partial frame needs a private buffer: a
-small one is copied into one that grows with the bytes that have arrived, never by the length that the peer announced;
-for a large one the stream keeps the shared buffer, and the others share another, so that no byte of it is moved.
+The owner of the socket reads into the `memoryview` that `buffer()` returns, and `next_frame()` tells the position of
+each complete frame. While no frame is pending the bytes land in a buffer that many streams share, because nothing of it
+is needed once the frames in it were handled. A partial frame needs a private buffer: a small one is copied into one
+that grows with the bytes that have arrived, never by the length that the peer announced; for a large one the stream
+keeps the shared buffer, and the others share another, so that no byte of it is moved.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class BufferPool:
         """What one read takes at most while no frame is pending: it bounds how long one client is served in one go."""
 
     def run_short(self, is_short: bool) -> None:
-        """Have little read of a frame before it is known how large it is, and lend nothing freely; or as ever."""
+        """While memory is short, read little of a frame before its size is known, and lend no buffer freely."""
         if is_short != self._is_short:
             self._is_short = is_short
             self._share(self._shared)

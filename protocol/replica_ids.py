@@ -1,3 +1,3 @@
-"""Who reads, in requests that followers send as well: a broker's id, or that of all who are no broker."""
+"""Who sends a request that followers send as well: a broker's id, or one that stands for all who are no broker."""
 
 CONSUMER_REPLICA_ID = -1

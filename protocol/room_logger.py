@@ -1,4 +1,4 @@
-"""The loggers of the server's rooms: whatever strangers call themselves, a line of the log is one line.
+"""The loggers of the rooms: a message is one line of the log, whatever names of strangers are in it.
 
 Client ids, group ids and addresses come from anybody. A name with a line break in it would write lines of its own into
 the log, and one with a terminal's control sequences would have whoever reads it see something else.

@@ -195,5 +195,5 @@ def stand_in(mechanism: str, username: str, secret: bytes) -> ScramCredential:
 
 
 def failed(reason: str) -> KafkaError:
-    """What a client hears that did not prove who it is."""
+    """The error for a client that has failed to authenticate."""
     return KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, reason)

@@ -25,7 +25,7 @@ class BatchScan:
     hard_limit: bool
     """Whether a first batch that is larger than `max_length` is given in part; else nothing of it is."""
     lend: bool
-    """Whether the reader sends the bytes on, so that many of them may stay in the file."""
+    """Whether a large stretch is given as a `FileSlice`, to be sent without being read."""
 
     def read_from(self, position: int, index_interval_bytes: int) -> tuple[Sendable, int] | None:
         """Bytes from the batch that contains the offset on, and their position, scanning from a batch at `position`.

@@ -108,7 +108,7 @@ class FileRecords:
         return (self._file or self.file).pread(length if length < end else end, position)
 
     def lend(self, length: int, position: int) -> Sendable:
-        """The same for somebody who sends it on; a large stretch stays in the file."""
+        """The same, but a large stretch as a `FileSlice`, to be sent without being read."""
         if length < _LENT_BYTES:
             return self.pread(length, position)
         return self.file.lend(min(length, self.size - position), position)

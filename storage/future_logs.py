@@ -44,7 +44,7 @@ class FutureLog:
     path: str
     log: Log | None = None
     valid_below: int = 0
-    """Of a copy that an earlier life began: from there on the log may have become another one since."""
+    """A copy from an earlier run counts below this only: from there on the log may have changed since."""
     is_cancelled: bool = False
     """Nobody wants it any more; who works on it removes it."""
 
@@ -71,7 +71,7 @@ class FutureLogs:
     retire: Callable[[Log, LogDir], None]
     """Renames a log's folder away and has it removed later. Raises OSError."""
     announced: Callable[[TopicPartition, LogDir, Log], AbstractContextManager[None]]
-    """While a log takes its place in a directory, whose checkpoints know it, durably. Raises OSError."""
+    """Durably names a log in the checkpoints of a directory while it is moved there. Raises OSError."""
     random_bits: Callable[[int], int]
     copies: dict[TopicPartition, FutureLog] = field(default_factory=dict)
 
@@ -91,10 +91,10 @@ class FutureLogs:
         return live
 
     def take_up(self, found: Mapping[LogDir, Sequence[PartitionDir]]) -> None:
-        """Notes the copies that an earlier life of the broker began.
+        """Notes the copies that an earlier run began. Raises OSError.
 
-        One of a log that is nowhere is left alone, as its log may be on a disk that is not there today; one beside
-        its log, or a second one, is removed. Raises OSError.
+        A copy whose log is missing is left alone, as that may be on a disk that is missing today; one in its log's own
+        directory, or a second one, is removed.
         """
         for log_dir, folders in found.items():
             for folder in folders:
@@ -109,7 +109,7 @@ class FutureLogs:
                     self.copies[folder.topic_partition] = FutureLog(folder.topic_partition, log_dir, path)
 
     def note_ends(self) -> None:
-        """The logs are loaded: what they have at this moment is what copies of earlier lives may have of them."""
+        """All logs are loaded: copies from earlier runs are valid up to their logs' present ends."""
         for topic_partition, copy in self.copies.items():
             source = self.logs.get(topic_partition)
             copy.valid_below = 0 if source is None else source.log_end_offset

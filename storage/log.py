@@ -298,10 +298,9 @@ class Log:
 
         At most `max_length` bytes, possibly ending inside a batch. A first batch that is larger is given whole with
         `min_one_message`, in part with `hard_limit`, and else not at all, as Fetch wants it since version 3. Empty,
-        without touching the disk, at the bound. `read_committed` adds aborted transactions. `lend` is for callers that
-        send the records on: many of them are given as a `FileSlice`.
-        Raises OFFSET_OUT_OF_RANGE outside [log start, log end], CORRUPT_MESSAGE where no whole batch begins, and
-        `LogDirFailedError`.
+        without touching the disk, at the bound. `read_committed` adds aborted transactions. With `lend` a large stretch
+        is given as a `FileSlice`, to be sent without being read. Raises OFFSET_OUT_OF_RANGE outside [log start, log
+        end], CORRUPT_MESSAGE where no whole batch begins, and `LogDirFailedError`.
         """
         end_offset = self.log_end_offset
         if offset >= end_offset or offset < self.log_start_offset:

@@ -33,7 +33,7 @@ class Checkpoint:
     moment: int
 
     def write(self) -> None:
-        """Has the file say so, durably, if it does not. Raises OSError."""
+        """Write it durably, unless the file says so already. Raises OSError."""
         self.log_dir.write_checkpoint(self.name, self.offsets, self.moment)
 
     def write_if_room(self) -> None:
@@ -74,7 +74,7 @@ class LogCheckpoints:
 
     @contextmanager
     def announced(self, topic_partition: TopicPartition, log_dir: LogDir, log: Log) -> Iterator[None]:
-        """While a log takes its place in a directory, whose checkpoints know it, durably. Raises OSError."""
+        """Durably names a log in the checkpoints of a directory while it is moved there. Raises OSError."""
         self.arriving[topic_partition] = (log_dir, log)
         try:
             for name in (RECOVERY_POINT_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):

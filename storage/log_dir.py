@@ -126,7 +126,7 @@ class LogDir:
         return found
 
     def moment(self) -> int:
-        """A number that rises: of what was found out at one moment and at a later one, a checkpoint keeps the later.
+        """A rising number: of two contents a checkpoint keeps the one with the higher.
 
         For the thread that owns the logs.
         """

@@ -122,9 +122,9 @@ def run_together(tasks: Sequence[FlushTask]) -> None:
 class UnsyncedFiles:
     """Collects for a flush, and keeps handles open while one runs on another thread.
 
-    A closed handle's number may be given to another file at once; so whatever is to be closed while a flush is under
-    way waits for its end, and while files get other names for the end of that, as nothing can be opened meanwhile.
-    Flushes complete in the order in which they began, as a later one counts on the earlier.
+    A closed handle's number may be given to another file at once; so closing waits for the end of a flush. It also
+    waits while files are renamed, as nothing can be opened meanwhile. Flushes complete in the order in which they
+    began, as a later one counts on the earlier.
     """
 
     __slots__ = ("_closes", "_flushes", "_fs", "_holds", "names", "recovery_point", "rolled", "snapshots")

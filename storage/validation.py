@@ -1,4 +1,4 @@
-"""The check of records as a job of its own, for those that take so long that nobody shall wait for it."""
+"""The check of records as a job for a lane, for those that take long."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .log import Log
 
 Validate: TypeAlias = Callable[..., ValidationResult]
-"""`validate_and_assign`, or who has done it before."""
+"""`validate_and_assign`, or a `Validation` that has run."""
 
 
 class Validation:

@@ -17,14 +17,16 @@ from .log_config import LogConfig
 Origin: TypeAlias = Literal["client", "coordinator", "replication"]
 NO_OFFSET = -1
 MOST_PLAIN_BYTES = 4 << 20
-"""Of a compressed batch that are opened while others wait, in some milliseconds; honest ones are seldom larger."""
+"""How far a compressed batch is opened while others wait: some milliseconds. Honest ones are seldom larger."""
 MOST_PACKED_BYTES = 16 << 10
-"""Compressed anew while others wait: a millisecond at levels up to `FAST_LEVEL`; higher ones take much longer."""
+"""How much is compressed anew while others wait: a millisecond at levels up to `FAST_LEVEL`; higher ones take much
+longer.
+"""
 FAST_LEVEL = 6
 MOST_OLD_BYTES = 16 << 10
-"""Of messages of format v0 and v1, which are looked at one by one in Python: about a millisecond."""
+"""How much of format v0 and v1 is checked while others wait: about a millisecond, as Python looks at each message."""
 MOST_WRONG_RECORDS = 2000
-"""Records of a batch in which something is wrong: what it is, is found out one by one in Python."""
+"""How many records of a faulty batch are checked while others wait: Python looks at each."""
 _MAX_DECOMPRESSED = 64 * 1024 * 1024
 _MAX_EXPANSION = 24
 _SMALL_BATCH = 1024 * 1024
@@ -64,7 +66,7 @@ class AppendRequest(NamedTuple):
     allow_zstd: bool
     target_magic: int
     at_once: bool = False
-    """Whether more than a little work is left to `HeavyRecordsError`."""
+    """Whether to raise HeavyRecordsError instead of doing more than a little work."""
 
     @property
     def rules(self) -> RecordRules:
@@ -110,7 +112,7 @@ class AppendRequest(NamedTuple):
 
 
 class HeavyRecordsError(Exception):
-    """Checking these records would take milliseconds or seconds: it is to be done where nobody waits for it."""
+    """Checking these records would take milliseconds or seconds, and belongs on a lane."""
 
 
 CODEC_NAMES = {int(codec): name for name, codec in CODEC_BY_CONFIG_NAME.items()}

@@ -1,4 +1,4 @@
-"""What keeps answers that hold much from filling the memory, or from keeping others waiting while they are encoded."""
+"""Keeps large answers from filling the memory, and from blocking the loop while they are encoded."""
 
 from __future__ import annotations
 
@@ -7,32 +7,29 @@ from typing import Any
 from ...protocol.schema import fields_of
 
 LONG_ANSWER_ITEMS = 1000
-"""An answer with more of anything is encoded beside the loop: so many take a millisecond or two."""
+"""An answer with more items is encoded beside the loop; this many take a millisecond or two."""
 ANSWER_BYTES = 32 * 1024 * 1024
-"""About so large may an answer get that says more than was asked, before the rest is put off."""
+"""About how large an answer may get, where little was asked for much, before the rest is put off."""
 
 
 class Budget:
-    """Bytes that one answer may still say.
-
-    What comes first is said whatever its size, so that whoever asks again for the rest gets on.
-    """
+    """Bytes that one answer may still take. The first item always fits, so that a client that asks again gets on."""
 
     def __init__(self) -> None:
         self._left = ANSWER_BYTES
 
     @property
     def is_spent(self) -> bool:
-        """Whether what comes now has to be put off."""
+        """Whether the next item has to be put off."""
         return self._left <= 0
 
     def spend(self, size: int) -> None:
-        """So much has been said."""
+        """Count an item."""
         self._left -= size
 
 
 def holds_much(response: Any) -> bool:
-    """Whether encoding it takes long: it lists more than `LONG_ANSWER_ITEMS` things, or things that together do."""
+    """Whether encoding it takes long: there are more than `LONG_ANSWER_ITEMS` items in its lists and in theirs."""
     count = 0
     for top in _lists_of(response):
         count += len(top)

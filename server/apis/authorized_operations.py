@@ -61,7 +61,7 @@ def authorized_operations(ctx: RequestContext, kind: AclResourceType, name: str 
 
 
 def cluster_operations(ctx: RequestContext) -> int:
-    """What the client may do to the cluster, of which it hears only if it may describe it."""
+    """What the client may do to the cluster, told only if it may describe it."""
     if not ctx.may(AclOperation.DESCRIBE, AclResourceType.CLUSTER, CLUSTER_NAME):
         return 0
     return authorized_operations(ctx, AclResourceType.CLUSTER)

@@ -103,7 +103,7 @@ CODES = ("error_code", "partition_error_code")
 
 
 class _Shape(NamedTuple):
-    """Of one struct in one version: what says which item it answers, and where an error goes."""
+    """One struct in one version: the fields that name the item it answers, and where an error goes."""
 
     names: tuple[tuple[str, str, bool], ...]
     """Field, what the request may call it instead, whether it may be null."""

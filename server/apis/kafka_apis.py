@@ -39,9 +39,9 @@ LARGE_REQUEST_BYTES = 1 << 15
 """A larger request is read beside the loop, and its answer is written there: each takes up to a tenth of a second."""
 MOST_FRAME_BYTES = 2**31
 READ_AT_ONCE = {ApiKey.PRODUCE, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
-"""However large: bytes stay where they are, and there is little else."""
+"""Read at once, however large: their bytes stay where they are, and little else is in them."""
 LANE = "requests"
-"""On which large requests are read and answers to long ones written, one after another."""
+"""The lane that reads large requests and writes the answers to long ones."""
 
 
 Handle: TypeAlias = Callable[[RequestContext, Any], Any]
@@ -169,7 +169,9 @@ class KafkaApis:
     def _handle_later(
         self, connection: Connection, route: Route, frame: memoryview, found: tuple[RequestHeader, Any] | None
     ) -> None:
-        """Handle a frame of its own when it has been read beside the loop, if it is large, or when it is its turn."""
+        """Handle a copy of a frame later: a large one when it has been read beside the loop, another when it is its
+        turn.
+        """
         if found is None and len(frame) > route.most_bytes:
             read = partial(route.read, frame, 0, len(frame))
             self._work.submit(LANE, read, partial(self._was_read, connection, frame))
@@ -242,7 +244,7 @@ class KafkaApis:
                 self._respond(context, response)
 
     def _came_to(self, context: RequestContext, request: Any, response: Any, error: Exception | None) -> None:
-        """Work in turns has come to its end."""
+        """Work in turns has ended."""
         if error is not None:
             self._fail(context, request, error)
         elif response is not None:

@@ -37,7 +37,7 @@ class Channel(Protocol):
 
 
 Change: TypeAlias = "Callable[[Callable[[RequestContext, Any], None], RequestContext, Any], None]"
-"""Gets what sends an answer, the request's context, and the answer; None is the answer to a client that wants none."""
+"""Called with what sends an answer, the request's context, and the answer: None where the client wants none."""
 
 
 class RequestContext:
@@ -68,13 +68,13 @@ class RequestContext:
         self.api_key, self.api_version, self.correlation_id, self.client_id = header
         self.channel = channel
         self.charge = charge
-        """What it owes to the client's quotas; None as long as nobody has any."""
+        """What it owes to the client's quotas; None while no quotas are set."""
         self.refusals: tuple[Refusal, ...] = ()
         """What of the request its client may not do; no handler sees it."""
         self.is_long = False
         """Whether its answer is encoded beside the loop, as there may be much of it."""
         self.began: float
-        """When its handler began, if anybody takes the time of requests; on a clock that is theirs."""
+        """When its handler began, by the clock of whoever times requests; not set if nobody does."""
         self._respond = respond
         self._authorizer = authorizer
 
@@ -94,11 +94,11 @@ class RequestContext:
 
     @property
     def is_guarded(self) -> bool:
-        """Whether there is anything that somebody may not do."""
+        """Whether an authorizer decides what clients may do."""
         return self._authorizer is not None
 
     def may(self, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
-        """Whether the client may do that: for what its request does not name and the handler would tell of."""
+        """Whether the client may do that to a resource that its request does not name and the answer would mention."""
         return self._authorizer is None or self._authorizer.authorize(self.session, operation, resource_type, name)
 
     def may_some(self, operation: AclOperation, resource_type: AclResourceType) -> bool:

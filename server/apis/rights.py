@@ -1,8 +1,8 @@
 """The one place where it is checked whether a client may do what it asks for, before a handler sees the request.
 
 What is not allowed is taken out of the request, and the handler answers the rest; the refusals are added to its answer.
-A request that asks for whatever there is, or of which a session knows what it is about, does not say what it touches:
-its handler asks for each thing that it would tell of (`RequestContext.may`).
+A request for everything, or for what a session remembers, does not name what it touches: its handler asks for each
+thing that the answer would mention (`RequestContext.may`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ CONFIGURED = {
 }
 """Whose right it takes to see or change a configuration."""
 ALWAYS_HANDLED = {ApiKey.METADATA}
-"""Its answer is about more than what was asked for, and its handler knows nothing left from everything."""
+"""Handled even if nothing of the request is allowed: the answer tells of more than topics."""
 NAMING = ("name", "topic", "group_id", "resource_name")
 """Fields by which items say what they are about."""
 

@@ -1,4 +1,4 @@
-"""The cleaner over the broker's local HTTP port: its status, its metrics, and compaction at somebody's wish."""
+"""The cleaner over the broker's local HTTP port: its status, its metrics, and compaction on demand."""
 
 from __future__ import annotations
 

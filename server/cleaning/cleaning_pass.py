@@ -31,7 +31,7 @@ class PassReport:
     segments_before: int
     segments_after: int
     compaction_delay_ms: int
-    """By how much it came later than `max.compaction.lag.ms` asked for."""
+    """By how much it was later than `max.compaction.lag.ms` allows."""
     stats: CleanerStats
 
     @property
@@ -49,7 +49,7 @@ class CleaningRun:
         self.progress = Progress("map", 0, 0)
         """How far it is."""
         self.ended = asyncio.Event()
-        """Set when nothing of the pass goes on any more."""
+        """Set when the pass has ended."""
         self._log_manager = log_manager
         self._ports = ports
         self._groups: asyncio.Queue[GroupCleaned | None] = asyncio.Queue()
@@ -59,7 +59,7 @@ class CleaningRun:
         self._before = self._after = self._segments_before = self._segments_after = 0
 
     def abort(self) -> None:
-        """Let what has been begun to be put into place come to its end, and nothing else."""
+        """Finish what is being put into place, and nothing else."""
         self._is_aborted = True
         if self._work is not None:
             self._work.cancel()

@@ -73,12 +73,12 @@ class LogCleaner:
 
     @property
     def is_running(self) -> bool:
-        """Whether somebody looks for dirty logs."""
+        """Whether dirty logs are being looked for."""
         return self._schedule is not None and not self._schedule.done()
 
     @property
     def is_enabled(self) -> bool:
-        """Whether somebody should."""
+        """Whether they should be, by `log.cleaner.enable`."""
         return self._config.log_cleaner_enable and not self._is_closing
 
     @property
@@ -226,7 +226,7 @@ class LogCleaner:
 
     @asynccontextmanager
     async def deleting(self, topic_partition: TopicPartition) -> AsyncIterator[None]:
-        """While a log is deleted. Nothing of it is known any more, durably, before its files go."""
+        """While a log is deleted: the cleaner durably forgets it before its files go."""
         async with self.paused(topic_partition):
             self.reports.pop(topic_partition, None)
             self.reclaimed.pop(topic_partition, None)

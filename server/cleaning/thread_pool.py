@@ -1,4 +1,4 @@
-"""Passes of the cleaner in threads of this process, for those who cannot or do not want to start others.
+"""Passes of the cleaner in threads of this process, where no other process can or shall be started.
 
 What a pass does for each record is compiled and frees the interpreter's lock; what is left of it in Python is one
 buffer at a time, and between two of them it sleeps.
@@ -23,7 +23,7 @@ from .worker import NICENESS
 
 
 class _EndedError(Exception):
-    """Nobody wants the pass any more."""
+    """The pass was cancelled."""
 
 
 class ThreadPool:

@@ -8,9 +8,9 @@ from ...storage.cleaning.clean_job import Event, Progress
 
 SHORTEST_SLEEP = 0.02
 PROGRESS_INTERVAL = 0.1
-"""Seconds. Whoever hears of progress is the broker, which has requests to answer."""
+"""Seconds between two words of progress to the broker, which has requests to answer."""
 PAUSE_SECONDS = 0.0001
-"""Between two buffers of a pass that gives way: the shortest sleep there is, in which others get the processor."""
+"""Slept between two buffers of a pass that gives way, so that others get the processor."""
 
 
 class Throttle:
@@ -43,7 +43,7 @@ class Throttle:
 
 
 def with_less_progress(events: Iterable[Event], monotonic: Callable[[], float]) -> Iterator[Event]:
-    """All events but the progress that comes soon after other progress."""
+    """The events, without progress that comes soon after other progress."""
     due = float("-inf")
     for event in events:
         if isinstance(event, Progress):

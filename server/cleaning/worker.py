@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _give_way() -> None:
-    """Let others have the processor first, as far as the system knows how to."""
+    """Lower this process's priority as far as the system allows."""
     with suppress(OSError):
         os.nice(NICENESS)
     if hasattr(os, "SCHED_BATCH"):
@@ -46,7 +46,7 @@ def _give_way() -> None:
 
 
 def _listen(jobs: queue.SimpleQueue[str], throttle: Throttle) -> None:
-    """Hear of jobs and limits, also in the middle of a job; at the end of the input end the process."""
+    """Read jobs and limits, also in the middle of a job; end the process at the end of the input."""
     for line in sys.stdin:
         message: dict[str, Any] = json.loads(line)
         if "bytes_per_second" in message:

@@ -24,7 +24,9 @@ logger = room_logger("cleaner")
 IDLE_SECONDS = 30.0
 """How long a process waits for its next job before it is ended and its memory goes back."""
 WATCH_SECONDS, BUSY_SHARE = 0.2, 0.05
-"""This process counts as busy, so that its workers give way, if of so long it used more of a processor than this."""
+"""This process is busy, so that its workers give way, if in so many seconds it used more than this share of a
+processor.
+"""
 _WORKER = f"{__name__.rpartition('.')[0]}.worker"
 
 
@@ -73,7 +75,7 @@ class WorkerPool:
             worker.limit(self._bytes_per_second / len(self._busy), pause)
 
     def _watch(self, used_before: float) -> None:
-        """While there is work, see whether this process has some of its own, requests say, that must not wait."""
+        """While there are jobs, watch whether this process is busy with requests."""
         used = time.process_time()
         gives_way = used - used_before > WATCH_SECONDS * BUSY_SHARE
         if gives_way != self._gives_way:
@@ -115,7 +117,7 @@ class _Worker:
             raise CannotStartError(error.errno, error.strerror) from error
 
     async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
-        """Have a job done; what it tells comes to `told`, on the loop."""
+        """Have a job done; `told` is called on the loop with its events."""
         if self.expiry is not None:
             self.expiry.cancel()
         await self._loop.run_in_executor(self._thread, self._follow, job.to_json(), told)
@@ -145,7 +147,7 @@ class _Worker:
             self._process.stdin.flush()
 
     def end(self) -> None:
-        """Let an idle process go."""
+        """End an idle process."""
         with suppress(OSError, ValueError):
             assert self._process.stdin is not None
             self._process.stdin.close()

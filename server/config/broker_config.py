@@ -174,7 +174,7 @@ class BrokerConfig(Settings):
         )
 
     def settle(self, name: str, raw: str) -> None:
-        """A setting that left a choice to the machine has become this."""
+        """Set what a setting with a choice left to the machine comes to."""
         self.static = MappingProxyType({**self.static, name: raw})
         self._replace_values({**self._values, name: BROKER_KEYS[name].parse(raw)})
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LANE = "metrics"
 FRESH_SECONDS = 1.0
-"""Whoever asks again sooner gets the same numbers: however many ask, they are read once in this time."""
+"""For so long the same numbers are given to everybody: they are read once in this time, however many ask."""
 LAG_SECONDS = 0.1
 """How often it is measured how late the loop is."""
 

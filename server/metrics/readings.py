@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 MILLISECONDS = 1000
 SAMPLES = 50
-"""In one turn of the loop: quantiles of some histograms, or some logs."""
+"""Samples taken in one turn of the loop: quantiles of some histograms, or some logs."""
 
 
 class Sample(NamedTuple):
-    """One number; `part` is what the name ends in, beyond the family's."""
+    """One number; `part` is the end of its name, behind the family's."""
 
     family: str
     part: str
@@ -43,7 +43,7 @@ class Readings:
         self._logs = LogMeters()
 
     async def take(self, sockets: SocketServer, failures: int) -> list[Sample]:
-        """Every sample there is. Others are served meanwhile, so that they need not be of one instant."""
+        """Every sample there is. The loop serves others meanwhile, so they are not of one instant."""
         samples, pace = [], Pace(SAMPLES)
         for sample in chain(
             self._logs.look(self._state.log_manager.logs),

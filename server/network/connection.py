@@ -1,9 +1,8 @@
 """One client connection: frames in, responses out in order, one request at a time.
 
-As Kafka mutes a socket while its request is being processed, the next frame of a connection is not looked at before
-the previous one was answered; what a client pipelines stays in the receive buffer, and a full one stops reading. Whose
-turn it is stands in `SERVING`, what the transport is about in `OUTPUT`: a request is looked at when both say nothing
-against it, and both say so by being false.
+As Kafka mutes a socket while its request is being processed, the next frame of a connection is not looked at before the
+previous one was answered; what a client pipelines stays in the receive buffer, and a full one stops reading. `SERVING`
+says whose turn it is, `OUTPUT` what the transport is doing: a request is looked at only while both states are false.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ READ_AHEAD_BYTES = 1 << 20
 JOIN_BYTES = 1 << 16
 """Answers up to this size are copied into one buffer: cheaper than a vector of small writes."""
 STALL_BYTES = 1 << 18
-"""A client that takes less than this in a while, and no more than half of what is left, is as good as gone."""
+"""A client that takes less than this between two looks, and no more than half of what is left, has stalled."""
 
 _HANDLING, _CLOSING = ServerState.HANDLING, ServerState.CLOSING
 
@@ -76,7 +75,7 @@ class Connection(asyncio.BufferedProtocol):
         self._loop = server.loop
         self._reader = reader
         self._transport: asyncio.Transport | None = None
-        """None before and after."""
+        """None before the connection is made and after it is lost."""
         self._state = ServerState.OPEN
         self._output = Output.FREE
         self._input = Input.READING
@@ -91,7 +90,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._muted: asyncio.TimerHandle | None = None
         self._is_processing = False
-        """Whether `_process` will look for the next request when the one in hand is answered."""
+        """Whether `_process` is running; it goes on with the next request by itself."""
         self.session = Session("", listener)
         self.is_local = False
         """Whether the client runs on this machine."""
@@ -189,7 +188,7 @@ class Connection(asyncio.BufferedProtocol):
             self._muted = self._loop.call_later(seconds, self._unmute)
 
     def refuse(self, error: ProtocolError) -> None:
-        """Close because of a request that is none."""
+        """Close because of bytes that are no legal request."""
         self._server.protocol_error(self, error)
         self.close()
 
@@ -221,7 +220,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
-        """What the client has shown and was verified, as Python's ssl module describes it."""
+        """The client's verified certificate, as Python's ssl module describes it; None without one."""
         return self._transport.get_extra_info("peercert") if self._transport is not None else None
 
     def fileno(self) -> int:
@@ -313,7 +312,7 @@ class Connection(asyncio.BufferedProtocol):
             paced.write()
 
     def _send_files(self) -> None:
-        """Send the collected answers, of which the last carries stretches of files, once the transport is empty."""
+        """Send the collected answers, the last of which has file slices in it, once the transport is empty."""
         self._file_answer = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
         self._output = OUTPUT[self._output][OutputEvent.FILES]
@@ -343,7 +342,7 @@ class Connection(asyncio.BufferedProtocol):
             self._watch_sending()
 
     def _files_sent(self, error: OSError | None) -> None:
-        """The kernel has taken all of an answer with files, or there is nothing more to be done about it."""
+        """The kernel has taken all of an answer with file slices, or sending failed with `error`."""
         self._sender = None
         self._output = OUTPUT[self._output][OutputEvent.SENT]
         if error is None:
@@ -369,7 +368,7 @@ class Connection(asyncio.BufferedProtocol):
             self._sender = None
 
     def _watch_sending(self) -> None:
-        """Note since when the client has not taken how much."""
+        """Note the time and how much is unsent, for `stalled_for`."""
         self.write_stalled = self._loop.time()
         self._unsent = self._unsent_bytes()
 
@@ -380,7 +379,7 @@ class Connection(asyncio.BufferedProtocol):
         return paced + (self._transport.get_write_buffer_size() if self._transport is not None else 0)
 
     def _pace_reading(self) -> None:
-        """Stop reading what there is no use or no memory for; note since when a frame is late."""
+        """Stop or resume reading, by what is pending and what memory there is; note when an incomplete frame began."""
         transport, reader = self._transport, self._reader
         if transport is None:
             return

@@ -30,7 +30,7 @@ def read_into_memory(parts: list[Any]) -> list[Any]:
 
 
 def limit_send_buffer(stream: Any, size: int) -> None:
-    """Have the connections that a listening socket accepts hold so many unsent bytes; -1 leaves it to the system.
+    """Set the send buffer of the connections that a listening socket accepts; -1 leaves it to the system.
 
     With a small buffer a client always has something to read. One that the system lets grow is not full for long: the
     client waits for each few pages, and waking it up costs two to three times what sending them does.
@@ -82,7 +82,7 @@ class FileSender:
                 self._done(None)
 
     def _send_first(self, most: int) -> None:
-        """Send of the first part what goes at once, `most` bytes if it is a file.
+        """Send as much of the first part as goes at once; of a file, `most` bytes.
 
         Raises BlockingIOError if nothing goes, OSError.
         """
@@ -98,7 +98,7 @@ class FileSender:
             self._sent_of_first = 0
 
     def _go_on_later(self) -> None:
-        """When there is room again, and after the others."""
+        """Go on when the socket has room again."""
         if not self._waits:
             self._waits = True
             # The transport watches its own descriptor, so this one is another for the same socket.

@@ -1,8 +1,8 @@
 """Answers over TLS, given to the transport a piece at a time.
 
-Such a transport encrypts all that it is given at once and has the transport below it hold the result, of which nobody
-above is told: however large an answer, it counts as sent. Of small pieces the one that finds the transport below full
-stays with it, and it says so.
+A TLS transport encrypts at once whatever it is given and leaves the result with the transport below, without saying how
+much waits there: however large an answer is, it counts as sent. Given small pieces, it pauses writing as soon as the
+transport below is full.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PacedWriter:
         """Bytes that were not given to the transport yet."""
 
     def add(self, parts: list[Any]) -> None:
-        """To be written after what is there."""
+        """Queue buffers behind what is unsent."""
         for part in parts:
             view = memoryview(part).cast("B")
             self._parts += (view[start : start + PIECE_BYTES] for start in range(0, len(view), PIECE_BYTES))
@@ -40,6 +40,6 @@ class PacedWriter:
         self._transport.write(piece)
 
     def write_all(self) -> None:
-        """Leave it to the transport, which is about to close."""
+        """Give everything to the transport, which is about to close."""
         while self.unsent:
             self.write()

@@ -1,8 +1,8 @@
 """Which connections may receive large frames at the same time: all of them together have one budget of memory.
 
-As Kafka's MemoryPool (`queued.max.request.bytes`): a frame is granted its whole size before more than a little of it
-is read, first come, first served, and one larger than the budget goes alone. A connection that waits holds next
-to nothing and has all the time in the world; one that has its grant has to send (`SocketServer`).
+As Kafka's MemoryPool (`queued.max.request.bytes`): a frame is granted its whole size before more than a little of it is
+read, first come, first served, and one larger than the budget goes alone. A connection that waits holds next to nothing
+and may take any time; one that has its grant has to send (`SocketServer`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ReceiveGrants:
         return True
 
     def release(self, connection: Connection) -> None:
-        """The frame has come, or will not come any more."""
+        """Give the grant back: the frame has arrived, or never will."""
         if connection in self._granted or connection in self._waiting:
             self._granted_bytes -= self._granted.pop(connection, 0)
             self._waiting.pop(connection, None)

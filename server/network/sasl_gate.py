@@ -1,4 +1,4 @@
-"""In front of the requests of a listener with SASL: what an unknown client may say, and what its frames are."""
+"""Stands before the handlers on a listener with SASL: what a client may send that is not authenticated yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SaslGate:
     """Stands in for what handles requests. Loop-thread only."""
 
     def __init__(self, handle: Handle, loop: asyncio.AbstractEventLoop) -> None:
-        """`handle` deals with requests that may be made."""
+        """`handle` gets the requests that are allowed."""
         self._handle = handle
         self._loop = loop
         self._tasks: set[asyncio.Task[None]] = set()
@@ -42,7 +42,7 @@ class SaslGate:
         self._handle(connection, buffer, start, end)
 
     async def _answer(self, connection: Connection, authentication: SaslAuthentication, message: bytes) -> None:
-        """A message without header, after SaslHandshake 0; a client that fails is told by the end of the connection."""
+        """Answer a bare SASL message, as after SaslHandshake 0; a failure closes the connection."""
         try:
             answer, _ = await authentication.go_on(message)
         except KafkaError as error:
@@ -53,7 +53,7 @@ class SaslGate:
         connection.send([_length(len(answer)), answer], 4 + len(answer))
 
     async def close(self) -> None:
-        """Give up what is going on."""
+        """Stop an authentication that is under way."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

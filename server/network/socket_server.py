@@ -51,14 +51,16 @@ SILENT_SECONDS = 3.0
 STALL_SECONDS = 30.0
 """A client that takes next to nothing of its answers for this time is cut off."""
 RESERVED_FILES = 128
-"""So many file handles are left to logs and the metadata store when clients use up all others."""
+"""File handles that are kept for logs and the metadata store when clients use up all others."""
 LOCAL_CONNECTIONS = 4
-"""So many from the broker's own machine are never too many: whatever somebody sets, somebody can set it back."""
+"""So many connections from the broker's own machine are let in whatever the limits say: an operator can undo any of
+them.
+"""
 LONGEST_PAUSE_SECONDS = 60.0
-"""A connection that came in a flood is not looked at for so long at most."""
+"""For so long at most a connection beyond the creation rate is not read."""
 NO_LIMIT = 2**31 - 1
 LAST_ANSWERS_SECONDS = 1.0
-"""A stop waits so long for clients to take what is ready for them."""
+"""How long a stop waits for clients to take their last answers."""
 SWEEP_SECONDS = 1.0
 NO_DOORS: Mapping[str, Door] = MappingProxyType({})
 
@@ -94,7 +96,7 @@ class SocketServer:
         self._machine_name = machine_name
         self._acceptors: list[TlsAcceptor] = []
         self._creation_rates: dict[str, CreationRate] = {}
-        """By listener; under no name that of all."""
+        """By listener; under the empty name that of all listeners together."""
         self._servers: list[asyncio.Server] = []
         self._connections: dict[Connection, None] = {}
         self._by_host: Counter[str] = Counter()
@@ -228,7 +230,7 @@ class SocketServer:
         return True
 
     def _pause(self, connection: Connection, listener: str) -> float:
-        """For how long the new connection is not looked at, because many have come (max.connection.creation.rate)."""
+        """Seconds for which a new connection is not read, by `max.connection.creation.rate`."""
         now, config = self.loop.time(), self._config
         pause = 0.0
         for name, limit in (("", config.max_connection_creation_rate), (listener, config.creation_rate(listener))):
@@ -241,7 +243,7 @@ class SocketServer:
         return 0.0 if connection.is_local and self._local < LOCAL_CONNECTIONS else pause
 
     def _refusal(self, descriptor: int, host: str, listener: str, *, is_local: bool) -> tuple[Any, ...] | None:
-        """What is to be logged of a new connection that is one too many."""
+        """Why a new connection is refused, as arguments for the log; None if it is not."""
         config = self._config
         open_files = self._open_files()
         # The lowest free number is given to a new socket, so that its number tells how many are in use.
@@ -314,7 +316,7 @@ class SocketServer:
         return connection
 
     def _lift(self, reader: FrameReader) -> None:
-        """What is known of a client allows it requests of any kind."""
+        """The client is admitted: from now on its frames may be as large as any."""
         reader.max_size = self._config.socket_request_max_bytes
         reader.max_other_size = min(SMALL_FRAME_BYTES, self._config.socket_request_max_bytes)
 

@@ -1,4 +1,4 @@
-"""Connections whose clients have not said who they are: no more than so many, and none of them for long."""
+"""Connections that are not authenticated yet: limited in number and in time."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ if TYPE_CHECKING:
     from .connection import Connection
 
 STRANGERS = 1000
-"""So many at a time; for one more, the one that has taken longest is given up: whoever has a password needs less."""
+"""How many at a time; one more closes the one that has taken longest."""
 SECONDS = 30.0
-"""In which a client must have authenticated."""
+"""Within which a client must authenticate."""
 
 
 class Strangers:
@@ -25,7 +25,7 @@ class Strangers:
         return len(self._since)
 
     def add(self, connection: Connection) -> None:
-        """One more has come."""
+        """One more has connected."""
         if len(self._since) >= STRANGERS:
             oldest = next(iter(self._since))
             del self._since[oldest]
@@ -33,11 +33,11 @@ class Strangers:
         self._since[connection] = self._now()
 
     def forget(self, connection: Connection) -> None:
-        """It is known, or gone."""
+        """It is authenticated, or closed."""
         self._since.pop(connection, None)
 
     def overdue(self) -> Iterator[Connection]:
-        """Those whose time is over; each is told once."""
+        """Those whose time is over, each only once."""
         while self._since:
             connection = next(iter(self._since))
             if self._now() - self._since[connection] <= SECONDS:

@@ -1,7 +1,7 @@
 """Accepts connections that begin with a TLS handshake: counted, limited in number and time before it begins.
 
-A loop's own server would take every connection, and tell of one only when its handshake is done: whoever connects and
-says nothing would be counted nowhere.
+An event loop's own server tells of a connection only when its handshake is done: a client that connects and sends
+nothing would be counted nowhere.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = room_logger("network")
 
 HANDSHAKES = 500
-"""So many at a time; for one more, the one that has taken longest is given up."""
+"""How many at a time; one more ends the one that has taken longest."""
 HANDSHAKE_SECONDS = 10.0
 AT_ONCE = 20
 """Connections accepted before others have their turn: the first answer of a handshake takes up to a millisecond."""
@@ -71,7 +71,7 @@ class TlsAcceptor:
             stream.close()
 
     async def closed(self) -> None:
-        """Wait until nothing is left of it."""
+        """Wait until its last connection attempt has ended."""
         await asyncio.gather(*self._accepting, *self._handshakes, return_exceptions=True)
 
     async def _accept(self, listening: Any) -> None:

@@ -32,7 +32,7 @@ R = TypeVar("R", bound=ChargedRequest)
 Handle = Callable[[R, Any], Any]
 Respond = Callable[[R, Any], None]
 Pay = Callable[[int], None]
-"""Called with a number of partitions before they are created or deleted. Raises KafkaError if that may not be."""
+"""Called with a number of partitions before they are created or deleted. Raises KafkaError if that is refused."""
 
 
 def for_nothing(_: int) -> None:
@@ -67,11 +67,11 @@ class Charge:
         self._since = None
 
     def resume(self) -> None:
-        """It is worked on again."""
+        """Work on the request goes on."""
         self._since = self._quotas.stopwatch()
 
     def timing(self, handle: Handle[R]) -> Handle[R]:
-        """The handler, its time counted: until it returns, or every turn of it if it does not at once."""
+        """The handler with its time counted: until it returns, or in each of its turns."""
 
         def timed(context: R, request: Any) -> Any:
             try:
@@ -167,7 +167,9 @@ class Charge:
         return settled
 
     def _settle(self, api_key: int, response: Any) -> None:
-        """Count what is only known now. What is not answered is not charged for its time, as in Kafka."""
+        """Count what is known only when the request is answered. One without an answer is not charged for its time, as
+        in Kafka.
+        """
         now = self._quotas.time()
         if api_key == ApiKey.PRODUCE:
             wait = self._quotas.produce.record(self._user, self._client_id, self._size, now)

@@ -1,4 +1,4 @@
-"""One kind of quota as it is set for users and client ids, and whose of them counts for a client."""
+"""The limits of one kind of quota for users and client ids, and which of them counts for a client."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ClientLimits:
         return bool(self._of_both or self._users or self._clients)
 
     def set(self, entity: Entity, limit: float | None) -> None:
-        """The entity has this limit from now on, with None no more."""
+        """Give the entity this limit from now on; None removes it."""
         limits: dict[Any, float]
         key: Any
         if len(entity) > 1:

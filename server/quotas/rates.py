@@ -17,7 +17,7 @@ LEAST_SECONDS = 0.001
 BUCKET_IDLE_SECONDS = 3600.0
 """A client that has changed nothing for this long owes nothing, however much it did before."""
 MOST_EVEN = 10_000
-"""So many who owe nothing are remembered at once: clients name themselves, and may have a new name for each request."""
+"""How many that owe nothing are remembered: clients name themselves, and may take a new name for each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Measured(Protocol):
     """What somebody uses and pays back by waiting."""
 
     def is_fresh(self, now: float) -> bool:
-        """Whether it is as good as one that was just made."""
+        """Whether it is as one that was just made."""
 
     def owes(self, now: float) -> bool:
         """Whether whoever uses it has to wait."""
@@ -143,7 +143,7 @@ T = TypeVar("T", bound=Measured)
 
 
 class InUse(Generic[T]):
-    """What is measured, by whom it is measured for, in the order of use.
+    """What is measured, by its owner, in the order of use.
 
     Forgotten is what is fresh, which changes nothing, and beyond `MOST_EVEN` the longest unused. Whoever owes is
     never forgotten: it costs a client a connection that waits, or partitions that it changed, so they are never many.
@@ -167,7 +167,7 @@ class InUse(Generic[T]):
         return kept
 
     def _forget(self, now: float) -> None:
-        """Look at the two oldest, one more than comes: so they become fewer, and nobody has to wait for many."""
+        """Look at the two oldest, one more than is added, so that they become fewer without anybody waiting."""
         for owner, oldest in list(islice(self._kept.items(), 2)):
             owes = oldest.owes(now)
             if oldest.is_fresh(now) or (len(self._kept) >= MOST_EVEN and not owes):

@@ -30,7 +30,7 @@ Status = Callable[[], tuple[bool, Mapping[str, object]]]
 MAX_REQUEST_BYTES = 8192
 REQUEST_SECONDS = 5.0
 ANSWER_SECONDS = 30.0
-"""Who has not taken the answer by then is cut off."""
+"""After this a client that has not taken its answer is cut off."""
 MOST_CONNECTIONS = 128
 MOST_OF_A_HOST = 16
 """So many at once, and from one address: nobody takes all file handles, nor all that is left to others."""
@@ -61,11 +61,11 @@ class Request:
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    """Names in lower case."""
+    """By name in lower case."""
 
     @classmethod
     def parse(cls, head: str) -> Request:
-        """Read a head; what is malformed in it is as if it were not there."""
+        """Read a head; malformed lines are left out."""
         line, *others = head.splitlines()
         method, _, rest = line.partition(" ")
         path, _, query = rest.partition(" ")[0].partition("?")
@@ -75,7 +75,7 @@ class Request:
 
     @property
     def is_local(self) -> bool:
-        """Whether whoever asks calls this machine by a local name."""
+        """Whether the request names this machine by a local name."""
         return self.headers.get("host", "").rpartition(":")[0] in _LOCAL_NAMES
 
 

@@ -57,17 +57,17 @@ class WorkerDiedError(Exception):
 
 
 class CleaningWork(Protocol):
-    """Where passes of the cleaner are done, so that nobody has to wait for them. Memory goes back when none is."""
+    """Runs passes of the cleaner off the loop. Their memory is given back when none is running."""
 
     async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
-        """Do a pass. `told` hears of all that happens, on the loop, and of the last event before this returns.
+        """Do a pass. `told` is called on the loop with each event, and with the last one before this returns.
 
         When this ends, done, failed or cancelled, the pass writes nothing any more. Raises OSError, `PassFailedError`,
         `WorkerDiedError`.
         """
 
     def limit(self, bytes_per_second: float) -> None:
-        """Let all passes together read and write no faster, those that are going on included."""
+        """Bound how fast all passes together read and write, running ones included."""
 
     async def close(self) -> None:
         """End what is going on."""
@@ -83,7 +83,7 @@ def no_time() -> float:
 
 
 def no_collection() -> object:
-    """The answer of a process that the broker shares with others, whose garbage is not its business."""
+    """The answer of a process that the broker shares with others: it collects no garbage."""
     return None
 
 
@@ -100,7 +100,7 @@ class Ports:
     now_ms: Callable[[], int]
     """Wall clock in milliseconds since 1970: record timestamps and retention, never timeouts."""
     random: random.Random
-    """Jitter and generated names that nobody must guess right to do harm."""
+    """Jitter and generated names; not for secrets."""
     token_bytes: Callable[[int], bytes]
     """Unpredictable bytes: topic ids, directory ids, session ids."""
     work: Work
@@ -116,7 +116,7 @@ class Ports:
     stopwatch: Callable[[], float] = no_time
     """Seconds, for how long work took: unlike the loop's, this clock moves within a turn of the loop."""
     collect_new: Callable[[], object] = no_collection
-    """Has the garbage collector go through what has come lately."""
+    """Runs the garbage collector on the newest objects."""
     reserve_bytes: int = 0
     """How much of each disk is kept for starting and deleting when nothing else is left; 0 for none."""
     fault: Callable[[str], bool] = no_faults

@@ -20,14 +20,15 @@ LONG_WORK_SECONDS = 0.002
 """Of long requests, all together, in one turn: others hardly notice two milliseconds, and a request of a
 hundred thousand items has its answer after a hundred turns."""
 FLUSHED_SECONDS = 0.001
-"""So long are partitions told that their appends are on disk: whoever hears of it is answered in the same turn."""
+"""For partitions that are told that their appends are on disk: those who wait for that are answered in the same turn.
+"""
 PIECES_A_COLLECTION = 16
 """What this work leaves behind stays: members, timers, requests that wait. The garbage collector looks at new objects
 when two hundred more have come than gone. Where members come and as many go it does not look for long, and then at ten
 thousand at once, for milliseconds. So it is called after so many pieces."""
 
 RECORDS = 20
-"""Records of a coordinator's log taken in while it is loaded, a twentieth of a millisecond: others' latency stays."""
+"""Records of a coordinator's log taken in while it is loaded: a twentieth of a millisecond."""
 OFFSETS = 10
 """Groups and committed offsets that are made of loaded records: what comes to stay costs the collector's time, too."""
 GROUPS = 20
@@ -66,7 +67,7 @@ class Turns:
         self._uncollected = 0
 
     def add(self, work: Callable[[], None]) -> None:
-        """Do this when it is its turn. What it raises is the loop's to report."""
+        """Do this when it is its turn. The loop reports what it raises."""
         if not self._waiting:
             self._loop.call_soon(self._do_one)
         self._waiting.append(work)
@@ -94,7 +95,7 @@ class Pace:
         self._done = 0
 
     async def step(self, things: int = 1) -> None:
-        """That is done; others are served now, if it was enough."""
+        """One more is done; others are served now if that was the last of this turn."""
         self._done += things
         if self._done >= self._most:
             await self.rest()
@@ -106,11 +107,11 @@ class Pace:
 
 
 Steps: TypeAlias = Generator[None, None, T]
-"""Work with a result that may be interrupted wherever it yields: the world may be another one after that."""
+"""Work with a result that may be interrupted wherever it yields: anything may have changed after that."""
 
 
 def raise_error(_: object, error: Exception | None) -> None:
-    """What long work without a result ends in: an error is the loop's to report."""
+    """The `done` of long work without a result: the loop reports an error."""
     if error is not None:
         raise error
 

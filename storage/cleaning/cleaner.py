@@ -30,8 +30,8 @@ def clean(
 
     Writes `<base offset>.log.cleaned` and its indexes for one group of segments after the other, everything synced.
     Yields `GroupCleaned` for each, whose files may take their places while the pass goes on; `Progress` now and then;
-    at last `PassFinished`. `throttle` hears of every number of bytes read or written, and may take its time.
-    Closing the iterator ends the pass; what it leaves are files that end in `.cleaned`.
+    at last `PassFinished`. `throttle` is called with every number of bytes read or written, and may block. Closing the
+    iterator ends the pass; what it leaves are files that end in `.cleaned`.
 
     Raises OSError, `CorruptSegmentError` for what is no sound record batch, `OffsetMapTooSmallError` and
     `SegmentOffsetOverflowError`; ValueError for a map that cannot be.
@@ -46,7 +46,7 @@ def clean(
 
 
 def _at_intervals(events: Iterator[Progress] | Iterator[Progress | GroupCleaned]) -> Iterator[Event]:
-    """The events without most of the progress: whoever listens has other things to do."""
+    """The events, with progress only now and then."""
     due = 0
     for event in events:
         if not isinstance(event, Progress):
@@ -69,7 +69,7 @@ class CleaningPass:
         self._legacy_horizon_ms = self._oldest_legacy_tombstones()
 
     def _new_map(self) -> SkimpyOffsetMap:
-        """A map of the size that is set, or smaller where twice the offsets there are need less."""
+        """A map of the configured size, or a smaller one where there are few offsets."""
         job = self._job
         offsets = job.first_uncleanable_offset - job.first_dirty_offset
         enough = memory_for(2 * offsets + 2, job.hash_name)

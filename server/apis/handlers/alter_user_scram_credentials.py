@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (key 51, KIP-554): set and remove what is known of users' passwords.
+"""AlterUserScramCredentials (key 51, KIP-554): set and remove users' SCRAM credentials.
 
 Clients send a password's PBKDF2 hash; what is stored is derived from it (RFC 5802) and cannot be used in its place.
 """

@@ -85,7 +85,7 @@ def _topics(group: DescribedGroup) -> set[str]:
 
 
 def _size(member: Member) -> int:
-    """About so many bytes does it take."""
+    """About how many bytes it takes."""
     assigned = [*member.assignment.topic_partitions, *member.target_assignment.topic_partitions]
     names = sum(map(len, member.subscribed_topic_names)) + len(member.subscribed_topic_regex or "")
     return 200 + names + sum(50 + 4 * len(one.partitions) + len(one.topic_name) for one in assigned)

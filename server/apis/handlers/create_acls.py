@@ -1,4 +1,4 @@
-"""CreateAcls (key 30): let somebody do something, or not. Without an authorizer there is nobody to heed it.
+"""CreateAcls (key 30): add rules of access. Without an authorizer it is refused.
 
 Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
 """

@@ -39,7 +39,7 @@ STRICT_QUOTA_VERSION = 6
 async def handle(
     ctx: RequestContext, request: CreateTopicsRequest, *, configs: ConfigRepository, controller: ActiveController
 ) -> CreateTopicsResponse:
-    """Creates each topic on its own terms; one named twice is created not at all."""
+    """Creates each topic on its own terms; one named twice is not created."""
     named = Counter(topic.name for topic in request.topics)
     refused: dict[str, KafkaError] = {}
     wishes: list[TopicCreation] = []

@@ -1,4 +1,4 @@
-"""DeleteAcls (key 31): take rules back. Without an authorizer there are none.
+"""DeleteAcls (key 31): remove rules of access. Without an authorizer it is refused.
 
 Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
 """

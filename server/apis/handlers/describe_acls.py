@@ -1,4 +1,5 @@
-"""DescribeAcls (key 29): who may do what. Without an authorizer Kafka says so, and user interfaces hide the subject.
+"""DescribeAcls (key 29): rules of access. Without an authorizer it is refused, by which user interfaces know to hide
+the subject.
 
 Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
 """

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (key 48, KIP-546): the quotas of users, client ids and addresses that a filter means.
+"""DescribeClientQuotas (key 48, KIP-546): the quotas of users, client ids and addresses that a filter selects.
 
 Version 1 is the same in flexible form.
 """

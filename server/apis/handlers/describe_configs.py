@@ -21,7 +21,7 @@ from ..request_context import RequestContext
 MOST_ENTRIES = 200_000
 """Settings in one answer: those of five thousand topics. Synonyms and sentences count as settings, too."""
 WITH_SYNONYMS, WITH_DOCUMENTATION = 4, 10
-"""What a setting with them counts more."""
+"""How many settings more one with them counts as."""
 TOO_MANY = f"One answer holds {MOST_ENTRIES} settings at most."
 
 

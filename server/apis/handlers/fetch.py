@@ -255,7 +255,7 @@ class _Fetch:
         return self._response(topics)
 
     def _is_put_off(self, results: list[FetchResult]) -> bool:
-        """Whether the client has had its share, and has been told so."""
+        """Whether the client is over its quota; if so it has been answered."""
         charge = self._ctx.charge
         if charge is None or self._follower != CONSUMER:
             return False
@@ -297,7 +297,9 @@ class _Fetch:
         )
 
     def _put_off(self, session: FetchSession | None, *, incremental: bool) -> FetchResponse:
-        """Nothing, as the client has had its share; it asks again later. A session whose begin it misses is none."""
+        """An empty answer, as the client is over its quota and has to ask again. A session that was to begin with this
+        answer is dropped.
+        """
         if session is not None and not incremental:
             self._sessions.close(session.id)
             session = None

@@ -21,7 +21,7 @@ from ..request_context import RequestContext
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 NOBODY = -1
 BYTES_A_STEP = 500
-"""Of a name, which is hashed."""
+"""How much of a name is hashed in one turn."""
 NO_ERROR = "NONE"
 """The message of a success, as Kafka has it before version 4."""
 FIRST_VERSION_WITH_SHARE_GROUPS = 6

@@ -1,7 +1,7 @@
 """Heartbeat (key 12): a member lives; the answer says whether it has to join again.
 
-Version 3 knows static members (KIP-345). While groups are loaded every heartbeat is good: members will be known
-later, and gets its full session timeout then.
+Version 3 knows static members (KIP-345). While groups are being loaded every heartbeat succeeds: members will be known
+later, and have their full session timeout then.
 """
 
 from __future__ import annotations

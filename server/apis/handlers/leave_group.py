@@ -15,7 +15,7 @@ from ..request_context import RequestContext
 
 FIRST_VERSION_WITH_SEVERAL = 3
 MOST_LEAVERS = 20_000
-"""Members that one request lets go: they go together."""
+"""How many members one request may remove: they go together."""
 
 
 def handle(ctx: RequestContext, request: LeaveGroupRequest, *, groups: GroupCoordinator) -> None:

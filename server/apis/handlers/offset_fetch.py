@@ -40,7 +40,7 @@ TOPIC_ID_VERSION = 10
 
 PARTITIONS_A_TURN, STEPS_OF_A_GROUP = 5000, 20
 PARTITION_BYTES = 100
-"""About so much memory does the answer for one take, without the metadata of the commit."""
+"""About how much memory the answer for one partition takes, without the commit's metadata."""
 NOTHING = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET)
 
 Topic = TypeVar("Topic", bound=Hashable)
