@@ -22,14 +22,15 @@ from ..server.broker import BrokerServer
 from ..server.cleaning.cleaning_work import cleaning_work
 from ..server.config.broker_config import BrokerConfig
 from ..server.controller.topic_rules import TopicCreation
-from ..server.metadata.embedded_store import EmbeddedStore
 from ..server.metadata.metadata_cache import PartitionImage
 from ..server.metadata.node_tree import NodeTree
 from ..server.runtime.host import event_loop, host_ports, now_ms
 from .arguments import Setting, Topics, partition_counts, properties
 from .broker import EMBEDDED_DEFAULTS, WAIT_SECONDS
 from .folders import TemporaryFolder
+from .links import Links
 from .security import BROKER, BrokerAccess
+from .sessions import EndableSession
 
 T = TypeVar("T")
 
@@ -44,7 +45,9 @@ class ClusterBroker:
         self.broker_id = broker_id
         self.settings = dict(settings)
         self.server: BrokerServer | None = None
-        self.store: EmbeddedStore | None = None
+        self.store: EndableSession | None = None
+        self.is_missed = False
+        """Whether its session was ended, and it counts as dead."""
 
 
 class Cluster:
@@ -87,6 +90,7 @@ class Cluster:
         self._topics = partition_counts(topics)
         self._members = {broker_id: ClusterBroker(broker_id, self._settings) for broker_id in range(1, brokers + 1)}
         self._tree = NodeTree(now_ms)
+        self._links = Links()
         self._temporary: TemporaryFolder | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -114,14 +118,13 @@ class Cluster:
 
     def server(self, broker_id: int) -> BrokerServer:
         """A running broker itself. Its parts belong to the cluster's thread."""
-        server = self._members[broker_id].server
-        if server is None:
-            raise RuntimeError(f"broker {broker_id} does not run")
+        server = self._running(broker_id).server
+        assert server is not None, "it runs"
         return server
 
     def controller(self) -> int | None:
         """The broker that is controller now; None while nobody is."""
-        return next((one for one in self.brokers if self.server(one).state.controller.is_active), None)
+        return next((one for one in self._alive() if self.server(one).state.controller.is_active), None)
 
     def leader(self, topic: str, partition: int = 0) -> int:
         """The broker that leads a partition, -1 if nobody does. Raises KeyError for one that is not there."""
@@ -134,11 +137,15 @@ class Cluster:
     def _image(self, topic: str, partition: int) -> PartitionImage:
         """As the controller has it, or while there is none, whoever runs."""
         active = self.controller()
-        for broker_id in self.brokers if active is None else [active]:
+        for broker_id in self._alive() if active is None else [active]:
             image = self.server(broker_id).state.metadata.partition(TopicPartition(topic, partition))
             if image is not None:
                 return image
         raise KeyError(f"{topic}-{partition}")
+
+    def _alive(self) -> list[int]:
+        """Brokers that run, and that the others know of."""
+        return [broker_id for broker_id in self.brokers if not self._members[broker_id].is_missed]
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -181,7 +188,7 @@ class Cluster:
     async def _stop_all(self) -> None:
         for broker_id in self.brokers:
             server = self.server(broker_id)
-            self._members[broker_id].server = None
+            self._forget(broker_id)
             await server.stop(leave=False)
         if self._temporary is not None:
             self._temporary.remove()
@@ -207,8 +214,8 @@ class Cluster:
             }
         )
 
-        async def join() -> EmbeddedStore:
-            member.store = EmbeddedStore(self._tree)
+        async def join() -> EndableSession:
+            member.store = EndableSession(self._tree)
             return member.store
 
         ports = host_ports(loop, cleaning_work(config.log_cleaner_worker, loop))
@@ -219,24 +226,88 @@ class Cluster:
             await server.stop()
             raise
         await server.state.security.set_passwords(self._access.passwords)
+        server.apis.surround(self._links.around(broker_id))
         member.server = server
         # It comes back to where clients know it.
         member.settings["listeners"] = ",".join(f"{one.name}://{one.host}:{one.port}" for one in server.listeners)
 
     async def akill(self, broker_id: int) -> None:
         """End a broker without a word to anybody: connections break, the cluster misses it. What it had stays."""
-        server, store = self.server(broker_id), self._members[broker_id].store
-        self._members[broker_id].server = None
-        assert store is not None, "a running broker has a session"
+        server, store = self.server(broker_id), self._session(broker_id)
         server.sockets.abort()
+        self._forget(broker_id)
         await store.close()
         await server.stop(leave=False)
 
     async def astop(self, broker_id: int) -> None:
         """Stop a broker cleanly: others lead before it goes."""
         server = self.server(broker_id)
+        self._links.resume(broker_id)
         await server.stop()
-        self._members[broker_id].server = None
+        self._forget(broker_id)
+
+    def _forget(self, broker_id: int) -> None:
+        """It runs no more. Cuts stay: they are the network's."""
+        member = self._members[broker_id]
+        member.server, member.is_missed = None, False
+        self._links.resume(broker_id)
+
+    # -- brokers that hang, and links that are cut -----------------------------------------------------------------
+
+    async def apause(self, broker_id: int) -> None:
+        """Have a broker hang, as after SIGSTOP: connections stay open and nothing is answered. It is missed at once."""
+        self._miss(broker_id)
+        if not self._links.is_paused(broker_id):
+            self._links.pause(broker_id)
+
+    async def aresume(self, broker_id: int) -> None:
+        """It goes on: with what it was asked for meanwhile, and with its old beliefs until it is told better."""
+        self._links.resume(broker_id)
+        self._welcome(broker_id)
+
+    async def acut(self, broker_id: int, other: int | None = None) -> None:
+        """Cut a broker off from another: connections break, new ones are refused, clients reach both.
+
+        Without `other`, from what the cluster agrees through: its session ends and others lead, while it serves
+        those who still ask it as it did before.
+        """
+        if other is None:
+            self._miss(broker_id)
+        else:
+            self._links.cut(*self._pair(broker_id, other))
+
+    async def aheal(self, broker_id: int, other: int | None = None) -> None:
+        """Undo `acut`."""
+        if other is not None:
+            self._links.heal(*self._pair(broker_id, other))
+        elif not self._links.is_paused(broker_id):
+            self._welcome(broker_id)
+
+    def _pair(self, one: int, other: int) -> tuple[int, int]:
+        if one == other or not {one, other} <= self._members.keys():
+            raise ValueError(f"{one} and {other} are not two brokers of {sorted(self._members)}")
+        return one, other
+
+    def _miss(self, broker_id: int) -> None:
+        if not self._running(broker_id).is_missed:
+            self._running(broker_id).is_missed = True
+            self._session(broker_id).expire()
+
+    def _welcome(self, broker_id: int) -> None:
+        if self._running(broker_id).is_missed:
+            self._running(broker_id).is_missed = False
+            self._session(broker_id).renew()
+
+    def _running(self, broker_id: int) -> ClusterBroker:
+        member = self._members[broker_id]
+        if member.server is None:
+            raise RuntimeError(f"broker {broker_id} does not run")
+        return member
+
+    def _session(self, broker_id: int) -> EndableSession:
+        store = self._running(broker_id).store
+        assert store is not None, "a running broker has a session"
+        return store
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
@@ -270,7 +341,7 @@ class Cluster:
         wanted = brokers if isinstance(brokers, int) else frozenset(brokers)
 
         def reached() -> tuple[int, ...] | None:
-            views = {frozenset(self._view(one, topic, partition)) for one in self.brokers}
+            views = {frozenset(self._view(one, topic, partition)) for one in self._alive()}
             if len(views) != 1:
                 return None
             (view,) = views
@@ -311,6 +382,22 @@ class Cluster:
     def stop(self, broker_id: int) -> None:
         """`astop` for `with`."""
         self._call(self.astop(broker_id))
+
+    def pause(self, broker_id: int) -> None:
+        """`apause` for `with`."""
+        self._call(self.apause(broker_id))
+
+    def resume(self, broker_id: int) -> None:
+        """`aresume` for `with`."""
+        self._call(self.aresume(broker_id))
+
+    def cut(self, broker_id: int, other: int | None = None) -> None:
+        """`acut` for `with`."""
+        self._call(self.acut(broker_id, other))
+
+    def heal(self, broker_id: int, other: int | None = None) -> None:
+        """`aheal` for `with`."""
+        self._call(self.aheal(broker_id, other))
 
     def create_topic(
         self, name: str, partitions: int = 1, replicas: int = -1, config: Mapping[str, Setting] | None = None

@@ -93,6 +93,11 @@ def delay(seconds: float, handled: bool, exchange: Exchange) -> Any:
 
 async def _later(seconds: float, exchange: Exchange) -> Any:
     await asyncio.sleep(seconds)
+    return await handled(exchange)
+
+
+async def handled(exchange: Exchange) -> Any:
+    """The answer of the usual way, None if it comes otherwise; for who has let time pass."""
     answer = exchange.handle()
     if isinstance(answer, CoroutineType):
         return await answer

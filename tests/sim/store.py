@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import (
     Operation,
     OperationResult,
-    SessionExpiredError,
     SessionState,
     StoreUnavailableError,
 )
 from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.testing.sessions import EndableSession
 
 
-class SimulatedStore(EmbeddedStore):
+class SimulatedStore(EndableSession):
     """As a session with ZooKeeper is to the broker that has it."""
 
     def __init__(self, tree: NodeTree) -> None:
@@ -26,8 +25,6 @@ class SimulatedStore(EmbeddedStore):
         """How many of the next writes never arrive."""
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
-        if self.state is SessionState.EXPIRED and self._session_id == 0:
-            raise SessionExpiredError(operations[0].path if operations else "/")
         if self.lose_requests:
             self.lose_requests -= 1
             raise StoreUnavailableError(operations[0].path)
@@ -45,26 +42,7 @@ class SimulatedStore(EmbeddedStore):
         """Contact is there again in the same session."""
         self._enter(SessionState.CONNECTED)
 
-    def expire(self) -> None:
-        """The session ends: ephemeral nodes and watches are gone. `renew` begins the next."""
-        ephemerals = self._tree.plan_end_of(self._session_id)
-        if ephemerals.changes:
-            self._tree.apply(ephemerals)
-        self._tree.end_session(self._session_id)
-        self._session_id = 0
-        self._enter(SessionState.EXPIRED)
-
     def forget(self) -> None:
         """The session ends for this side alone: the store has not noticed yet that nobody is there."""
         self._session_id = 0
         self._enter(SessionState.EXPIRED)
-
-    def renew(self) -> None:
-        """A new session."""
-        self._session_id = self._tree.open_session()
-        self._enter(SessionState.CONNECTED)
-
-    def _enter(self, state: SessionState) -> None:
-        self._state = state
-        for listener in list(self._listeners):
-            listener(state)

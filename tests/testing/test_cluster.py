@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -13,12 +15,11 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.server.config.config_client import ConfigClient
 from tests.server_process import wait_until
-from tests.sim.store import SimulatedStore
 
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import KafkaError
 from barnabas.testing import Cluster
-from barnabas.testing import cluster as module
 
 DEADLINE_S = 20
 NO_SECURITY: Mapping[str, Any] = {}
@@ -179,17 +180,79 @@ def test_a_number_of_fetchers_counts_at_once_and_for_all_brokers(cluster: Cluste
     assert sorted(read_all(cluster.bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
 
 
-async def test_a_broker_whose_session_expired_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EmbeddedStore", SimulatedStore)
+def test_a_leader_that_hangs_is_replaced_and_catches_up(cluster: Cluster) -> None:
+    with Load(cluster.bootstrap, "orders") as load:
+        for choose in (lambda: cluster.leader("orders", 0), cluster.controller):
+            load.grows()
+            victim = choose()
+            assert victim is not None
+            cluster.pause(victim)
+            cluster.pause(victim)
+            assert cluster.controller() != victim
+            assert cluster.wait_for_leader("orders", 0, other_than=victim) != victim
+            cluster.wait_for_isr("orders", 1, {1, 2, 3} - {victim})
+            load.grows()
+            cluster.resume(victim)
+            for index in range(2):
+                assert cluster.wait_for_isr("orders", index) == (1, 2, 3)
+    assert load.errors == []
+    assert sorted(read_all(cluster.bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
+
+
+def test_a_broker_that_hangs_answers_when_it_goes_on(cluster: Cluster) -> None:
+    (victim,) = {1, 2, 3} - {cluster.leader("orders", 0), cluster.leader("orders", 1)}
+    cluster.pause(victim)
+    host, port = cluster.address(victim).split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 7, -1))
+        connection.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            connection.recv(4)
+        cluster.resume(victim)
+        connection.settimeout(DEADLINE_S)
+        assert len(connection.recv(4)) == 4
+
+
+def test_a_follower_that_is_cut_off_its_leader_falls_behind_and_comes_back() -> None:
+    with Cluster(topics=["orders"], config={"replica.lag.time.max.ms": 500, "min.insync.replicas": 2}) as cluster:
+        leader = cluster.leader("orders")
+        follower = next(one for one in cluster.brokers if one not in (leader, cluster.controller()))
+        with Load(cluster.bootstrap, "orders") as load:
+            load.grows()
+            cluster.cut(follower, leader)
+            assert cluster.wait_for_isr("orders", 0, {1, 2, 3} - {follower})
+            load.grows()
+            cluster.heal(leader, follower)
+            assert cluster.wait_for_isr("orders") == (1, 2, 3)
+        assert load.errors == []
+        assert cluster.leader("orders") == leader
+        with pytest.raises(ValueError, match="not two brokers"):
+            cluster.cut(1, 1)
+
+
+def test_a_leader_that_nobody_believes_in_acknowledges_nothing(cluster: Cluster) -> None:
+    """Cut off from what the cluster agrees through it goes on as it was told last; what it alone has does not count."""
+    leader = cluster.leader("orders", 0)
+    with Load(cluster.bootstrap, "orders") as load:
+        load.grows()
+        cluster.cut(leader)
+        assert cluster.wait_for_leader("orders", 0, other_than=leader) != leader
+        load.grows()
+        cluster.heal(leader)
+        assert cluster.wait_for_isr("orders", 0) == (1, 2, 3)
+        load.grows()
+    assert load.errors == []
+    assert sorted(read_all(cluster.bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
+
+
+async def test_a_broker_whose_session_expired_comes_back() -> None:
     async with Cluster(brokers=3, topics=["orders"]) as cluster:
         for victim in (cluster.leader("orders"), cluster.controller()):
             assert victim is not None
-            store = cluster._members[victim].store
-            assert isinstance(store, SimulatedStore)
             epoch = cluster.server(victim).state.broker_epoch
-            store.expire()
+            await cluster.acut(victim)
             assert await cluster.await_leader("orders", other_than=victim) != victim
-            store.renew()
+            await cluster.aheal(victim)
             async with asyncio.timeout(DEADLINE_S):
                 while cluster.server(victim).state.broker_epoch == epoch:
                     await asyncio.sleep(0.001)
@@ -214,6 +277,10 @@ def test_what_makes_no_sense_is_refused() -> None:
         Cluster(brokers=0)
     with pytest.raises(RuntimeError, match="thread of its own"):
         Cluster().kill(1)
+    with Cluster(brokers=1) as cluster:
+        cluster.kill(1)
+        with pytest.raises(RuntimeError, match="does not run"):
+            cluster.pause(1)
 
 
 def test_fixture(kafka_cluster: Cluster) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from barnabas.testing import Broker
+from barnabas.testing import Broker, Cluster
 
 PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 
 
 def test_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    whole, methods, faults = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    whole, methods, faults, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     told: list[str] = []
     exec(whole, {"run_my_service": told.append})
     assert told[0].startswith("127.0.0.1:")
@@ -25,6 +25,17 @@ def test_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "retry.backoff.ms": 1})
         producer.produce("orders", b"v", partition=0)
         exec(faults, {"broker": broker, "producer": producer})
+
+
+def test_the_failover() -> None:
+    *_, failover = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    exec(failover, {})
+
+
+def test_every_method_of_a_cluster_is_told_of() -> None:
+    public = {name for name in dir(Cluster) if not name.startswith("_")} - {"server"}
+    blocking = {name for name in public if f"a{name}" in public} | {"leader", "isr", "controller"}
+    assert {name for name in blocking if f"`{name}(" not in PAGE} == set()
 
 
 def test_every_fault_is_told_of() -> None:

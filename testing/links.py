@@ -1,0 +1,87 @@
+"""What gets through to the brokers of a cluster: some hang, and some cannot reach each other.
+
+Brokers name themselves by their ids to each other, as Kafka's do; a client with such an id would count as that broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from .exchange import Exchange, handled, kept
+
+if TYPE_CHECKING:
+    from ..protocol.apis import ApiKey
+    from ..server.apis.kafka_apis import Around, Handle, Respond
+    from ..server.apis.request_context import RequestContext
+
+
+class Links:
+    """Which brokers of a cluster hang, and which cannot reach each other. Loop-thread only."""
+
+    def __init__(self) -> None:
+        self._cuts: set[frozenset[str]] = set()
+        self._hanging: dict[str, asyncio.Event] = {}
+        """By broker; set when it goes on."""
+        self._answers: dict[str, list[Callable[[], None]]] = {}
+        """Of brokers that hang: ready, and not sent."""
+
+    def around(self, broker_id: int) -> Around:
+        """What all requests to a broker, and its answers, go through (`KafkaApis.surround`)."""
+        return partial(self._around, str(broker_id))
+
+    def cut(self, one: int, other: int) -> None:
+        """From now on nothing gets from one to the other, neither requests nor answers to those under way."""
+        self._cuts.add(frozenset((str(one), str(other))))
+
+    def heal(self, one: int, other: int) -> None:
+        """They reach each other again, when they try."""
+        self._cuts.discard(frozenset((str(one), str(other))))
+
+    def pause(self, broker_id: int) -> None:
+        """The broker takes connections and requests, and does nothing about them; it asks others for nothing."""
+        self._hanging[str(broker_id)] = asyncio.Event()
+        self._answers[str(broker_id)] = []
+
+    def resume(self, broker_id: int) -> None:
+        """The broker does what it was asked for meanwhile."""
+        going = self._hanging.pop(str(broker_id), None)
+        if going is not None:
+            going.set()
+            for send in self._answers.pop(str(broker_id)):
+                send()
+
+    def is_paused(self, broker_id: int) -> bool:
+        """Whether a broker hangs."""
+        return str(broker_id) in self._hanging
+
+    def _around(
+        self, broker: str, key: ApiKey, version: int, handle: Handle, respond: Respond
+    ) -> tuple[Handle, Respond]:
+        def come(context: RequestContext, request: Any) -> Any:
+            if not self._reaches(context.client_id, broker):
+                context.close()
+                return None
+            if broker in self._hanging:
+                return self._wait(broker, Exchange(key, context, kept(request), handle))
+            return handle(context, request)
+
+        def go(context: RequestContext, response: Any) -> None:
+            if broker in self._hanging:
+                self._answers[broker].append(partial(go, context, response))
+            elif self._reaches(context.client_id, broker):
+                respond(context, response)
+            else:
+                context.close()
+
+        return come, go
+
+    def _reaches(self, client: str | None, broker: str) -> bool:
+        return client is None or (client not in self._hanging and frozenset((client, broker)) not in self._cuts)
+
+    async def _wait(self, broker: str, exchange: Exchange) -> Any:
+        while (going := self._hanging.get(broker)) is not None:
+            await going.wait()
+        return await handled(exchange)

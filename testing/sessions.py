@@ -1,0 +1,37 @@
+"""A broker's session with the tree of its cluster, which a test can end as if it had been silent for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..server.metadata.embedded_store import EmbeddedStore
+from ..server.metadata.metadata_store import Operation, OperationResult, SessionExpiredError, SessionState
+
+
+class EndableSession(EmbeddedStore):
+    """As a session with ZooKeeper is to the broker that has it. Loop-thread only."""
+
+    async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:
+        """As the store's; raises SessionExpiredError between two sessions."""
+        if self.state is SessionState.EXPIRED and self._session_id == 0:
+            raise SessionExpiredError(operations[0].path if operations else "/")
+        return await super().multi(operations)
+
+    def expire(self) -> None:
+        """The session ends: ephemeral nodes and watches are gone. `renew` begins the next."""
+        ephemerals = self._tree.plan_end_of(self._session_id)
+        if ephemerals.changes:
+            self._tree.apply(ephemerals)
+        self._tree.end_session(self._session_id)
+        self._session_id = 0
+        self._enter(SessionState.EXPIRED)
+
+    def renew(self) -> None:
+        """A new session."""
+        self._session_id = self._tree.open_session()
+        self._enter(SessionState.CONNECTED)
+
+    def _enter(self, state: SessionState) -> None:
+        self._state = state
+        for listener in list(self._listeners):
+            listener(state)
