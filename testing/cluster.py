@@ -337,11 +337,16 @@ class Cluster:
         *,
         timeout: float = WAIT_SECONDS,  # noqa: ASYNC109 - the blocking form has it
     ) -> tuple[int, ...]:
-        """Wait until so many brokers, or just these, are in sync and know it. Raises TimeoutError, saying who is."""
+        """Wait until so many brokers, or just these, are in sync, and all know it whom the controller reaches.
+
+        Raises TimeoutError.
+        """
         wanted = brokers if isinstance(brokers, int) else frozenset(brokers)
 
         def reached() -> tuple[int, ...] | None:
-            views = {frozenset(self._view(one, topic, partition)) for one in self._alive()}
+            active = self.controller()
+            told = [one for one in self._alive() if active is None or not self._links.are_cut(one, active)]
+            views = {frozenset(self._view(one, topic, partition)) for one in told}
             if len(views) != 1:
                 return None
             (view,) = views

@@ -53,6 +53,10 @@ class Links:
             for send in self._answers.pop(str(broker_id)):
                 send()
 
+    def are_cut(self, one: int, other: int) -> bool:
+        """Whether two brokers cannot reach each other because of `cut`."""
+        return frozenset((str(one), str(other))) in self._cuts
+
     def is_paused(self, broker_id: int) -> bool:
         """Whether a broker hangs."""
         return str(broker_id) in self._hanging

@@ -21,16 +21,18 @@ from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import KafkaError
 from barnabas.testing import Cluster
 
-DEADLINE_S = 20
-NO_SECURITY: Mapping[str, Any] = {}
+DEADLINE_S = 40
+IMPATIENT = {"request.timeout.ms": 1000, "socket.timeout.ms": 1000}
+"""For clients of brokers that hang."""
+NO_MORE: Mapping[str, Any] = {}
 
 
 class Load:
     """A producer that writes numbers without end, and knows which of them were acknowledged."""
 
-    def __init__(self, bootstrap: str, topic: str, security: Mapping[str, Any] = NO_SECURITY) -> None:
+    def __init__(self, bootstrap: str, topic: str, more: Mapping[str, Any] = NO_MORE) -> None:
         settings = {
-            **security,
+            **more,
             "acks": "all",
             "enable.idempotence": True,
             "linger.ms": 1,
@@ -71,9 +73,9 @@ class Load:
         wait_until(lambda: len(self.acknowledged) > count + 50, timeout_s=DEADLINE_S, what="records are acknowledged")
 
 
-def read_all(bootstrap: str, topic: str, count: int, security: Mapping[str, Any] = NO_SECURITY) -> list[int]:
+def read_all(bootstrap: str, topic: str, count: int, more: Mapping[str, Any] = NO_MORE) -> list[int]:
     settings = {"group.id": "readers", "auto.offset.reset": "earliest", "log_level": 0}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **settings, **security})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings, **more})
     consumer.subscribe([topic])
     found: list[int] = []
     deadline = time.monotonic() + DEADLINE_S
@@ -181,7 +183,7 @@ def test_a_number_of_fetchers_counts_at_once_and_for_all_brokers(cluster: Cluste
 
 
 def test_a_leader_that_hangs_is_replaced_and_catches_up(cluster: Cluster) -> None:
-    with Load(cluster.bootstrap, "orders") as load:
+    with Load(cluster.bootstrap, "orders", IMPATIENT) as load:
         for choose in (lambda: cluster.leader("orders", 0), cluster.controller):
             load.grows()
             victim = choose()
@@ -189,12 +191,12 @@ def test_a_leader_that_hangs_is_replaced_and_catches_up(cluster: Cluster) -> Non
             cluster.pause(victim)
             cluster.pause(victim)
             assert cluster.controller() != victim
-            assert cluster.wait_for_leader("orders", 0, other_than=victim) != victim
-            cluster.wait_for_isr("orders", 1, {1, 2, 3} - {victim})
+            assert cluster.wait_for_leader("orders", 0, other_than=victim, timeout=DEADLINE_S) != victim
+            cluster.wait_for_isr("orders", 1, {1, 2, 3} - {victim}, timeout=DEADLINE_S)
             load.grows()
             cluster.resume(victim)
             for index in range(2):
-                assert cluster.wait_for_isr("orders", index) == (1, 2, 3)
+                assert cluster.wait_for_isr("orders", index, timeout=DEADLINE_S) == (1, 2, 3)
     assert load.errors == []
     assert sorted(read_all(cluster.bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
 
@@ -214,16 +216,16 @@ def test_a_broker_that_hangs_answers_when_it_goes_on(cluster: Cluster) -> None:
 
 
 def test_a_follower_that_is_cut_off_its_leader_falls_behind_and_comes_back() -> None:
-    with Cluster(topics=["orders"], config={"replica.lag.time.max.ms": 500, "min.insync.replicas": 2}) as cluster:
+    with Cluster(topics=["orders"], config={"replica.lag.time.max.ms": 1000, "min.insync.replicas": 2}) as cluster:
         leader = cluster.leader("orders")
         follower = next(one for one in cluster.brokers if one not in (leader, cluster.controller()))
         with Load(cluster.bootstrap, "orders") as load:
             load.grows()
             cluster.cut(follower, leader)
-            assert cluster.wait_for_isr("orders", 0, {1, 2, 3} - {follower})
+            assert cluster.wait_for_isr("orders", 0, {1, 2, 3} - {follower}, timeout=DEADLINE_S)
             load.grows()
             cluster.heal(leader, follower)
-            assert cluster.wait_for_isr("orders") == (1, 2, 3)
+            assert cluster.wait_for_isr("orders", timeout=DEADLINE_S) == (1, 2, 3)
         assert load.errors == []
         assert cluster.leader("orders") == leader
         with pytest.raises(ValueError, match="not two brokers"):
@@ -236,10 +238,10 @@ def test_a_leader_that_nobody_believes_in_acknowledges_nothing(cluster: Cluster)
     with Load(cluster.bootstrap, "orders") as load:
         load.grows()
         cluster.cut(leader)
-        assert cluster.wait_for_leader("orders", 0, other_than=leader) != leader
+        assert cluster.wait_for_leader("orders", 0, other_than=leader, timeout=DEADLINE_S) != leader
         load.grows()
         cluster.heal(leader)
-        assert cluster.wait_for_isr("orders", 0) == (1, 2, 3)
+        assert cluster.wait_for_isr("orders", 0, timeout=DEADLINE_S) == (1, 2, 3)
         load.grows()
     assert load.errors == []
     assert sorted(read_all(cluster.bootstrap, "orders", len(load.acknowledged))) == sorted(load.acknowledged)
