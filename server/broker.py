@@ -30,6 +30,7 @@ from .controller.replica_channel import LocalReplicaChannel
 from .controller.topic_rules import TopicCreation
 from .coordinator.group.coordinator import GroupCoordinator
 from .coordinator.transaction.transactions import Transactions
+from .metadata.cluster_features import TRANSACTION_VERSION, ClusterFeatures
 from .metadata.cluster_store import ClusterStore
 from .metadata.config_store import ConfigStore
 from .metadata.embedded_store import EmbeddedStore
@@ -37,7 +38,7 @@ from .metadata.metadata_cache import MetadataCache
 from .metadata.producer_ids import ProducerIds
 from .metadata.served.tree_server import TreeServer
 from .metadata.topic_store import TopicStore
-from .metadata.znodes import BrokerEndpoint, BrokerRegistration
+from .metadata.znodes import TRANSACTION_LEVELS, BrokerEndpoint, BrokerRegistration
 from .network.socket_server import SocketServer
 from .quotas.client_quotas import ClientQuotas
 from .quotas.replication_quota import moving_quota
@@ -233,8 +234,15 @@ class BrokerServer:
             security=security,
         )
         producer_ids = ProducerIds(stores.store, broker_id) if self._links is None else self._links.control.producer_ids
+        features = ClusterFeatures(stores.store, stores.cluster)
         groups, transactions = self._coordinators(
-            replica_manager, metadata, controller, producer_ids=producer_ids, dynamic_config=dynamic_config, turns=turns
+            replica_manager,
+            metadata,
+            controller,
+            producer_ids=producer_ids,
+            features=features,
+            dynamic_config=dynamic_config,
+            turns=turns,
         )
         moving = moving_quota(config, self._loop.time)
         return BrokerState(
@@ -251,6 +259,7 @@ class BrokerServer:
             controller=controller,
             orders=None if self._links is None else self._links.control.orders,
             producer_ids=producer_ids,
+            features=features,
             log_manager=log_manager,
             replica_manager=replica_manager,
             cleaner=cleaner,
@@ -271,6 +280,7 @@ class BrokerServer:
         controller: Controller,
         *,
         producer_ids: ProducerIds,
+        features: ClusterFeatures,
         dynamic_config: DynamicConfig,
         turns: Turns,
     ) -> tuple[GroupCoordinator, Transactions]:
@@ -295,6 +305,7 @@ class BrokerServer:
             ports=self._ports,
             loop=self._loop,
             long_work=self._long_work,
+            version=partial(features.level, TRANSACTION_VERSION),
             others=None if self._links is None else self._links.transactions,
         )
         return groups, transactions
@@ -356,6 +367,8 @@ class BrokerServer:
 
     async def _serve(self, state: BrokerState) -> None:
         """Bind, register, elect, accept."""
+        self._stops.append(state.features.close)
+        await state.features.start()
         apis = self._apis = KafkaApis(services(state), self._loop, state.security.authorizer)
         sockets = self._sockets = SocketServer(
             self.config,
@@ -377,6 +390,7 @@ class BrokerServer:
                 for listener in sockets.listeners
             ),
             rack=self.config.broker_rack,
+            transaction_levels=TRANSACTION_LEVELS,
         )
         if self._links is None:
             await self._serve_alone(state, registration)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .controller.received_orders import ReceivedOrders
     from .coordinator.group.coordinator import GroupCoordinator
     from .coordinator.transaction.transactions import Transactions
+    from .metadata.cluster_features import ClusterFeatures
     from .metadata.cluster_store import ClusterStore
     from .metadata.config_store import ConfigStore
     from .metadata.metadata_cache import MetadataCache
@@ -48,6 +49,7 @@ class BrokerState:
     controller: Controller
     orders: ReceivedOrders | None
     producer_ids: ProducerIds
+    features: ClusterFeatures
     log_manager: LogManager
     replica_manager: ReplicaManager
     cleaner: LogCleaner
@@ -73,6 +75,7 @@ def services(state: BrokerState) -> Services:
         dynamic_config=state.dynamic_config,
         enlistment=state.transactions.enlistment,
         fault=state.ports.fault,
+        features=state.features,
         fetch_sessions=state.fetch_sessions,
         filesystem=state.ports.filesystem,
         groups=state.groups,

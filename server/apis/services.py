@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ..coordinator.transaction.coordinator import TransactionCoordinator
     from ..coordinator.transaction.enlistment import Enlistment
     from ..coordinator.transaction.markers import MarkerWriter
+    from ..metadata.cluster_features import ClusterFeatures
     from ..metadata.config_store import ConfigStore
     from ..metadata.metadata_cache import MetadataCache
     from ..metadata.metadata_store import MetadataStore
@@ -46,6 +47,10 @@ if TYPE_CHECKING:
 
 class ActiveController(Protocol):
     """What clients may ask of the cluster's controller. Each raises KafkaError if nothing at all could be done."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is this broker."""
 
     async def create_topics(
         self, wishes: Sequence[TopicCreation], *, validate_only: bool = False, pay: Pay = for_nothing
@@ -105,6 +110,7 @@ class Services:
     dynamic_config: DynamicConfig
     enlistment: Enlistment
     fault: Callable[[str], bool]
+    features: ClusterFeatures
     fetch_sessions: FetchSessions
     filesystem: FileSystem
     groups: GroupCoordinator

@@ -126,6 +126,7 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Api("describe_user_scram_credentials", 0, 0, (Right(DESCRIBE, CLUSTER),)),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Api("alter_user_scram_credentials", 0, 0, (Right(ALTER, CLUSTER),)),
     ApiKey.DESCRIBE_CLUSTER: Api("describe_cluster", 0, 2),  # who is connected may know where else to connect
+    ApiKey.UPDATE_FEATURES: Api("update_features", 0, 2, (Right(ALTER, CLUSTER),)),
     ApiKey.DESCRIBE_PRODUCERS: Api("describe_producers", 0, 0, (Right(READ, TOPIC, "topics"),)),
     ApiKey.DESCRIBE_TRANSACTIONS: Api(
         "describe_transactions", 0, 0, (Right(DESCRIBE, TRANSACTIONAL_ID, "transactional_ids"),)

@@ -32,7 +32,10 @@ LOG_DIR_EVENTS = "/log_dir_event_notification"
 LOG_DIR_EVENT_PREFIX = f"{LOG_DIR_EVENTS}/log_dir_event_"
 LOG_DIR_FAILED = 1
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
+TRANSACTION_LEVELS = 1, 2
+"""The levels of `transaction.version` that a broker says it supports: 0 is that there is none."""
 
 PERSISTENT_PATHS = (
     "/admin",
@@ -77,6 +80,8 @@ class BrokerRegistration:
     rack: str | None = None
     broker_epoch: int = -1
     """czxid of the registration; not part of the JSON."""
+    transaction_levels: tuple[int, int] | None = None
+    """The lowest and highest level of the feature `transaction.version` that it supports, if it says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,9 @@ def deletion_path(topic: str) -> str:
     return f"{DELETE_TOPICS}/{topic}"
 
 
+_TRANSACTION_VERSION = "transaction.version"
+FEATURES_ENABLED = 1
+
 _json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
 
 
@@ -216,7 +224,7 @@ def encode_broker(registration: BrokerRegistration, now_ms: int) -> bytes:
             "timestamp": str(now_ms),
             **rack,
             "listener_security_protocol_map": {e.listener_name: e.security_protocol for e in registration.endpoints},
-            "features": {},
+            "features": _features_of(registration),
         }
     )
 
@@ -229,7 +237,33 @@ def decode_broker(broker_id: int, data: bytes, broker_epoch: int) -> BrokerRegis
     else:
         protocols = value.get("listener_security_protocol_map") or {}
         endpoints = tuple(_endpoint(text, protocols) for text in value["endpoints"])
-    return BrokerRegistration(broker_id, endpoints, value.get("rack"), broker_epoch)
+    supported = (value.get("features") or {}).get(_TRANSACTION_VERSION)
+    levels = None if supported is None else (int(supported["min_version"]), int(supported["max_version"]))
+    return BrokerRegistration(broker_id, endpoints, value.get("rack"), broker_epoch, levels)
+
+
+def _features_of(registration: BrokerRegistration) -> dict[str, dict[str, int]]:
+    if registration.transaction_levels is None:
+        return {}
+    lowest, highest = registration.transaction_levels
+    return {_TRANSACTION_VERSION: {"min_version": lowest, "max_version": highest}}
+
+
+def encode_features(levels: Mapping[str, int]) -> bytes:
+    """JSON of `/feature`: the levels that are finalized; 0 is that there is none."""
+    found = {name: level for name, level in levels.items() if level}
+    return _encode({"features": found, "version": 2, "status": FEATURES_ENABLED})
+
+
+def decode_features(data: bytes) -> dict[str, int]:
+    """The finalized levels; versions 1 and 2. Raises ValueError."""
+    value = _decode(data)
+    features = value.get("features", {})
+    if not isinstance(features, dict):
+        raise ValueError(f"no features: {data!r}")
+    return {
+        name: int(level["max_version_level"] if isinstance(level, dict) else level) for name, level in features.items()
+    }
 
 
 def _endpoint_text(endpoint: BrokerEndpoint) -> str:

@@ -93,6 +93,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from barnabas.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from barnabas.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -681,6 +682,14 @@ WORST: tuple[Worst, ...] = (
         1,
         lambda n, _: ElectLeadersRequest(
             election_type=0, timeout_ms=9, topic_partitions=[ElectedPartitions(topic=TOPIC, partitions=list(range(n)))]
+        ),
+    ),
+    Worst(
+        "features",
+        K.UPDATE_FEATURES,
+        1,
+        lambda n, _: UpdateFeaturesRequest(
+            feature_updates=[FeatureUpdateKey(feature=f"f{one}", max_version_level=1) for one in range(n)]
         ),
     ),
     Worst("a long list", K.INCREMENTAL_ALTER_CONFIGS, 1, _list_edit(SET, False)),

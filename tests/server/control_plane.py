@@ -17,6 +17,7 @@ from barnabas.server.config.dynamic_config import DynamicConfig
 from barnabas.server.controller import Controller
 from barnabas.server.controller.adoption import FoundReplica
 from barnabas.server.controller.replica_channel import LocalReplicaChannel
+from barnabas.server.metadata.cluster_features import ClusterFeatures
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
@@ -110,6 +111,7 @@ class ControlPlane:
             controller=self.controller,
             orders=None,
             configs=ConfigRepository(BROKER_ID, self.dynamic_config, self.config_store, self.metadata),
+            features=ClusterFeatures(self.store, self.cluster_store),
             producer_ids=ProducerIds(self.store, BROKER_ID),
             transactions=None,
             **parts,

@@ -19,7 +19,7 @@ from ....protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 from ...controller.received_orders import ReceivedOrders
-from ..features import EPOCH, FEATURES
+from ...metadata.cluster_features import FEATURES, ClusterFeatures
 from ..request_context import RequestContext
 from ..table import SERVED, SERVED_IN_CLUSTERS, Api
 
@@ -29,7 +29,11 @@ FIRST_VERSION_WITH_LEVEL_ZERO = 4
 
 
 def handle(
-    ctx: RequestContext, request: ApiVersionsRequest | None, *, orders: ReceivedOrders | None
+    ctx: RequestContext,
+    request: ApiVersionsRequest | None,
+    *,
+    features: ClusterFeatures,
+    orders: ReceivedOrders | None,
 ) -> ApiVersionsResponse:
     """Lists all APIs, in a cluster those between brokers too; `request` is None if its version is too new for us."""
     if request is None:
@@ -47,11 +51,11 @@ def handle(
             for name, feature in FEATURES.items()
             if feature.lowest > 0 or takes_zero
         ],
-        finalized_features_epoch=EPOCH,
+        finalized_features_epoch=features.epoch,
         finalized_features=[
-            FinalizedFeatureKey(name=name, max_version_level=feature.level, min_version_level=feature.level)
-            for name, feature in FEATURES.items()
-            if feature.level
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name in FEATURES
+            if (level := features.level(name))
         ],
     )
 

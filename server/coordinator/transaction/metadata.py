@@ -14,8 +14,6 @@ Place = tuple[str, int]
 LAST_EPOCH = 2**15 - 1
 """Never given to a client, so that there is always one left to fence it with."""
 NO_TIME = -1
-TRANSACTION_VERSION = 2
-"""The level of the feature `transaction.version` in this cluster."""
 V1, V2 = 0, 2
 """Versions of the protocol as clients speak it. With 2 every transaction has an epoch of its own (KIP-890)."""
 

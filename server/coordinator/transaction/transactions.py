@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from .coordinators import OtherCoordinators, TransactionCoordinators
 from .enlistment import Enlistment
 from .marker_channel import MarkerChannel
 from .markers import MarkerWriter, OffsetsInTransactions
-from .metadata import TRANSACTION_VERSION
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -48,9 +48,10 @@ class Transactions:
         ports: Ports,
         loop: asyncio.AbstractEventLoop,
         long_work: LongWork,
+        version: Callable[[], int],
         others: OtherBrokers | None = None,
     ) -> None:
-        """A broker alone has no `others`."""
+        """`version` is the level of the feature `transaction.version`. A broker alone has no `others`."""
         self.markers = MarkerWriter(
             replica_manager, offsets, ports.now_ms, lambda: config.request_timeout_ms, long_work
         )
@@ -66,7 +67,7 @@ class Transactions:
             controller=controller,
             producer_ids=producer_ids,
             markers=self._channel or self.markers,
-            version=lambda: TRANSACTION_VERSION,
+            version=version,
             ports=ports,
             loop=loop,
         )

@@ -1,0 +1,44 @@
+"""UpdateFeatures (key 57): other levels for features of the cluster (KIP-584); `transaction.version` has several.
+
+Version 0 allows downgrades or not, 1 says what is meant, and may only ask (KIP-778); since 2 a success names nothing.
+All updates are made or none.
+"""
+
+from __future__ import annotations
+
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from ...metadata.cluster_features import ClusterFeatures, FeatureUpdate, UpgradeType
+from ..request_context import RequestContext
+from ..services import ActiveController
+
+FIRST_VERSION_WITH_TYPES = 1
+MOST = 100
+"""Updates in a request: there are not so many features."""
+
+
+async def handle(
+    ctx: RequestContext, request: UpdateFeaturesRequest, *, controller: ActiveController, features: ClusterFeatures
+) -> UpdateFeaturesResponse:
+    """Raises KafkaError NOT_CONTROLLER, INVALID_REQUEST, INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED."""
+    if not controller.is_active:
+        raise KafkaError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+    if len(request.feature_updates) > MOST:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"There are no {len(request.feature_updates)} features.")
+    updates = {
+        one.feature: FeatureUpdate(one.max_version_level, _type_of(one, ctx.api_version))
+        for one in request.feature_updates
+    }
+    await features.update(updates, validate_only=request.validate_only)
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=name) for name in updates])
+
+
+def _type_of(update: FeatureUpdateKey, version: int) -> int:
+    if version >= FIRST_VERSION_WITH_TYPES:
+        return update.upgrade_type
+    return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
