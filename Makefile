@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate compaction rebalances rounds clean
+.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate compaction rebalances rounds wheels clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -61,6 +61,19 @@ bench: $(STAMP)
 
 compat: $(STAMP)
 	BARNABAS_WRITE_REPORT=1 $(BIN)/pytest tests/compat
+
+# An sdist, and wheels with compiled code for Python 3.11 and later: glibc 2.17 and musl, x86_64 and arm64. Zig is the
+# compiler, a package like others, and compiles for all of them. BARNABAS_REPOSITORY makes links in the README whole.
+WHEELS := x86_64-linux-gnu.2.17=manylinux_2_17_x86_64 aarch64-linux-gnu.2.17=manylinux_2_17_aarch64 \
+	x86_64-linux-musl=musllinux_1_2_x86_64 aarch64-linux-musl=musllinux_1_2_aarch64
+
+wheels: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet ziglang
+	$(BIN)/python -m hatchling build -t sdist
+	set -e; for wheel in $(WHEELS); do \
+		CC="$(abspath $(BIN))/python -m ziglang cc -target $${wheel%=*} -s" \
+		BARNABAS_WHEEL_PLATFORM=$${wheel#*=} $(BIN)/python -m hatchling build -t wheel; done
 
 clean:
 	rm -rf $(VENV) .cache build dist .hypothesis .mypy_cache .ruff_cache .import_linter_cache

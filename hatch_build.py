@@ -1,11 +1,16 @@
-"""Compiles `protocol/speedups/` while the package is built, where there is a C compiler; without one nothing is lost.
+"""What is special about building the package: compiled code, and a README whose links lead somewhere on an index.
 
-Everything compiled has a twin in Python, so an installation without it is slower and otherwise the same.
+`protocol/speedups/` is compiled where there is a C compiler; without one nothing is lost. Everything compiled has a
+twin in Python, so an installation without it is slower and otherwise the same. `make wheels` has it compiled for other
+machines than this one: `CC` is then a compiler for them and `BARNABAS_WHEEL_PLATFORM` the platform of the wheel's tag.
+
+`BARNABAS_REPOSITORY` is where the project is published, as an address that `/blob/v1.2.3/docs/spark.md` can follow.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,8 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 SOURCES = "protocol/speedups"
+VERSION_FILE = ".src/barnabas/__init__.py"
+_LINK_TO_A_FILE = re.compile(r"\[([^][]+)\]\((?![a-z]+:|#)([^)\s]+)\)")
 IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 """Such a Python has no stable ABI."""
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") if IS_FREE_THREADED else ".abi3.so"
@@ -26,6 +34,8 @@ STABLE_ABI = 0x030B0000
 class SpeedupsHook(BuildHookInterface[Any]):
     """Puts the extension into a wheel, or beside its stub in the checkout for an editable installation."""
 
+    _folder: tempfile.TemporaryDirectory[str] | None = None
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         name = f"_speedups{SUFFIX}"
         checkout = Path(self.root) / "protocol"
@@ -33,16 +43,52 @@ class SpeedupsHook(BuildHookInterface[Any]):
         if version == "editable":
             compile_extension(rooms / SOURCES, rooms / "protocol" / name)
             return
-        output = Path(tempfile.mkdtemp(prefix="barnabas-build-")) / name
+        self._folder = tempfile.TemporaryDirectory(prefix="barnabas-build-")
+        output = Path(self._folder.name) / name
         if compile_extension(rooms / SOURCES, output):
             build_data["force_include"][str(output)] = f"barnabas/protocol/{name}"
             build_data["pure_python"] = False
             build_data["tag"] = wheel_tag()
 
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()
+
+
+class PublishedHook(MetadataHookInterface):
+    """The README and the addresses of the project as an index shows them."""
+
+    def update(self, metadata: dict[str, Any]) -> None:
+        text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
+        repository = os.environ.get("BARNABAS_REPOSITORY", "").rstrip("/")
+        version = re.search(r'__version__ = "(.+)"', (Path(self.root) / VERSION_FILE).read_text(encoding="utf-8"))
+        assert version is not None
+        shown = f"{repository}/blob/v{version[1]}" if repository else ""
+        metadata["readme"] = {"content-type": "text/markdown", "text": with_whole_links(text, shown)}
+        metadata["urls"] = {
+            name: f"{repository}/{path}".rstrip("/")
+            for name, path in {
+                "Homepage": "",
+                "Documentation": f"blob/v{version[1]}/README.md#find-your-way",
+                "Issues": "issues",
+                "Changelog": f"blob/v{version[1]}/CHANGELOG.md",
+            }.items()
+            if repository
+        }
+
+
+def with_whole_links(text: str, base: str) -> str:
+    """Links to files of the project begin with `base`; without one they are the words that they stood behind."""
+
+    def whole(link: re.Match[str]) -> str:
+        return f"[{link[1]}]({base}/{link[2]})" if base else link[1]
+
+    return _LINK_TO_A_FILE.sub(whole, text)
+
 
 def wheel_tag() -> str:
-    """Any Python from 3.11 on, on machines like this one."""
-    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    """Any Python from 3.11 on, on machines like this one, or those that the wheel is made for."""
+    platform = os.environ.get("BARNABAS_WHEEL_PLATFORM") or sysconfig.get_platform().replace("-", "_").replace(".", "_")
     if IS_FREE_THREADED:
         python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
         return f"{python}-{python}t-{platform}"

@@ -1,0 +1,70 @@
+"""The package as an index gets it: its metadata, its links, its wheels."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+from hatch_build import with_whole_links
+
+ROOT = Path(__file__).parent.parent
+PUBLISHED = "https://example.org/barnabas"
+
+
+def wheel(folder: Path, **environment: str) -> Path:
+    """Build one; what was built with may leave nothing in the temporary folder."""
+    temporary = folder / "tmp"
+    temporary.mkdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"TMPDIR": str(temporary), **environment},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(temporary.iterdir()) == []
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def test_links_to_files_lead_somewhere_or_are_words() -> None:
+    text = "see [docs/spark.md](docs/spark.md), [a part](#part) and [others](https://example.org/)"
+    assert with_whole_links(text, "https://x/y") == text.replace("(docs/", "(https://x/y/docs/")
+    assert with_whole_links(text, "") == text.replace("[docs/spark.md](docs/spark.md)", "docs/spark.md")
+
+
+def test_every_file_that_the_readme_links_to_is_there() -> None:
+    text = (ROOT / "README.md").read_text()
+    links = re.findall(r"\]\((?![a-z]+:|#)([^)\s]+)\)", text)
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link.partition("#")[0]).exists()] == []
+
+
+def test_a_wheel_without_a_compiler(tmp_path: Path) -> None:
+    built = wheel(tmp_path, CC="false", BARNABAS_REPOSITORY=PUBLISHED)
+    assert built.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(built) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        metadata = Parser().parsestr(archive.read(name).decode())
+        assert not [name for name in archive.namelist() if name.endswith(".so")]
+    assert f"Homepage, {PUBLISHED}" in metadata.get_all("Project-URL", [])
+    assert "](docs/" not in metadata.get_payload()
+    assert f"]({PUBLISHED}/blob/v{metadata['Version']}/docs/spark.md)" in metadata.get_payload()
+    assert not [need for need in metadata.get_all("Requires-Dist", []) if "pydantic" in need]
+
+
+@pytest.mark.verify
+def test_a_wheel_for_a_platform_that_was_named(tmp_path: Path) -> None:
+    built = wheel(tmp_path, BARNABAS_WHEEL_PLATFORM="manylinux_2_17_x86_64")
+    assert built.name.endswith("-cp311-abi3-manylinux_2_17_x86_64.whl")
+    with zipfile.ZipFile(built) as archive:
+        assert "barnabas/protocol/_speedups.abi3.so" in archive.namelist()
