@@ -67,13 +67,13 @@ logger = room_logger("broker")
 FLUSH_CHECK_MS = 1000
 """How often logs are looked at whose `flush.ms` may have passed."""
 RESERVE_CHECK_MS = 10_000
-"""How often it is made up for what was used of the room that is kept on each disk."""
+"""How often the room that is kept on each disk is filled up again."""
 REPLICA_RETRY_MS = 10_000
 """How often a partition that found no room for its log is tried again."""
 DELETION_LANE = "#deletion"
-"""To free the blocks of a large file takes a while, for which no append should have to wait."""
+"""The lane that deletes files: freeing the blocks of a large one takes a while, for which no append should wait."""
 LOG_LEVEL_CHECK_MS = 1000
-"""How often it is looked at whether requests are to be logged."""
+"""How often the level of the request log is looked at."""
 DELETION_CHECK_MS = 1000
 """How often folders of deleted topics whose delay is over are removed."""
 

@@ -11,7 +11,7 @@ from .replica_channel import MetadataUpdate, ReplicaChannel
 
 
 class Announcer:
-    """Everybody is told of brokers first, then of topics: a leader that nobody knows cannot be asked."""
+    """Tells of brokers first, then of topics, since a leader has to be known before it can be asked."""
 
     def __init__(self, context: ControllerContext, metadata: MetadataCache, channel: ReplicaChannel) -> None:
         self._context = context
@@ -19,7 +19,7 @@ class Announcer:
         self._channel = channel
 
     def show(self, partitions: Iterable[TopicPartition]) -> None:
-        """Partitions are as the context has them now. Those being deleted are not shown."""
+        """Show partitions as the context has them. Those being deleted are not shown."""
         indexes: dict[str, list[int]] = {}
         for name, index in partitions:
             if name not in self._context.doomed:
@@ -30,24 +30,24 @@ class Announcer:
             self._tell(self._channel.others, images)
 
     def show_brokers(self) -> None:
-        """The brokers that are alive are as the context has them now."""
+        """Show the live brokers that the context has."""
         self._metadata.set_brokers(self._context.brokers)
         self._tell(self._channel.others)
 
     def show_all(self, broker_ids: Collection[int]) -> None:
-        """These brokers are told everything."""
+        """Tell these brokers everything."""
         if broker_ids:
             topics = (topic.name for topic in self._context.topics if topic.name not in self._context.doomed)
             self._tell(broker_ids, tuple(self._context.image(name) for name in topics))
 
     def show_all_here(self) -> None:
-        """This broker's own cache holds what the context has, and no other topic."""
+        """Make this broker's own cache hold what the context has, and no other topic."""
         present = {topic.name for topic in self._context.topics if topic.name not in self._context.doomed}
         self._metadata.put_topics([self._context.image(name) for name in present])
         self._metadata.remove_topics([name for name in self._metadata.topic_names if name not in present])
 
     def remove(self, names: Collection[str]) -> None:
-        """These topics are served no longer."""
+        """Show that these topics are served no longer."""
         self._metadata.remove_topics(names)
         if self._channel.others:
             self._tell(self._channel.others, removed=tuple(self._context.image(name) for name in names))

@@ -9,7 +9,7 @@ from .context import ControllerContext
 
 
 def imbalanced(context: ControllerContext, percentage: int, moving: Container[TopicPartition]) -> list[TopicPartition]:
-    """Of brokers that others lead more than `percentage` of the partitions for: those partitions they could lead."""
+    """The partitions that should go back, of brokers for which others lead more than `percentage` of theirs."""
     preferred: dict[int, list[TopicPartition]] = {}
     for partition in context.partitions():
         if not context.is_doomed(partition):

@@ -41,9 +41,9 @@ class BrokerChanges:
         self._reassignments = reassignments
 
     async def now_alive(self, brokers: Mapping[int, BrokerRegistration], term: ControllerTerm) -> None:
-        """These are alive: elects for those that are gone, gives orders to those that are new.
+        """Take over who is alive: elect leaders in place of brokers that are gone, give orders to new ones.
 
-        A broker with another epoch than before was gone meanwhile.
+        A broker with another epoch than before has restarted.
         """
         former = self._context.brokers
         same = {
@@ -86,7 +86,7 @@ class BrokerChanges:
         await self._deletion.go_on(list(self._context.doomed), term)
 
     async def let_go(self, broker_id: int, broker_epoch: int, term: ControllerTerm) -> list[TopicPartition]:
-        """A broker is about to stop: others lead, as far as they can. Returns what it leads still.
+        """A broker is about to stop: moves its leaders to others where that can be. Returns what it still leads.
 
         Raises KafkaError BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
         """

@@ -22,7 +22,7 @@ class ControllerContext:
         self.live_brokers: tuple[int, ...] = ()
         """Those that may lead: alive, and not about to stop."""
         self.brokers: Mapping[int, BrokerRegistration] = {}
-        """All that can be told something, those about to stop included."""
+        """All that can be given orders, those about to stop included."""
         self.stopping: set[int] = set()
         """Brokers that have asked to be let go."""
         self.doomed: set[str] = set()
@@ -40,7 +40,7 @@ class ControllerContext:
         self.live_brokers = tuple(broker for broker in brokers if broker not in self.stopping)
 
     def racks(self) -> dict[int, str | None]:
-        """Where those that may lead stand."""
+        """The racks of those that may lead."""
         return {broker: self.brokers[broker].rack for broker in self.live_brokers}
 
     def broker_stops(self, broker_id: int) -> None:
@@ -123,7 +123,7 @@ class ControllerContext:
         return ReplicaPhase.ONLINE if broker_id in self.reachable_replicas(partition) else ReplicaPhase.OFFLINE
 
     def put_replica_phase(self, partition: TopicPartition, broker_id: int, phase: ReplicaPhase) -> None:
-        """A replica that is to be deleted is a step further, or waits for its broker."""
+        """Notes how far the deletion of a replica has come."""
         former = self.replica_phase(partition, broker_id)
         self._deletions[partition, broker_id] = replica_transition(former, phase)
 

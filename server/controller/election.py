@@ -13,7 +13,7 @@ class Election:
     leader: int
     isr: tuple[int, ...]
     is_unclean: bool = False
-    """The leader was not in sync: what it lacks is lost."""
+    """The leader was not in sync: the records that it lacks are lost."""
 
 
 def elect(

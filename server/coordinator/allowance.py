@@ -40,7 +40,7 @@ class Allowance:
         return len(made) < MOST_OF_A_CLIENT and self._of_host.get(maker.host, 0) < MOST_OF_A_HOST
 
     def next_of(self, maker: Maker, count: int) -> list[str]:
-        """So many names of this client; others each time, until all have been named."""
+        """So many names of this client, the next ones at each call."""
         made = self._names.get(maker, {})
         named = list(islice(made, count))
         for name in named:

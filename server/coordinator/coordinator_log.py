@@ -38,7 +38,7 @@ Done = Callable[[ErrorCode], None]
 
 
 def ignore(_: ErrorCode) -> None:
-    """Nobody waits for the outcome of an append: what could not be written is found out by the next one."""
+    """The `done` of appends whose outcome nobody waits for: the next append finds out what could not be written."""
 
 
 class CoordinatorLog:
@@ -58,7 +58,7 @@ class CoordinatorLog:
         return partition if partition is not None and partition.is_leader and not partition.is_offline else None
 
     def on_role_change(self, tell: Callable[[int], object]) -> None:
-        """Have somebody told the partitions that this broker begins to lead, or leads no longer."""
+        """Call back with each partition that this broker begins to lead, or leads no longer."""
 
         def changed(topic_partition: TopicPartition) -> None:
             if topic_partition.topic == self.topic:
@@ -148,7 +148,7 @@ class _Appending:
         """Tells the caller that it takes too long."""
 
     def finish(self, results: list[AppendResult]) -> None:
-        """The only result is there."""
+        """The append is decided."""
         (result,) = results
         self.outcome = result.code if isinstance(result, KafkaError) else ErrorCode.NONE
         if self.overdue is not None:

@@ -57,7 +57,7 @@ class LatestRecords:
                     self._put(key, offset, value)
 
     def _put(self, key: bytes, offset: int, value: bytes | None) -> None:
-        """This counts, and what was written before it will not, even if its transaction is committed yet."""
+        """This counts from now on; what was written before it does not, even if its transaction is committed later."""
         for pending in self._pending.values():
             if key in pending and pending[key][0] < offset:
                 del pending[key]

@@ -58,8 +58,8 @@ class Shards(Generic[State]):
         resume: Callable[[State], Awaitable[None]],
         unload: Callable[[State], None],
     ) -> None:
-        """`empty` is what a partition without records stands for, `build` makes it of records, `resume` has it go on
-        from now on, and `unload` gives it up. `build` and `resume` let others run in between.
+        """`empty` makes the state of a partition without records, `build` makes it of records, `resume` starts its
+        timers, and `unload` gives it up. `build` and `resume` let others run in between.
         """
         self._log = log
         self._loop = loop
@@ -70,7 +70,7 @@ class Shards(Generic[State]):
         self._shards: dict[int, Shard[State]] = {}
         self._loading: dict[int, asyncio.Task[None]] = {}
         self._load_lock = asyncio.Lock()
-        """One partition is loaded after the other, so that requests wait for one turn's work and not for many."""
+        """Partitions are loaded one after the other, so that a turn of the loop has the work of one."""
         self._is_started = self._is_closed = False
         log.on_role_change(self._role_changed)
 
@@ -93,11 +93,11 @@ class Shards(Generic[State]):
         return bool(self._loading)
 
     def known(self, index: int) -> Shard[State] | None:
-        """The shard of a partition, whether it is still this broker's or not; begins nothing."""
+        """The shard of a partition, whether or not it is still this broker's; does not begin to load."""
         return self._shards.get(index)
 
     def current(self, index: int) -> Shard[State] | None:
-        """The shard of a partition if this broker leads it; begins to load it if that is news."""
+        """The shard of a partition if this broker leads it; begins to load a new one."""
         shard = self._shards.get(index)
         if shard is not None and shard.is_current:
             return shard

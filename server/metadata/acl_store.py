@@ -202,7 +202,7 @@ class AclStore:
             return wanted
 
     async def _old_notices(self, root: str) -> list[Delete]:
-        """Notices that every broker has had its time to read, the oldest first; looked for now and then."""
+        """Notices that are old enough for every broker to have read them, the oldest first; looked for now and then."""
         now_ms = self._now_ms()
         if now_ms < self._next_purge_ms.get(root, 0):
             return []
@@ -240,7 +240,7 @@ class AclStore:
         return list(news), newest
 
     def session_lost(self) -> None:
-        """Watches of an ended session are no more."""
+        """The session has ended, and its watches with it."""
         self._watched.clear()
 
     def _watch(self, root: str, heard: Callable[[], None]) -> Watch | None:

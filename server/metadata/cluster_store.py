@@ -1,4 +1,4 @@
-"""Who the cluster is: its id, the brokers that are alive, and whose term as controller it is."""
+"""The cluster's id, its live brokers, and who is controller."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class ControllerTerm:
 
 
 class ControllerSeat(NamedTuple):
-    """Who sits where the controller does."""
+    """Who holds the controller's node."""
 
     broker_id: int | None
     is_ours: bool
-    """Whether the node is of this very session: one of an earlier session is about to go."""
+    """Whether the node is this session's; that of an earlier session is about to go."""
 
 
 class ClusterStore:
@@ -77,15 +77,15 @@ class ClusterStore:
                 return text
 
     async def next_broker_id(self, reserved_max: int) -> int:
-        """A broker id that nobody has or had, above those that operators choose (`reserved.broker.max.id`)."""
+        """A broker id that was never used, above those that operators choose (`reserved.broker.max.id`)."""
         return reserved_max + (await self._store.set(znodes.BROKER_SEQUENCE, b"")).version
 
     async def register_broker(self, registration: BrokerRegistration, former_session: int = 0) -> BrokerRegistration:
         """Announces a live broker for as long as the session lasts; returns it with its broker epoch.
 
-        A node that this broker made in its `former_session` is replaced, though the store has not ended that yet; one
-        of this session is a registration of which nothing was heard.
-        Raises KafkaError DUPLICATE_BROKER_REGISTRATION if the id is another's.
+        A node from this broker's `former_session` is replaced, though the store has not ended that yet; one of this
+        session is an earlier registration whose answer was lost. Raises KafkaError DUPLICATE_BROKER_REGISTRATION if the
+        id is another's.
         """
         path = znodes.broker_path(registration.broker_id)
         create = Create(path, znodes.encode_broker(registration, self._now_ms()), ephemeral=True)

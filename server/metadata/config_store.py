@@ -131,7 +131,7 @@ class ConfigStore:
         await self._purge_notices()
 
     async def _purge_notices(self) -> None:
-        """Remove notices that every broker has had its time to read; Kafka purges them likewise.
+        """Remove notices that are old enough for every broker to have read them; Kafka purges them likewise.
 
         They are looked for now and then, not at each of thousands of changes.
         """
@@ -156,14 +156,14 @@ class ConfigStore:
 
 
 async def config_write(store: MetadataStore, entity_type: str, name: str, config: Mapping[str, str]) -> Operation:
-    """What makes an entity have these settings, to be written together with something else."""
+    """The operation that gives an entity these settings, to be written together with others."""
     path = znodes.config_path(entity_type, name)
     data = znodes.encode_config(config)
     return Create(path, data) if await store.exists(path) is None else SetData(path, data)
 
 
 def _node_name(name: str) -> str:
-    """Any name as that of a node, which cannot have slashes nor be dots alone."""
+    """A name as a node's, which can neither contain slashes nor be dots alone."""
     quoted = quote(name, safe="")
     return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted
 

@@ -1,4 +1,4 @@
-"""The metadata store of a broker that needs nobody else: a session on a tree in memory, each write journaled in SQLite.
+"""The metadata store of a broker without an ensemble: a session on a tree in memory, each write journaled in SQLite.
 
 All reads are answered from memory. The rows of the journal are read once, at open, where ephemeral nodes of sessions
 that died are removed.
@@ -37,7 +37,7 @@ class EmbeddedStore:
     """
 
     def __init__(self, tree: NodeTree, line: WriteLine | None = None) -> None:
-        """`line` is where the tree's writes stand; None: nothing is journaled."""
+        """`line` orders and journals the tree's writes; None: nothing is journaled."""
         self.line = line or WriteLine(tree)
         self._tree = tree
         self._state = SessionState.CONNECTED
@@ -89,7 +89,7 @@ class EmbeddedStore:
         return self._state
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
-        """Has the end of the session told to `listener`."""
+        """Calls `listener` when the session ends."""
         self._listeners.append(listener)
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:

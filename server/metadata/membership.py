@@ -1,7 +1,7 @@
 """This broker's place among the live ones: a node that lasts as long as the session, and is made again by the next one.
 
-While contact with the store is lost a broker goes on as it is told last, as Kafka's do: who lost its place hears that
-from the controller, or from followers that went elsewhere. A session that has expired took the node with it, and
+While contact with the store is lost a broker goes on by its last orders, as Kafka's do: it hears from the controller,
+or from followers that went elsewhere, that it has lost its place. A session that has expired took the node with it, and
 others may have taken the partitions since. The broker then comes back as any other, with a new epoch.
 """
 
@@ -19,7 +19,7 @@ from .znodes import BrokerRegistration
 logger = room_logger("membership")
 
 RETRY_S = 1.0
-"""After which an attempt to come back is repeated."""
+"""How long before another attempt to come back."""
 
 
 class Membership:
@@ -63,7 +63,7 @@ class Membership:
         return registered
 
     async def close(self) -> None:
-        """Comes back no more."""
+        """Stops: registers no more."""
         self._closed = True
         if self._coming_back is not None:
             self._coming_back.cancel()

@@ -72,9 +72,9 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.on_topics_removed: list[Callable[[list[str]], None]] = []
-        """Who wants to know the names of topics that are gone."""
+        """Called with the names of topics that are gone."""
         self.version = 0
-        """Another number once topics came or went, got more partitions, or brokers moved to other racks."""
+        """Changes when topics come or go or get more partitions, and when brokers move to other racks."""
         self._brokers: dict[int, BrokerRegistration] = {}
         self._topics: dict[str, TopicImage] = {}
         self._names: dict[UUID, str] = {}
@@ -98,7 +98,7 @@ class MetadataCache:
         self._topic_answers.clear()
 
     def rack(self, broker_id: int) -> str | None:
-        """Where a live broker is, if it says so."""
+        """A live broker's rack, if it says one."""
         broker = self._brokers.get(broker_id)
         return None if broker is None else broker.rack
 
@@ -184,7 +184,7 @@ class MetadataCache:
             self._forget_answers(topic.name)
 
     def remove_topics(self, names: Iterable[str]) -> None:
-        """Forgets topics; those unknown are no matter."""
+        """Forgets topics; unknown ones are ignored."""
         removed = []
         for name in names:
             topic = self._topics.pop(name, None)
@@ -255,7 +255,7 @@ class MetadataCache:
 
 
 def _looks_the_same(former: TopicImage, topic: TopicImage) -> bool:
-    """Whether consumers of the topic need not be assigned anew."""
+    """Whether consumers of both images would be assigned the same."""
     return (
         former.topic_id == topic.topic_id
         and former.partitions.keys() == topic.partitions.keys()

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 ANY_VERSION = -1
 """As an expected version: replace or delete whatever is there."""
 MOST_MULTI_BYTES = 1_000_000
-"""What a multi may take, by `size_of`: a ZooKeeper server closes the connection over a MiB (`jute.maxbuffer`)."""
+"""The largest multi, by `size_of`: a ZooKeeper server closes the connection over a MiB (`jute.maxbuffer`)."""
 _OPERATION_BYTES = 80
 """Headers, lengths and access rights of an operation."""
 
@@ -51,7 +51,7 @@ class NoChildrenForEphemeralsError(StoreError):
 
 
 class AccessDeniedError(StoreError):
-    """The node's access rights do not allow this to whom the session belongs."""
+    """The node's access rights do not allow this to the session."""
 
 
 class TooLargeError(StoreError):
@@ -181,7 +181,7 @@ class MetadataStore(Protocol):
         ...
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
-        """Has every later change of state told to `listener`, on the event loop."""
+        """Calls `listener` on the event loop at each later change of state."""
         ...
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
@@ -189,7 +189,7 @@ class MetadataStore(Protocol):
         ...
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """Returns a node's data and stat; `watch` hears of its next change or deletion. Raises NoNodeError."""
+        """Returns a node's data and stat; `watch` is called at its next change or deletion. Raises NoNodeError."""
         ...
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
@@ -205,7 +205,7 @@ class MetadataStore(Protocol):
         ...
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Returns a node's stat or None; `watch` hears of its creation, next change or deletion."""
+        """Returns a node's stat or None; `watch` is called at its creation, next change or deletion."""
         ...
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:

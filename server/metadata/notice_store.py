@@ -1,4 +1,4 @@
-"""What others leave in the metadata tree for the controller: notices of what they did or lost, operators' wishes."""
+"""What others write into the metadata tree for the controller: notices of what has happened, and operators' wishes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class NoticeStore:
     # Brokers
 
     async def write_isr(self, partition: TopicPartition, state: PartitionState) -> PartitionState:
-        """A leader replaces the state of its partition, and leaves word of it (the way before KIP-497).
+        """A leader replaces its partition's state and writes a notice (as before KIP-497).
 
         Raises BadVersionError if the state was changed meanwhile.
         """
@@ -48,7 +48,7 @@ class NoticeStore:
         return {path: znodes.decode_log_dir_event(data) for path, data in found.items()}
 
     async def reassignment_wishes(self, watch: Watch) -> Mapping[TopicPartition, tuple[int, ...]] | None:
-        """The replicas that an operator has asked for; None if for none."""
+        """The replicas that an operator has asked for; None if there is no such wish."""
         data = await self._wish(znodes.REASSIGN_PARTITIONS, watch)
         return None if data is None else znodes.decode_partitions(data)
 
@@ -58,7 +58,7 @@ class NoticeStore:
         return None if data is None else list(znodes.decode_partitions(data))
 
     async def remove(self, paths: Iterable[str], term: ControllerTerm) -> None:
-        """Removes what has been dealt with. Raises KafkaError NOT_CONTROLLER."""
+        """Removes notices and wishes that were dealt with. Raises KafkaError NOT_CONTROLLER."""
         deletes = [Delete(path) for path in paths]
         if not deletes:
             return

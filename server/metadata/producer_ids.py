@@ -22,7 +22,7 @@ class ProducerIds:
     def __init__(
         self, store: MetadataStore, broker_id: int, next_block: Callable[[], Awaitable[range]] | None = None
     ) -> None:
-        """`next_block` is asked of somebody else; errors as of `next_id`."""
+        """`next_block` asks the controller for a block; errors as of `next_id`."""
         self._store = store
         self._broker_id = broker_id
         self._next_block = next_block
@@ -31,7 +31,7 @@ class ProducerIds:
         self._claiming = asyncio.Lock()
 
     async def next_id(self) -> int:
-        """Returns an id that nobody has or had.
+        """Returns an id that was never used.
 
         Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS, which producers retry, while the store cannot be written, and
         UNKNOWN_SERVER_ERROR when all 2**63 ids are gone.

@@ -16,7 +16,7 @@ class ScramStore:
         self._configs = configs
 
     async def credential(self, user: str, mechanism: str) -> ScramCredential | None:
-        """What is known of the user's password, as it is now; None if there is none. Raises ValueError."""
+        """The user's present credential; None if there is none. Raises ValueError."""
         config = await self._configs.client_config("users", user_node(user))
         text = config.get(mechanism)
         return ScramCredential.of_text(text) if text else None
@@ -26,7 +26,7 @@ class ScramStore:
         return set(await self._configs.client_config("users", user_node(user)))
 
     async def change(self, user: str, changes: Mapping[str, ScramCredential | None]) -> None:
-        """Set a user's credentials by mechanism, None removes one; whatever else is kept of the user stays."""
+        """Set a user's credentials by mechanism, None removes one; the user's other settings stay."""
         present = await self._configs.client_config("users", user_node(user))
         for mechanism, credential in changes.items():
             if credential is None:

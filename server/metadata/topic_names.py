@@ -41,5 +41,5 @@ def check_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Equal for names that collide: metric names cannot tell `.` from `_`."""
+    """The same for names that collide: metric names cannot tell `.` from `_`."""
     return name.replace(".", "_")

@@ -161,8 +161,8 @@ class TopicStore:
     async def _write(self, operations: list[Operation], term: ControllerTerm) -> list[OperationResult]:
         """Applies the operations if the term is still the present one.
 
-        What is too large for one multi is written in several, each with that check, in the order given: callers name
-        first what may stand there without the rest.
+        What is too large for one multi is written in several, each with that check, in the order given: callers put
+        first what may be there without the rest.
         """
         results: list[OperationResult] = []
         for batch in _batches(operations):

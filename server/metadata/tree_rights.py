@@ -18,19 +18,19 @@ from .metadata_store import StoreError
 ANYONE = Id("world", "anyone")
 OPEN: tuple[Acl, ...] = (Acl(Perms.ALL, ANYONE),)
 MOST_ENTRIES = 256
-"""An ACL is looked through at each access, so that it may not be longer. ZooKeeper knows no bound."""
+"""The longest ACL, as it is looked through at each access. ZooKeeper has no bound."""
 
 
 class NoAuthError(StoreError):
-    """The session has not proved to be anybody who may do this."""
+    """The session has no identity that may do this."""
 
 
 class InvalidAclError(StoreError):
-    """An ACL that says nothing, or names somebody who cannot be."""
+    """An ACL that is empty or malformed."""
 
 
 def allows(acl: Sequence[Acl], perms: int, who: Sequence[Id]) -> bool:
-    """Whether somebody who is all of `who` has one of the permissions."""
+    """Whether the ACL gives one of the identities in `who` one of the permissions."""
     return any(entry.perms & perms and _matches(entry.id, who) for entry in acl)
 
 
@@ -86,7 +86,7 @@ def _is_legal(one: Id) -> bool:
 
 
 def digest_id(user_and_password: bytes) -> Id:
-    """Whom a user name and a password, joined by a colon, prove. Raises ValueError if they are no such thing."""
+    """The digest id of `user:password`. Raises ValueError for anything else."""
     user, colon, _ = user_and_password.partition(b":")
     if not colon:
         raise ValueError("a digest is of user:password")
@@ -96,7 +96,7 @@ def digest_id(user_and_password: bytes) -> Id:
 
 
 def without_digests(acl: Sequence[Acl]) -> list[Acl]:
-    """An ACL as those see it who may not change it: a hash can be guessed at leisure."""
+    """An ACL without password hashes, for those who may not change it: a hash can be guessed at leisure."""
     return [
         Acl(entry.perms, Id("digest", f"{entry.id.id.partition(':')[0]}:x")) if entry.id.scheme == "digest" else entry
         for entry in acl

@@ -1,4 +1,4 @@
-"""Who wants to hear what of which node: watches that fire once, and watches that stay (ZooKeeper 3.6).
+"""Watches on nodes: those that fire once, and those that stay (ZooKeeper 3.6).
 
 Source: WatchManager and DataTree of Apache ZooKeeper 3.8. As there, somebody who watches data and children of a node
 hears of its deletion once.
@@ -48,7 +48,7 @@ WANTED = {
 
 
 class Watcher(Hashable, Protocol):
-    """Who is told. Equal ones are told once."""
+    """Called with events. Equal watchers are called once."""
 
     def hear(self, event: WatchEvent, acl: Sequence[Acl]) -> None:
         """`acl` is the node's: who may not read it should not hear. Must not wait, raise, or write to the tree."""
@@ -78,7 +78,7 @@ class TreeWatches:
         return self._costs[session]
 
     def add(self, path: str, session: int, watcher: Watcher, kind: int) -> None:
-        """Has `watcher` hear, besides what it hears already."""
+        """Adds a watch to those that `watcher` has."""
         watches = self._by_path.setdefault(path, {})
         before = watches.get((session, watcher), WatchKind.NONE)
         if not before:
@@ -90,11 +90,11 @@ class TreeWatches:
         watches[session, watcher] = before | kind
 
     def kind_of(self, path: str, session: int, watcher: Watcher) -> int:
-        """What `watcher` hears of a path."""
+        """The kinds of watches that `watcher` has on a path."""
         return self._by_path.get(path, {}).get((session, watcher), WatchKind.NONE)
 
     def remove(self, path: str, session: int, watcher: Watcher, kind: int) -> None:
-        """Has `watcher` hear no more of this kind."""
+        """Removes watches of this kind from `watcher`."""
         before = self.kind_of(path, session, watcher)
         if not before:
             return
@@ -116,12 +116,12 @@ class TreeWatches:
             del self._by_session[session], self._costs[session]
 
     def drop(self, session: int) -> None:
-        """Forgets all that a session watches."""
+        """Removes all watches of a session."""
         for path, watcher in list(self._by_session.get(session, ())):
             self.remove(path, session, watcher, WatchKind.ANY)
 
     def fire(self, event: WatchEvent, acl: Sequence[Acl]) -> None:
-        """Tells everybody whom an event concerns, each once."""
+        """Calls everybody whom an event concerns, each once."""
         told: dict[Key, None] = {}
         wanted = WANTED[event.type]
         for key, kind in list(self._by_path.get(event.path, {}).items()):

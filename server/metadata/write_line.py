@@ -25,14 +25,14 @@ MOST_IN_ROUND = 128
 
 Plan = Callable[[], Transaction]
 Done = Callable[[Transaction | BaseException], None]
-"""Hears what was applied, or why nothing was. Called on the loop, in the order of the plans; must not raise."""
+"""Called with what was applied, or why nothing was: on the loop, in the order of the plans. Must not raise."""
 
 
 class WriteLine:
     """Writes to one tree. Loop-thread only.
 
     With `work` the journal is written on a lane of its own, so that a slow disk does not hold up the loop; without it
-    in place, and `done` is called before `submit` returns, unless that is called by another `done`.
+    the journal is written at once, and `done` is called before `submit` returns, unless another `done` calls `submit`.
     """
 
     def __init__(self, tree: NodeTree, journal: Journal | None = None, work: Work | None = None) -> None:

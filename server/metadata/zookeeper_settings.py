@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperSettings:
-    """How an ensemble is reached."""
+    """The settings of a session."""
 
     connect: str
     """Addresses with commas between them, and after the last one the path that stands for the root."""

@@ -17,7 +17,7 @@ ANSWERS_AT_ONCE, PAUSE_S = 3, 0.001
 """Answers of rebalances are sent at this pace. Whoever gets one asks for more at once, and for the next rebalance after
 its heartbeat interval: a thousand members in step would keep the loop busy for a tenth of a second each time."""
 MORE_ANSWERS, MANY_ANSWERS = 4, 1000
-"""So many more are sent at once for each so many that wait: all groups at once shall not have to wait for seconds."""
+"""For each `MANY_ANSWERS` that wait, so many more are sent at once, so that nobody waits for seconds."""
 
 
 class Answers:
@@ -32,7 +32,7 @@ class Answers:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def later(self, reply: Callable[[T], None]) -> Later[T]:
-        """What is given to it is told to `reply` when it is its turn."""
+        """A function that calls `reply` with what it is given, when it is its turn."""
         return Later(self, reply)
 
     def extend(self, answers: Iterable[Callable[[], None]]) -> None:
@@ -43,7 +43,7 @@ class Answers:
             self._begin()
 
     def _begin(self) -> None:
-        """So many in their turns, and then a pause."""
+        """Send some, and then pause."""
         waiting = len(self._waiting)
         count = min(ANSWERS_AT_ONCE + MORE_ANSWERS * ((waiting - 1) // MANY_ANSWERS), waiting)
         for left in range(count - 1, -1, -1):

@@ -36,7 +36,7 @@ class NewAssignment:
 
 
 class Assignments:
-    """Takes the leader's assignment, writes it down, and hands everybody his. Loop-thread only."""
+    """Takes the leader's assignment, writes it down, and hands every member its part. Loop-thread only."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Assignments:
             self._begin(group, syncing.assignments)
 
     def _begin(self, group: Group, given: Mapping[str, bytes]) -> None:
-        """Write the assignment of a generation down, and tell everybody his."""
+        """Write the assignment of a generation down, and tell every member its part."""
         assignments = {member_id: given.get(member_id, b"") for member_id in group.members}
         new = NewAssignment(group, group.generation, assignments, GroupEncoder(group, assignments))
         self._turns.add(partial(self._write_down, new))

@@ -50,7 +50,7 @@ logger = room_logger("groups")
 T = TypeVar("T")
 
 IDLE_LOOKED_FOR = 20
-"""So many groups of a client that has made as many as it may are looked at for one that can go."""
+"""How many groups of a client at its limit are looked at for one that can go."""
 
 
 GroupShard = Shard[dict[str, AnyGroup]]
@@ -77,7 +77,7 @@ class GroupCoordinator:
         self._loop = loop
         self._allowance = Allowance()
         self.oldest_allowance = Allowance()
-        """Of groups whose offsets are in the metadata store, where OffsetCommit 0 puts them."""
+        """For groups whose offsets are in the metadata store, where OffsetCommit 0 puts them."""
         self.topic = CoordinatorTopic(
             GROUP_METADATA_TOPIC, metadata=metadata, controller=controller, loop=loop, on_created=self.start
         )
@@ -156,16 +156,16 @@ class GroupCoordinator:
             raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "This client has made as many groups as it may.")
 
     def add(self, group: AnyGroup, maker: Maker) -> None:
-        """There is a group of this name from now on. Raises KafkaError as `shard_of`."""
+        """Add a group. Raises KafkaError as `shard_of`."""
         self.put(group)
         self._allowance.made(group.group_id, maker)
 
     def put(self, group: AnyGroup) -> None:
-        """This is the group of its name from now on. Raises KafkaError as `shard_of`."""
+        """Put a group in the place of the one of its name. Raises KafkaError as `shard_of`."""
         self.shard_of(group.group_id).state[group.group_id] = group
 
     def _drop(self, group: AnyGroup) -> None:
-        """There is no such group any more."""
+        """Remove a group."""
         del self.shard_of(group.group_id).state[group.group_id]
         self._allowance.gone(group.group_id)
         self._unload_group(group, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -215,7 +215,7 @@ class GroupCoordinator:
             self.members.unload(group, error)
 
     def _forget(self, group: Group) -> None:
-        """A group that was nothing but ids given out is not worth its memory."""
+        """Remove a group that has nothing but ids given out."""
         shard = self._shards.known(self._index_of(group.group_id))
         if shard is not None and shard.state.get(group.group_id) is group:
             self.delete(group.group_id, ignore)
@@ -297,7 +297,7 @@ class GroupCoordinator:
         self.transactional.end(index, producer_id, is_commit=is_commit)
 
     def _heard_of(self, group: GroupPort, member_id: str) -> None:
-        """Who commits lives; members of the newer protocol have to send heartbeats nevertheless."""
+        """A commit is a sign of life; members of the newer protocol have to send heartbeats nevertheless."""
         if isinstance(group, Group):
             self.members.heartbeats.touch(group, member_id)
 

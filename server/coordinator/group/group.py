@@ -83,7 +83,7 @@ class Group:
         return self.state in CAN_REBALANCE
 
     def transition_to(self, state: GroupState, now_ms: int) -> None:
-        """Go over to `state`; a way that the table does not know is a bug."""
+        """Go over to `state`; AssertionError for a way that the table does not know."""
         assert state in TRANSITIONS[self.state], f"{self.group_id}: {self.state.value} -> {state.value}"
         self.state = state
         self.state_timestamp_ms = now_ms
@@ -218,7 +218,7 @@ class Group:
             reply(result)
 
     def take_joins(self) -> Iterator[tuple[Member, JoinReply]]:
-        """Everybody whose JoinGroup waits: it is answered when it is his turn. From then on he is no newcomer."""
+        """All members whose JoinGroup waits, to be answered in their turn. From then on they are not new any more."""
         self._awaiting_join = 0
         for member in self.members.values():
             reply = member.join_reply
@@ -227,7 +227,7 @@ class Group:
                 yield member, reply
 
     def take_syncs(self) -> Iterator[tuple[Member, SyncReply]]:
-        """Everybody whose SyncGroup waits: it is answered when it is his turn."""
+        """All members whose SyncGroup waits, to be answered in their turn."""
         for member in self.members.values():
             reply = member.sync_reply
             if reply is not None:
@@ -375,7 +375,7 @@ class Group:
         return self.check_member(member_id, group_instance_id) or self.check_generation(generation)
 
     def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
-        """Anybody may be told the offsets of a classic group, whatever he says of himself."""
+        """Anybody may be told the offsets of a classic group, whatever member they say they are."""
         return ErrorCode.NONE
 
     @property
@@ -400,7 +400,7 @@ class Group:
 
 
 def _topics(subscription: bytes) -> frozenset[str] | None:
-    """What all versions of a subscription begin with is the whole of version 0, whatever version it says it is."""
+    """The topics of a subscription of any version, all of which begin with what version 0 consists of."""
     try:
         return frozenset(decode_versioned(ConsumerProtocolSubscription, subscription, version=0).topics)
     except ProtocolError:

@@ -8,7 +8,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 def check_group_id(group_id: str) -> None:
     """Raises KafkaError INVALID_GROUP_ID for the empty id, under which nobody can be a member.
 
-    Offsets may be kept under it all the same, as clients of old do.
+    Old clients may still keep offsets under it.
     """
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")

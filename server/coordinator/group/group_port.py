@@ -1,4 +1,4 @@
-"""What offsets, deletion and listings ask of a group: they make no difference between the two protocols."""
+"""What offsets, deletion and listings ask of a group of either protocol."""
 
 from __future__ import annotations
 
@@ -72,4 +72,4 @@ class GroupPort(Protocol):
         """Whether a commit may be stored that is part of a transaction: older producers say nothing of the member."""
 
     def check_fetch(self, member_id: str | None, generation: int) -> ErrorCode:
-        """Whether somebody may be told the offsets, who says that he is this member of this generation."""
+        """Whether the offsets may be told to somebody who claims to be this member of this generation."""

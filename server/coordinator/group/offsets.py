@@ -65,7 +65,7 @@ class GroupOffsets:
         return bool(self.committed) or bool(self.in_flight) or bool(self.pending)
 
     def commit(self, offsets: Mapping[Place, CommittedOffset]) -> None:
-        """These count from now on, and what was written before them never will."""
+        """These count from now on; what was written before them never will."""
         self.committed.update(offsets)
         self._settle(offsets)
 

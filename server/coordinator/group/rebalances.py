@@ -55,7 +55,7 @@ class Rebalances:
     # -- joining ---------------------------------------------------------------------------------------------------
 
     def maybe_begin(self, group: Group, reason: str) -> None:
-        """Have everybody join again because the group has changed, unless they do already."""
+        """Begin a rebalance because the group has changed, unless one is on."""
         if group.can_rebalance:
             self.begin(group, reason)
 
@@ -235,4 +235,4 @@ class DelayedSync(DelayedOperation):
         self._rebalances.remove_unsynced(self._group, self._generation)
 
     def on_complete(self) -> None:
-        """Nobody waits for this."""
+        """Nothing is answered."""

@@ -50,15 +50,15 @@ logger = room_logger("metadata")
 
 REQUESTS_A_TURN = 50
 ANSWER_BYTES_A_TURN = 1 << 16
-"""Others are served before a connection is that has got so much."""
+"""A connection that was sent so much in one turn of the loop has to wait for the next one."""
 READ_AHEAD_BYTES = 1 << 16
 """Received and not yet handled bytes beyond which reading stops, once a whole frame is among them."""
 MOST_IN_FLIGHT = 1000
 """Writes of one connection that are not answered yet."""
 UNSENT_BYTES = 1 << 18
-"""Nothing more is read for a client that leaves so much of its answers."""
+"""Nothing more is read from a client with so many unread bytes."""
 UNHEARD_BYTES = 16 << 20
-"""A client that leaves so much, notifications included, is cut off."""
+"""A client with so many unread bytes, notifications included, is cut off."""
 MOST_IDENTITIES = 64
 
 _WRITING = frozenset({OpCode.MULTI, *WRITES})
@@ -83,7 +83,7 @@ class TreeConnection(asyncio.Protocol):
         self.in_flight = 0
         """Writes, and whatever else others have to wait for, that are not answered yet."""
         self.choked_tick: int | None = None
-        """Since when the client leaves answers; None: it does not."""
+        """The tick at which the client began to leave answers unread; None if it does not."""
         self._server = server
         self._tree = server.line.tree
         self._frames = FrameStream()
@@ -96,7 +96,7 @@ class TreeConnection(asyncio.Protocol):
         self._is_closing = False
         self._is_paused = False
         self._is_next = False
-        """What came is handled on in the loop's next turn."""
+        """Whether `serve` is due in the loop's next turn."""
         self._answer_bytes = 0
 
     # -- what the transport calls ----------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class TreeConnection(asyncio.Protocol):
         self._server.forget(self)
 
     def data_received(self, data: bytes) -> None:
-        """Handles what is whole; a session that is heard of lives on."""
+        """Handles whole frames; hearing of a session prolongs it."""
         if self._is_closing:
             return
         self._server.clock.touch(self.session)
@@ -135,7 +135,7 @@ class TreeConnection(asyncio.Protocol):
         self.choked_tick = self._server.ticks
 
     def resume_writing(self) -> None:
-        """It does."""
+        """The client takes its answers again."""
         self.choked_tick = None
         self.serve()
 
@@ -177,7 +177,7 @@ class TreeConnection(asyncio.Protocol):
             self._pace()
 
     def hear(self, event: WatchEvent, acl: Sequence[Acl]) -> None:
-        """Tells the client of an event, unless it may not read the node."""
+        """Notifies the client of an event, unless it may not read the node."""
         if acl and acl is not OPEN and not allows(acl, Perms.READ, self._who):
             return
         told = WatcherEvent(_EVENT_CODES[event.type], SYNC_CONNECTED, event.path)
@@ -217,12 +217,12 @@ class TreeConnection(asyncio.Protocol):
         self.serve_soon()
 
     def _is_behind(self) -> bool:
-        """Whether what came cannot be handled yet, though it may be whole."""
+        """Whether received frames have to wait."""
         is_held = self._is_next or self.in_flight > 0 or self._server.is_waiting(self)
         return is_held or self._parked is not None or self.choked_tick is not None
 
     def _pace(self) -> None:
-        """Stops reading while what came cannot be handled, and goes on when it can."""
+        """Stops reading while received frames have to wait, and goes on after that."""
         assert self._transport is not None
         should_pause = self._frames.pending > READ_AHEAD_BYTES and self._is_behind()
         if should_pause != self._is_paused:
@@ -231,7 +231,7 @@ class TreeConnection(asyncio.Protocol):
         self._server.hold(self)
 
     def _handle(self, data: bytes) -> bool:
-        """Handles a frame, or says that it has to wait. Raises ProtocolError where there is no going on."""
+        """Handles a frame, or says that it has to wait. Raises ProtocolError if the connection has to end."""
         if not self.session:
             return self.in_flight == 0 and self._connect(data)
         header, at = decode_at(RequestHead, data, 0)
@@ -346,7 +346,7 @@ class TreeConnection(asyncio.Protocol):
         return True
 
     def connected(self, session: int, timeout_ms: int, password: bytes) -> None:
-        """The session is there; 0: it is over, or never was."""
+        """The session has begun or goes on; 0: it is over, or never was."""
         self.in_flight -= 1
         self.session = session
         answer = encode(ConnectResponse(0, timeout_ms, session, password))

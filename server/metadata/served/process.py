@@ -1,6 +1,6 @@
 """`barnabas coordinator`: the tree that brokers of a cluster share, in a process that is no broker itself.
 
-Whatever broker dies, the others have somewhere to agree. Signals, log output and the event loop are chosen here.
+Whichever broker dies, the others can still agree. Signals, log output and the event loop are chosen here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = room_logger("metadata")
 STORE_FILE = "metadata.sqlite"
 """As in a broker's first log directory."""
 RESERVE_CHECK_SECONDS = 10.0
-"""How often it is made up for what was used of the room that is kept on the disk."""
+"""How often the room that is kept on the disk is filled up again."""
 
 
 def run(folder: Path, addresses: Sequence[tuple[str, int]], log: LogOutput) -> int:

@@ -85,7 +85,7 @@ class ReconfigDisabledError(StoreError):
 
 
 class BadArgumentsError(StoreError):
-    """What no request can mean."""
+    """Arguments that make no sense."""
 
 
 class NoWatcherError(StoreError):
@@ -111,17 +111,17 @@ ERROR_CODES: dict[type[BaseException], ZkError] = {
     NoWatcherError: ZkError.NO_WATCHER,
     ProtocolError: ZkError.MARSHALLING_ERROR,
 }
-"""What a client is told; of any other error, that something is wrong here."""
+"""The error code of each error; any other error is a system error."""
 
 
 def code_of(error: BaseException) -> ZkError:
-    """What a client is told of an error."""
+    """The error code that a client is told."""
     return ERROR_CODES.get(type(error), ZkError.SYSTEM_ERROR)
 
 
 @dataclass(slots=True)
 class Caller:
-    """Whoever asks: a session, whom its connection has proved to be, and where it hears of what it watches."""
+    """Who asks: a session, its proved identities, and where its notifications go."""
 
     tree: NodeTree
     session: int
@@ -138,11 +138,11 @@ class Caller:
         return node
 
     def stat(self, path: str, node: Node) -> NodeStat:
-        """What is told of a node besides its data."""
+        """A node's stat."""
         return stat_of(node, len(self.tree.names(path)))
 
     def watch(self, path: str, kind: int) -> None:
-        """Has this connection hear of a path. Raises TooManyWatchesError."""
+        """Sets a watch of this connection. Raises TooManyWatchesError."""
         watches = self.tree.watches
         if watches.cost(self.session) > WATCH_BYTES or watches.total_cost > ALL_WATCH_BYTES:
             raise TooManyWatchesError(path)
@@ -245,7 +245,7 @@ def _remove_watches(caller: Caller, request: WatcherTypeRequest) -> tuple[()]:
 
 
 def _watches_of_type(caller: Caller, request: WatcherTypeRequest) -> int:
-    """Those of the kind that a request means. Raises NoWatcherError if there are none."""
+    """The watches of the kind that a request names. Raises NoWatcherError if there are none."""
     if request.type not in list(WatcherType):
         raise BadArgumentsError(request.path)
     kind = _OF_TYPE[WatcherType(request.type)]

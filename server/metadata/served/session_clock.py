@@ -1,8 +1,8 @@
-"""When sessions expire that nothing is heard of. Time is counted in ticks, no clock is read.
+"""When sessions expire. Time is counted in ticks, no clock is read.
 
-A broker that was stopped for a while, or is busy, misses ticks, and does not take its own absence for that of the
-others: what they sent meanwhile is read before the next tick.
-Source: ExpiryQueue and SessionTrackerImpl of Apache ZooKeeper 3.8.
+A broker that was stopped for a while, or is busy, misses ticks and so does not take its own absence for its clients':
+what they sent meanwhile is read before the next tick. Source: ExpiryQueue and SessionTrackerImpl of Apache ZooKeeper
+3.8.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MOST_TIMEOUT_MS = 60_000
 
 
 def negotiated(timeout_ms: int) -> int:
-    """The timeout that a client gets which asks for this one."""
+    """The timeout that a client is given, by the one it asks for."""
     return min(max(timeout_ms, LEAST_TIMEOUT_MS), MOST_TIMEOUT_MS)
 
 
@@ -34,7 +34,7 @@ class SessionClock:
         self._heard[session] = self._now
 
     def touch(self, session: int) -> None:
-        """Something was heard of a session; one that is over stays so."""
+        """A session was heard of; one that is over stays so."""
         if session in self._heard:
             self._heard[session] = self._now
 

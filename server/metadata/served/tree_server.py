@@ -29,16 +29,16 @@ logger = room_logger("metadata")
 
 MOST_CONNECTIONS = 500
 FILES_SHARE = 4
-"""Connections have this part of the files that a process may have open, at most."""
+"""The most that connections may have of the files that a process may have open."""
 MOST_SESSIONS = 10_000
 QUEUED_BYTES = 32 << 20
-"""Writes that wait for the disk; nothing more is read meanwhile."""
+"""Nothing more is read while so many bytes of writes wait for the disk."""
 HALF_RECEIVED_BYTES = 32 << 20
-"""Frames that are arriving, all together; beyond that, whose has been arriving longest is cut off."""
+"""How much half-received frames may hold together; beyond that the connection with the oldest is cut off."""
 FREE_BYTES = 1 << 16
-"""So much of a frame may be there for as long as it takes."""
+"""A half-received frame up to this size does not count."""
 PATIENCE_TICKS = 20
-"""So long a connection may be without a session, or a client may take none of its answers."""
+"""How long a connection may be without a session, or leave its answers unread."""
 
 
 class TreeServer:
@@ -71,7 +71,7 @@ class TreeServer:
         """The connection of each session that has one."""
         self._ending: dict[int, None] = {}
         self._arriving: dict[TreeConnection, int] = {}
-        """Frames that are arriving, those first that have been for longest."""
+        """Half-received frames, the oldest first."""
         self._waiting: dict[TreeConnection, None] = {}
         """Connections that wait for room for their writes."""
         self._ticker: asyncio.TimerHandle | None = None
@@ -130,7 +130,7 @@ class TreeServer:
             del self._owners[connection.session]
 
     def is_owner(self, connection: TreeConnection) -> bool:
-        """Whether a connection is the one of its session."""
+        """Whether a connection is its session's present one."""
         return self._owners.get(connection.session) is connection
 
     def has_room(self, connection: TreeConnection) -> bool:
@@ -145,7 +145,7 @@ class TreeServer:
         return connection in self._waiting
 
     def went_on(self, connection: TreeConnection) -> None:
-        """Something that a connection waited for is done."""
+        """A write of a connection is done: others that wait may go on."""
         connection.serve_soon()
         while self._waiting and self.queued_bytes <= QUEUED_BYTES:
             waiting = next(iter(self._waiting))
@@ -153,7 +153,7 @@ class TreeServer:
             waiting.serve_soon()
 
     def hold(self, connection: TreeConnection) -> None:
-        """Take note of how much of a frame is there, and cut off somebody if that is too much for all."""
+        """Note how much of a frame is held, and cut off the oldest if that is too much for all."""
         size = connection.half_received
         if size <= FREE_BYTES:
             self._arriving.pop(connection, None)
@@ -170,7 +170,7 @@ class TreeServer:
         return answer(self, word)
 
     def log_refusal(self, message: str, *values: object) -> None:
-        """Log what clients do wrong, not more often than anybody wants to read it."""
+        """Log what clients do wrong, within the limit of the log."""
         self._refusals.write(logging.INFO, message, *values)
 
     # -- sessions --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The four-letter words by which ZooKeeper is asked how it does; those that show next to nothing of who is connected.
+"""ZooKeeper's four-letter words, without those that tell of clients.
 
 Source: org.apache.zookeeper.server.command of Apache ZooKeeper 3.8.
 """
@@ -16,7 +16,7 @@ VERSION = "3.8.4-barnabas"
 
 
 def answer(server: TreeServer, word: str) -> str:
-    """What a client is told that sent a word."""
+    """The answer to a word."""
     if word not in WORDS:
         return f"{word} is not executed because it is not in the whitelist.\n"
     return WORDS[word](server)

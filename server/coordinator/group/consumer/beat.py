@@ -11,7 +11,7 @@ from .member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 
 NOT_GIVEN = -1
 MOST_TOPICS = 20_000
-"""More are a record that no log takes."""
+"""More would be a record that no log takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Beat:
     client_id: str
     client_host: str
     names_itself: bool
-    """Its id is its own making (KIP-1082, version 1); before, the first answer brings one."""
+    """It makes its own id (KIP-1082, version 1); before that the first answer brings one."""
 
     @property
     def is_joining(self) -> bool:

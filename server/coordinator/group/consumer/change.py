@@ -31,20 +31,20 @@ class Change:
         self._is_new = group.assignment_epoch == NO_EPOCH and not group.epoch
 
     def put_member(self, member: ConsumerMember) -> None:
-        """A member is like this from now on."""
+        """Put a member in, or replace it."""
         former = self.group.members.get(member.member_id)
         if former is not member:
             self._members.setdefault(member.member_id, former)
             self.group.put_member(member)
 
     def remove_member(self, member_id: str) -> None:
-        """A member is gone, and with it its part of the target assignment."""
+        """Remove a member and its part of the target assignment."""
         self._members.setdefault(member_id, self.group.members[member_id])
         self.group.remove_member(member_id)
         self.set_target(member_id, None)
 
     def set_target(self, member_id: str, target: Assignment | None) -> None:
-        """A member shall have this."""
+        """Set a member's target assignment."""
         targets = self.group.targets
         former = targets.get(member_id)
         if former == target:
@@ -56,7 +56,7 @@ class Change:
             targets[member_id] = target
 
     def set_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """A regular expression means this."""
+        """Set what a regular expression matches."""
         regexes = self.group.regexes
         self._regexes.setdefault(regex, regexes.get(regex))
         if resolved is None:
@@ -65,7 +65,7 @@ class Change:
             regexes[regex] = resolved
 
     def raise_epoch(self, metadata_hash: int) -> None:
-        """The group has changed: its target assignment is out of date."""
+        """Raise the group's epoch, so that its target assignment is out of date."""
         self.group.epoch += 1
         self.group.metadata_hash = metadata_hash
         self.group.has_partition_metadata = False
@@ -109,7 +109,7 @@ class Change:
             yield records.assignment_epoch_entry(group)
 
     def undo(self) -> None:
-        """The group is as it was."""
+        """Put the group back as it was."""
         group = self.group
         for member_id in self._members:
             if member_id in group.members:

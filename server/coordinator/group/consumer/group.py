@@ -300,7 +300,7 @@ class ConsumerGroup:
         return ErrorCode.NONE if epoch == member.epoch else ErrorCode.ILLEGAL_GENERATION
 
     def check_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether somebody may be told the offsets: anybody who does not say that he is a member, or a present one."""
+        """Whether somebody may be told the offsets: present members, and those who claim to be none."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")

@@ -78,7 +78,7 @@ class GroupProgress:
         return member
 
     def remove(self, change: Change, member_ids: Iterable[str]) -> None:
-        """Members are gone. Who hears of it first makes the others' new target assignment."""
+        """Members are gone. The next heartbeat of another member makes the new target assignment."""
         for member_id in member_ids:
             change.remove_member(member_id)
         self._drop_regexes(change)
@@ -139,7 +139,7 @@ class GroupProgress:
         return differs
 
     def _matching(self, regex: str, known: frozenset[str] | None) -> frozenset[str]:
-        """The topics that match. What was good once and is too much work by now stays as it is `known`.
+        """The topics that match. An expression that has become too much work keeps what is `known` of it.
 
         Raises KafkaError INVALID_REGULAR_EXPRESSION.
         """

@@ -10,7 +10,7 @@ from .subscriber import PartitionCounts, Subscriber
 
 
 def assign_ranges(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> dict[str, Assignment]:
-    """Static members come first, by instance id, so that they keep their ranges whoever comes and goes."""
+    """Static members come first, by instance id, so that they keep their ranges when others come and go."""
     ordered = sorted(subscribers, key=_place)
     takers: dict[UUID, list[str]] = {}
     for subscriber in ordered:

@@ -28,7 +28,7 @@ def assign_uniformly(subscribers: Sequence[Subscriber], counts: PartitionCounts)
 
 
 def _kept(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> list[Assignment]:
-    """What each has that there still is, that it still wants, and that is nobody else's."""
+    """What each member keeps: partitions that still exist, that it still wants and nobody else has."""
     taken: dict[UUID, set[int]] = {}
     result = []
     for subscriber in subscribers:
