@@ -178,7 +178,7 @@ class BrokerServer:
         else:
             broker_id, adopt = await choose_broker_id(self.config, stored_id, cluster_store), strays_of_cluster
             cluster_id = await cluster_store.prepare()
-        log_manager.write_identity(broker_id, cluster_id)
+        log_manager.write_identity(broker_id, cluster_id, version=1 if self._is_alone else 0)
         await dynamic_config.load(config_store, broker_id)
         quotas = await self._load_quotas(store)
         security = BrokerSecurity(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from functools import partial
 
 from ..protocol.errors import ErrorCode, KafkaError
@@ -107,18 +108,19 @@ class LogManager:
         stored = [(d.path, d.meta_properties) for d in self.held.online_dirs if d.meta_properties is not None]
         return common_identity(stored)
 
-    def write_identity(self, node_id: int, cluster_id: str) -> None:
+    def write_identity(self, node_id: int, cluster_id: str, *, version: int = 1) -> None:
         """Gives directories without `meta.properties` one, and leaves those that have it untouched.
 
+        Version 0 is for a cluster around ZooKeeper, where Kafka's brokers refuse directories of any other version.
         Raises `InconsistentMetaPropertiesError` if a directory belongs to another broker or cluster.
         """
-        wanted = MetaProperties(version=1, node_id=node_id, cluster_id=cluster_id)
+        wanted = MetaProperties(version, node_id, cluster_id)
         for log_dir in self.held.online_dirs:
             if log_dir.meta_properties is not None:
                 common_identity([("the configuration", wanted), (log_dir.path, log_dir.meta_properties)])
                 continue
-            directory_id = new_directory_id(self._rng.getrandbits)
-            properties = MetaProperties(1, node_id, cluster_id, directory_id)
+            directory_id = new_directory_id(self._rng.getrandbits) if version else None
+            properties = replace(wanted, directory_id=directory_id)
             if self.held.on_disk(log_dir, partial(write_meta_properties, self._fs, log_dir.path, properties)):
                 log_dir.meta_properties = properties
 

@@ -1,9 +1,9 @@
 """`meta.properties`: which broker of which cluster a log directory belongs to.
 
-A Java properties file. Version 0, of a ZooKeeper-mode broker: `version=0`, `broker.id`, `cluster.id`, both optional.
-Version 1, of a KRaft broker and of a directory that Barnabas made: `version=1`, `node.id`, `cluster.id`, and since
-Kafka 3.7 `directory.id`. Written once by temp file and rename; a file that is there is read and never rewritten, so
-that the broker that left it can take the directory back.
+A Java properties file. Version 0, of a broker in a cluster around ZooKeeper: `version=0`, `broker.id`, `cluster.id`,
+both optional. Version 1, of a KRaft broker and of a Barnabas that is alone: `version=1`, `node.id`, `cluster.id`, and
+since Kafka 3.7 `directory.id`. Written once by temp file and rename; a file that is there is read and never rewritten,
+so that the broker that left it can take the directory back.
 """
 
 import uuid

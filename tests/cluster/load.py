@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from tests.java import JVM_FLAGS, java_command
 from tests.kafka import NEWEST, TOOL_CLASSES, kafka_jars, logging_flags
 from tests.server_process import wait_until
@@ -214,7 +215,7 @@ def read_log(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
     deadline = time.monotonic() + PATIENCE_S
     try:
         for index in range(partitions):
-            position, end = consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=60)
+            position, end = _bounds(consumer, TopicPartition(topic, index))
             consumer.assign([TopicPartition(topic, index, position)])
             while position < end:
                 assert time.monotonic() < deadline, f"{topic}-{index} is read to {position}, not to {end}"
@@ -226,3 +227,16 @@ def read_log(bootstrap: str, topic: str, partitions: int) -> dict[Place, bytes]:
     finally:
         consumer.close()
     return found
+
+
+def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
+    """First offset and end of a partition, whose leader may just be another one."""
+    found: list[tuple[int, int]] = []
+
+    def known() -> bool:
+        with contextlib.suppress(KafkaException):
+            found.append(consumer.get_watermark_offsets(place, timeout=10))
+        return bool(found)
+
+    wait_until(known, timeout_s=PATIENCE_S, what=f"the bounds of {place.topic}-{place.partition}", interval_s=0.2)
+    return found[0]

@@ -151,6 +151,11 @@ class ProcessCluster:
         self.brokers[broker_id] = self._broker(broker_id)
         self.brokers[broker_id].start()
 
+    def resign_controller(self) -> None:
+        """Remove `/controller`, as operators do, so that one is elected anew."""
+        with contextlib.suppress(NoNodeError):
+            self._tree.delete(f"{ROOT}/controller")
+
     def heal(self) -> None:
         """Everything is connected, runs and goes on."""
         self.network.heal()
@@ -219,8 +224,12 @@ class ProcessCluster:
         """Wait until all replicas of a topic are in sync."""
 
         def full() -> bool:
+            replicas = self.read(f"/brokers/topics/{topic}").get("partitions", {})
             states = [self.partition(topic, index) for index in range(partitions)]
-            return all(len(state.get("isr", ())) == len(BROKERS) for state in states)
+            return all(
+                sorted(state.get("isr", ())) == sorted(replicas.get(str(index), (None,)))
+                for index, state in enumerate(states)
+            )
 
         wait_until(full, timeout_s=timeout_s, what=f"all replicas of {topic} are in sync", interval_s=0.05)
 

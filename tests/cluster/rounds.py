@@ -186,7 +186,9 @@ def administer(cluster: ProcessCluster, ask: Callable[[AdminClient], object]) ->
 
     def done() -> bool:
         try:
-            ask(AdminClient({"bootstrap.servers": cluster.bootstrap, **IMPATIENT}))
+            ask(
+                AdminClient({"bootstrap.servers": cluster.bootstrap, **IMPATIENT, "socket.timeout.ms": HEALED_S * 1000})
+            )
         except KafkaException as error:
             if error.args[0].code() != KafkaError.NOT_CONTROLLER:
                 raise

@@ -110,6 +110,14 @@ def test_a_fresh_directory_gets_an_identity_of_version_1(tmp_path: Path) -> None
     shut_down(manager)
 
 
+def test_in_a_cluster_around_zookeeper_a_directory_is_as_kafka_makes_it_there(tmp_path: Path) -> None:
+    manager = make_manager(OsFileSystem(), (str(tmp_path),))
+    manager.open_dirs()
+    manager.write_identity(1, "cluster", version=0)
+    assert (tmp_path / "meta.properties").read_text().splitlines() == ["broker.id=1", "cluster.id=cluster", "version=0"]
+    manager.close()
+
+
 @pytest.mark.parametrize(
     "content",
     [

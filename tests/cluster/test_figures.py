@@ -1,0 +1,17 @@
+"""How long clients wait when a broker goes: bounds that a loaded machine keeps, far above what is seen else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cluster.figures import measure
+
+pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(400)]
+
+MOST_S = 15.0
+
+
+def test_nobody_waits_long(tmp_path: Path) -> None:
+    seen = measure(tmp_path)
+    assert all(0 < seconds < MOST_S for seconds in seen.values()), seen
