@@ -19,17 +19,29 @@ from tests.java import compile_java, jars, require_java, run_java
 from tests.node import installed, run_node
 from tests.server_process import wait_until
 
+from barnabas.testing import Cluster
+
 PROGRAM = Path(__file__).parent / "java" / "transactions"
 SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "0",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
+OF_CLUSTER = {
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+}
 
 
-@pytest.fixture(scope="module")
-def transactional(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker that looks for overdue transactions often."""
+@pytest.fixture(scope="module", params=["one broker", pytest.param("three brokers", marks=pytest.mark.verify)])
+def transactional(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Brokers that look for overdue transactions often."""
+    if request.param == "three brokers":
+        with Cluster(brokers=3, config={**SETTINGS, **OF_CLUSTER}) as cluster:
+            yield cluster.address(1)
+        return
     with BarnabasServer(tmp_path_factory.mktemp("broker"), properties=SETTINGS) as server:
         yield server.bootstrap
 
@@ -37,7 +49,7 @@ def transactional(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def create(bootstrap: str, *suffixes: str) -> str:
     """Topics of two partitions; what their names begin with."""
     prefix = f"txn-{uuid.uuid4().hex[:8]}"
-    topics = [NewTopic(prefix + suffix, 2, 1) for suffix in suffixes or ("",)]
+    topics = [NewTopic(prefix + suffix, 2, -1) for suffix in suffixes or ("",)]
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics(topics).values():
         future.result(30)

@@ -9,12 +9,22 @@ from pathlib import Path
 
 import pytest
 from tests.barnabas_server import BarnabasServer
+from tests.server_process import free_port
 
 from barnabas.clients import Admin, Consumer, NewTopic, Producer, TopicPartition
 from barnabas.protocol.errors import ErrorCode, KafkaError
 
 TOPIC, GROUPS = "orders", ("a", "b", "c")
 PLACES = [TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)]
+CLUSTER = {
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "3",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.replication.factor": "3",
+    "zookeeper.session.timeout.ms": "2000",
+}
 ROUNDS = int(os.environ.get("BARNABAS_KILL_ROUNDS", "4"))
 
 
@@ -82,33 +92,59 @@ async def check(bootstrap: str, copiers: list[Copier]) -> None:
         assert await admin.open_transactions(PLACES) == []
 
 
-async def kill_rounds(folder: Path, rounds: int, seed: int) -> int:
+async def kill_rounds(brokers: list[BarnabasServer], rounds: int, seed: int) -> int:
+    """Kill one broker a round, in the end all of them, while copiers copy; how many transactions they committed."""
     rng = random.Random(seed)
-    broker = BarnabasServer(folder, properties={"log.segment.bytes": "300000"})
-    await asyncio.to_thread(broker.start)
-    try:
-        async with Admin(broker.bootstrap) as admin:
-            await admin.create_topics([NewTopic(TOPIC, num_partitions=2)])
-        copiers = [Copier(broker.bootstrap, name) for name in GROUPS]
-        running = [asyncio.ensure_future(copier.run()) for copier in copiers]
-        for _ in range(rounds):
-            await asyncio.sleep(rng.uniform(0.3, 1.0))
-            await asyncio.to_thread(broker.kill)
-            await asyncio.to_thread(broker.start)
-        await asyncio.sleep(0.5)
-        for copier in copiers:
-            copier.is_over = True
-        await asyncio.wait_for(asyncio.gather(*running), 60)
-        for copier in copiers:  # what they may have left open is over
-            async with Producer(broker.bootstrap, transactional_id=copier.name):
-                pass
-        await check(broker.bootstrap, copiers)
-        assert await asyncio.to_thread(broker.stop) == 0
-    finally:
-        await asyncio.to_thread(broker.kill)
+    bootstrap = ",".join(broker.bootstrap for broker in brokers)
+    async with Admin(bootstrap) as admin:
+        await admin.create_topics([NewTopic(TOPIC, num_partitions=2, replication_factor=len(brokers))])
+    copiers = [Copier(bootstrap, name) for name in GROUPS]
+    running = [asyncio.ensure_future(copier.run()) for copier in copiers]
+    for number in range(rounds):
+        await asyncio.sleep(rng.uniform(0.3, 1.0))
+        victims = brokers if number == rounds - 1 else [rng.choice(brokers)]
+        for victim in victims:
+            await asyncio.to_thread(victim.kill)
+        for victim in victims:
+            await asyncio.to_thread(victim.start)
+        before = sum(len(copier.committed) for copier in copiers)
+        async with asyncio.timeout(60):
+            while sum(len(copier.committed) for copier in copiers) == before:
+                await asyncio.sleep(0.02)
+    for copier in copiers:
+        copier.is_over = True
+    await asyncio.wait_for(asyncio.gather(*running), 60)
+    for copier in copiers:  # what they may have left open is over
+        async with Producer(bootstrap, transactional_id=copier.name):
+            pass
+    await check(bootstrap, copiers)
     return sum(len(copier.committed) for copier in copiers)
 
 
 @pytest.mark.timeout(170)
 async def test_committed_transactions_survive_kill_9(tmp_path: Path) -> None:
-    assert await kill_rounds(tmp_path, ROUNDS, seed=7) > 10
+    broker = BarnabasServer(tmp_path, properties={"log.segment.bytes": "300000"})
+    await asyncio.to_thread(broker.start)
+    try:
+        assert await kill_rounds([broker], ROUNDS, seed=7) > 10
+        assert await asyncio.to_thread(broker.stop) == 0
+    finally:
+        await asyncio.to_thread(broker.kill)
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(400)
+async def test_committed_transactions_survive_kill_9_of_any_of_three(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    brokers = []
+    for number in (1, 2, 3):
+        where = "coordinator.listeners" if number == 1 else "zookeeper.connect"
+        properties = {**CLUSTER, where: address, "broker.id": str(number)}
+        brokers.append(BarnabasServer(tmp_path / f"broker-{number}", properties=properties))
+    try:
+        for broker in brokers:
+            await asyncio.to_thread(broker.start)
+        assert await kill_rounds(brokers, 2 * ROUNDS, seed=8) > 10
+    finally:
+        for broker in brokers:
+            await asyncio.to_thread(broker.kill)
