@@ -106,6 +106,14 @@ def engine(scratch: Path) -> Iterator[str]:
         with suppress(subprocess.TimeoutExpired):
             process.wait(STOP_S)
         process.kill()
+        unmount(scratch)
+
+
+def unmount(folder: Path) -> None:
+    """What the daemon leaves mounted, as it does its network namespace, would keep the folder from being removed."""
+    places = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for place in sorted((p for p in places if Path(p).is_relative_to(folder)), reverse=True):
+        run(["umount", "--lazy", place], check=False)
 
 
 def compose_command(docker: str) -> list[str]:

@@ -27,7 +27,13 @@ def main() -> None:
     settings = PipelineSettings(os.environ["BOOTSTRAP"], os.environ["OUTPUT"], pace="5 seconds")
     asyncio.run(create_state_topic(settings.bootstrap_servers))
     spark = session(
-        "local[2]", app_name="flights", config={"spark.sql.shuffle.partitions": "4", "spark.ui.enabled": "false"}
+        "local[2]",
+        app_name="flights",
+        config={
+            "spark.sql.shuffle.partitions": "4",
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",  # it would fill the log with half lines
+        },
     )
     spark.sparkContext.setLogLevel("ERROR")
     spark.streams.addListener(ProgressListener(say))

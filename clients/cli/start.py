@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,6 +14,8 @@ from typing import Any
 DEFAULT_DATA = "./barnabas-data"
 DEFAULT_PORT = 9092
 START_HELP = "Start a broker: one process, one folder."
+ENVIRONMENT = "BARNABAS_CONFIG_"
+_UNDERSCORES = re.compile("_{1,3}")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -41,7 +46,8 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="barnabas start",
         description="Start a broker: one process, one folder. Prints its listeners and `ready` once it serves.",
-        epilog="A Kafka server.properties is taken as it is; options override what it says.",
+        epilog="A Kafka server.properties is taken as it is. BARNABAS_CONFIG_NUM_PARTITIONS=3 and its like in the "
+        "environment override what it says, options override both.",
     )
     add = parser.add_argument
     add("properties", nargs="?", metavar="server.properties", help="settings with Kafka's names")
@@ -63,6 +69,7 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     if options.properties is not None:
         parse: Any = import_module("barnabas.protocol.properties").parse_properties
         properties.update(parse(Path(options.properties).read_text()))
+    properties.update(environment_properties(os.environ))
     if options.data is not None:
         properties["log.dirs"] = options.data
     elif not {"log.dirs", "log.dir"} & set(properties):
@@ -86,6 +93,15 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
     if not properties.setdefault("health.port", "0"):
         del properties["health.port"]
     return properties
+
+
+def environment_properties(environment: Mapping[str, str]) -> dict[str, str]:
+    """Settings of a container: `BARNABAS_CONFIG_NUM_PARTITIONS`, written as images of Kafka have theirs.
+
+    A dot of a key is `_`, an underscore `__`, a dash `___`.
+    """
+    prefixed = {name.removeprefix(ENVIRONMENT): v for name, v in environment.items() if name.startswith(ENVIRONMENT)}
+    return {_UNDERSCORES.sub(lambda run: "._-"[len(run[0]) - 1], key.lower()): v for key, v in prefixed.items()}
 
 
 def _topic(declared: str) -> tuple[str, int]:
