@@ -27,8 +27,6 @@ class DecoderSource(Source):
     counted: tuple[str, str] | None = None
 
     def compile(self, cls: type) -> Any:
-        """The compiled decoder of `cls`."""
-
         def body() -> None:
             if carries_records(cls):
                 self.line("view = memoryview(buf)")

@@ -17,8 +17,6 @@ class EncoderSource(Source):
     """Writes an encoder."""
 
     def compile(self, cls: type) -> Any:
-        """The compiled encoder of `cls`."""
-
         def body() -> None:
             self.struct(cls, "o0")
             self.flush()
@@ -48,7 +46,6 @@ class EncoderSource(Source):
         return f"w({pack}({', '.join(value for _, value in items if value)}))"
 
     def struct(self, cls: type, obj: str) -> None:
-        """Write one struct."""
         tagged = []
         for field in fields_of(cls):
             value = f"{obj}.{field.name}"

@@ -37,7 +37,6 @@ class SegmentFiles:
         return self._fs.exists(self.path_of(suffix))
 
     def existing_paths(self) -> list[str]:
-        """Paths of the files that exist."""
         return [path for path in map(self.path_of, SEGMENT_SUFFIXES) if self._fs.exists(path)]
 
     @property

@@ -65,5 +65,4 @@ class FrameStream:
 
 
 def frame(*parts: bytes) -> bytes:
-    """A frame of these parts."""
     return b"".join((_length.pack(sum(map(len, parts))), *parts))

@@ -50,7 +50,6 @@ def decode_at(record: type[R], data: bytes, at: int) -> tuple[R, int]:
 
 
 def encode(record: tuple[Any, ...]) -> bytes:
-    """The bytes of a record."""
     out = bytearray()
     _codec(type(record)).write(record, out)
     return bytes(out)

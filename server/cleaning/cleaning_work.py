@@ -29,7 +29,6 @@ class ProcessesIfPossible:
         self._bytes_per_second = float("inf")
 
     async def run(self, job: CleanJob, told: Callable[[Event], None]) -> None:
-        """As `CleaningWork.run`."""
         if self._threads is None:
             try:
                 await self._processes.run(job, told)
@@ -41,14 +40,12 @@ class ProcessesIfPossible:
         await self._threads.run(job, told)
 
     def limit(self, bytes_per_second: float) -> None:
-        """As `CleaningWork.limit`."""
         self._bytes_per_second = bytes_per_second
         self._processes.limit(bytes_per_second)
         if self._threads is not None:
             self._threads.limit(bytes_per_second)
 
     async def close(self) -> None:
-        """As `CleaningWork.close`."""
         await self._processes.close()
         if self._threads is not None:
             await self._threads.close()

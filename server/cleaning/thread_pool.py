@@ -52,7 +52,6 @@ class ThreadPool:
             self._share_rate()
 
     def limit(self, bytes_per_second: float) -> None:
-        """As `CleaningWork.limit`."""
         self._bytes_per_second = bytes_per_second
         self._share_rate()
 

@@ -65,7 +65,6 @@ class WorkerPool:
         worker.expiry = self._loop.call_later(IDLE_SECONDS, self._expire, worker)
 
     def limit(self, bytes_per_second: float) -> None:
-        """As `CleaningWork.limit`."""
         self._bytes_per_second = bytes_per_second
         self._share_rate()
 
@@ -91,7 +90,6 @@ class WorkerPool:
             worker.end()
 
     async def close(self) -> None:
-        """As `CleaningWork.close`."""
         for worker in [*self._idle, *self._busy]:
             await worker.kill()
         self._idle.clear()

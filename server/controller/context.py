@@ -56,11 +56,9 @@ class ControllerContext:
 
     @property
     def topics(self) -> Iterable[TopicRegistration]:
-        """All topics."""
         return self._topics.values()
 
     def topic(self, name: str) -> TopicRegistration | None:
-        """One topic."""
         return self._topics.get(name)
 
     def put_topic(self, topic: TopicRegistration) -> None:
@@ -86,7 +84,6 @@ class ControllerContext:
         return [TopicPartition(name, index) for index in self._topics[name].assignment]
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """All partitions."""
         return iter(list(self._phases))
 
     def __contains__(self, partition: TopicPartition) -> bool:
@@ -107,7 +104,6 @@ class ControllerContext:
         return [b for b in self.replicas(partition) if b in self.brokers and b not in offline]
 
     def partitions_on(self, brokers: Collection[int]) -> list[TopicPartition]:
-        """The partitions of which one of these brokers has a replica."""
         return [
             TopicPartition(topic.name, index)
             for topic in self._topics.values()
@@ -185,7 +181,6 @@ class ControllerContext:
         return self.partial_image(name, self._topics[name].assignment)
 
     def partial_image(self, name: str, indexes: Iterable[int]) -> TopicImage:
-        """A topic with these of its partitions."""
         topic = self._topics[name]
         partitions = {
             index: self._partition_image(TopicPartition(name, index), topic.assignment[index]) for index in indexes

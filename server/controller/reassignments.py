@@ -50,7 +50,6 @@ class ReplicaAssignment:
 
     @property
     def origin(self) -> tuple[int, ...]:
-        """The replicas that there were."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
     def reassigned_to(self, target: tuple[int, ...]) -> ReplicaAssignment:

@@ -103,9 +103,7 @@ class LocalReplicas(Protocol):
         """Leads the partition from now on. Raises KafkaError, OSError."""
         ...
 
-    async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None:
-        """Gives the partition up."""
-        ...
+    async def stop_replica(self, topic_partition: TopicPartition, *, delete: bool) -> None: ...
 
 
 WhileDeleting: TypeAlias = Callable[[TopicPartition], AbstractAsyncContextManager[None]]
@@ -139,7 +137,6 @@ class LocalReplicaChannel:
     async def leader_and_isr(
         self, broker_id: int, orders: Sequence[PartitionOrder]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Makes this broker lead the partitions."""
         assert broker_id == self._broker_id, f"no way to broker {broker_id}"
         results = {}
         await self._replicas.prepare_logs({order.topic_partition: order.topic_id for order in orders if order.is_new})
@@ -152,12 +149,10 @@ class LocalReplicaChannel:
     async def stop_replicas(
         self, broker_id: int, leader_epochs: Mapping[TopicPartition, int], *, delete: bool
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Makes this broker give the partitions up."""
         assert broker_id == self._broker_id, f"no way to broker {broker_id}"
         return await stop_here(self._replicas, leader_epochs, self._deleting if delete else None)
 
     def update_metadata(self, broker_ids: Collection[int], update: MetadataUpdate) -> None:
-        """There is nobody to be told."""
         assert not broker_ids, f"no way to brokers {broker_ids}"
 
 

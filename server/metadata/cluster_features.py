@@ -90,7 +90,6 @@ class ClusterFeatures:
         self._listening = asyncio.ensure_future(self._listen())
 
     async def close(self) -> None:
-        """Listen no more."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.gather(self._listening, return_exceptions=True)

@@ -80,7 +80,6 @@ class EmbeddedStore:
 
     @property
     def session_id(self) -> int:
-        """Owner of the ephemeral nodes made here."""
         return self._session_id
 
     @property
@@ -89,39 +88,31 @@ class EmbeddedStore:
         return self._state
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
-        """Calls `listener` when the session ends."""
         self._listeners.append(listener)
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Makes a node and returns its path."""
         result = (await self.multi([Create(path, data, ephemeral, sequential)]))[0]
         assert isinstance(result, str)
         return result
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """Returns a node's data and stat."""
         return self._tree.get(path, self._session_id, watch)
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Returns data and stat of each node, None for those that are not there."""
         return [self._tree.find(path, self._session_id) for path in paths]
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Replaces a node's data."""
         result = (await self.multi([SetData(path, data, version)]))[0]
         assert isinstance(result, Stat)
         return result
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Removes a node."""
         await self.multi([Delete(path, version)])
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Returns a node's stat or None."""
         return self._tree.exists(path, self._session_id, watch)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Returns the sorted names of a node's children."""
         return self._tree.children(path, self._session_id, watch)
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:

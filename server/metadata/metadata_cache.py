@@ -59,7 +59,6 @@ class AnswerFamily(IntEnum):
 
     @classmethod
     def of(cls, version: int) -> AnswerFamily:
-        """The family of a Metadata version."""
         if version == 0:
             return cls.LIVE_REPLICAS_ONLY
         return cls.ALL_REPLICAS if version < 6 else cls.MISSING_LISTENERS
@@ -133,19 +132,15 @@ class MetadataCache:
 
     @property
     def topics(self) -> Iterable[TopicImage]:
-        """All topics."""
         return self._topics.values()
 
     def topic(self, name: str) -> TopicImage | None:
-        """A topic by name."""
         return self._topics.get(name)
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of the topic with an id."""
         return self._names.get(topic_id)
 
     def topic_id(self, name: str) -> UUID | None:
-        """The id of the topic with a name."""
         topic = self._topics.get(name)
         return None if topic is None else topic.topic_id
 
@@ -160,12 +155,10 @@ class MetadataCache:
         return None if found == name else found
 
     def partition(self, partition: TopicPartition) -> PartitionImage | None:
-        """One partition."""
         topic = self._topics.get(partition.topic)
         return None if topic is None else topic.partitions.get(partition.partition)
 
     def partitions(self) -> Iterator[TopicPartition]:
-        """All partitions of all topics."""
         for topic in self._topics.values():
             for index in topic.partitions:
                 yield TopicPartition(topic.name, index)

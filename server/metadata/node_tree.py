@@ -248,7 +248,6 @@ class NodeTree:
         return len(self._nodes)
 
     def look(self, path: str) -> Node | None:
-        """The node at a path."""
         return self._nodes.get(path)
 
     def names(self, path: str) -> AbstractSet[str]:

@@ -56,13 +56,11 @@ class TopicStore:
                 return topic_id
 
     async def topics(self) -> list[TopicRegistration]:
-        """Returns all topics by name."""
         names = await self._store.children(znodes.TOPICS)
         found = await self._store.get_many([znodes.topic_path(name) for name in names])
         return [znodes.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True) if node is not None]
 
     async def topic(self, name: str) -> TopicRegistration | None:
-        """Returns one topic."""
         try:
             data, _ = await self._store.get(znodes.topic_path(name))
         except NoNodeError:

@@ -90,11 +90,9 @@ class TreeWatches:
         watches[session, watcher] = before | kind
 
     def kind_of(self, path: str, session: int, watcher: Watcher) -> int:
-        """The kinds of watches that `watcher` has on a path."""
         return self._by_path.get(path, {}).get((session, watcher), WatchKind.NONE)
 
     def remove(self, path: str, session: int, watcher: Watcher, kind: int) -> None:
-        """Removes watches of this kind from `watcher`."""
         before = self.kind_of(path, session, watcher)
         if not before:
             return
@@ -116,7 +114,6 @@ class TreeWatches:
             del self._by_session[session], self._costs[session]
 
     def drop(self, session: int) -> None:
-        """Removes all watches of a session."""
         for path, watcher in list(self._by_session.get(session, ())):
             self.remove(path, session, watcher, WatchKind.ANY)
 

@@ -196,7 +196,6 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 
 def decode_cluster_id(data: bytes) -> str:
-    """The id in `/cluster/id`."""
     return str(_decode(data)["id"])
 
 

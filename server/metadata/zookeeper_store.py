@@ -148,7 +148,6 @@ class ZooKeeperStore:
 
     @property
     def session_id(self) -> int:
-        """Owner of the ephemeral nodes made here; 0 while there is no session."""
         return self._session_id
 
     @property
@@ -157,20 +156,16 @@ class ZooKeeperStore:
         return self._state
 
     def on_state_change(self, listener: Callable[[SessionState], None]) -> None:
-        """Has every later change of state told to `listener`."""
         self._listeners.append(listener)
 
     # Reading
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        """Returns a node's data and stat."""
         watcher = self._watcher(path, watch, EventType.CHANGED)
         data, stat = await self._read(path, lambda: self._client.get_async(self._full(path), watcher))
         return data or b"", _stat(stat)
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        """Returns data and stat of each node, None for those that are not there; asked for in one go."""
-
         async def one(path: str) -> tuple[bytes, Stat] | None:
             try:
                 return await self.get(path)
@@ -184,13 +179,11 @@ class ZooKeeperStore:
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        """Returns a node's stat or None."""
         watcher = self._watcher(path, watch, EventType.CHANGED)
         stat = await self._read(path, lambda: self._client.exists_async(self._full(path), watcher))
         return None if stat is None else _stat(stat)
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Returns the sorted names of a node's children."""
         watcher = self._watcher(path, watch, EventType.CHILDREN)
         names: list[str] = await self._read(path, lambda: self._client.get_children_async(self._full(path), watcher))
         return sorted(names)
@@ -210,19 +203,16 @@ class ZooKeeperStore:
     # Writing
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
-        """Makes a node and returns its path."""
         result = (await self.multi([Create(path, data, ephemeral, sequential)]))[0]
         assert isinstance(result, str)
         return result
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
-        """Replaces a node's data."""
         result = (await self.multi([SetData(path, data, version)]))[0]
         assert isinstance(result, Stat)
         return result
 
     async def delete(self, path: str, version: int = ANY_VERSION) -> None:
-        """Removes a node."""
         await self.multi([Delete(path, version)])
 
     async def multi(self, operations: Sequence[Operation]) -> list[OperationResult]:

@@ -34,7 +34,6 @@ class Times:
         self.last: deque[float] = deque(maxlen=KEPT)
 
     def add(self, seconds: float) -> None:
-        """One more."""
         self.count += 1
         self.total += seconds
         self.last.append(seconds)

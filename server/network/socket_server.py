@@ -264,7 +264,6 @@ class SocketServer:
         return None
 
     def forget(self, connection: Connection) -> None:
-        """A connection is gone."""
         self.grants.release(connection)
         self._strangers.forget(connection)
         if connection.session.authentication is not None:

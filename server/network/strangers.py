@@ -25,7 +25,6 @@ class Strangers:
         return len(self._since)
 
     def add(self, connection: Connection) -> None:
-        """One more has connected."""
         if len(self._since) >= STRANGERS:
             oldest = next(iter(self._since))
             del self._since[oldest]

@@ -72,7 +72,6 @@ class ClientQuotas:
             raise invalid(f"{host} is not a valid IP or resolvable host.")
 
     async def changed(self, entity: Entity, quotas: Mapping[str, float]) -> None:
-        """The entity has these quotas from now on and no others."""
         if IP in entity:
             await self._host_changed(entity[IP], quotas.get(CONNECTION_CREATION_RATE))
             return

@@ -18,7 +18,6 @@ logger = room_logger("config")
 
 
 async def stored_quotas(store: MetadataStore) -> AsyncIterator[tuple[Entity, dict[str, float]]]:
-    """Every entity that has quotas, with them."""
     for user in await _children(store, "/config/users"):
         yield {USER: _name(user)}, await _quotas(store, f"/config/users/{user}")
         for client in await _children(store, f"/config/users/{user}/clients"):

@@ -140,5 +140,4 @@ class LongWork:
         done(result, failure)
 
     def later(self, work: Callable[[], None]) -> None:
-        """Do this when it is its turn."""
         self._turns.add(work)

@@ -71,7 +71,6 @@ async def handle(
 
 
 def _topics(group: DescribedGroup) -> set[str]:
-    """All topics that the description names."""
     return {
         name
         for member in group.members

@@ -35,7 +35,6 @@ async def handle(
 
 
 async def _stored(*, store: MetadataStore) -> dict[str, list[CredentialInfo]]:
-    """The credentials of all users who have any."""
     found = {}
     for node in await store.children("/config/users"):
         data, _ = await store.get(f"/config/users/{node}")

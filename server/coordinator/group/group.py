@@ -74,7 +74,6 @@ class Group:
     # -- states ----------------------------------------------------------------------------------------------------
 
     def is_in(self, *states: GroupState) -> bool:
-        """Whether the state is one of these."""
         return self.state in states
 
     @property

@@ -34,12 +34,10 @@ class OffsetId(NamedTuple):
 
 
 def offset_key(group_id: str, place: Place) -> bytes:
-    """The key of a committed offset."""
     return encode_versioned(OffsetCommitKey(group=group_id, topic=place[0], partition=place[1]), OFFSET_KEY_VERSION)
 
 
 def offset_entry(group_id: str, place: Place, offset: CommittedOffset) -> Entry:
-    """The record of a committed offset."""
     value = OffsetCommitValue(
         offset=offset.offset,
         leader_epoch=offset.leader_epoch,

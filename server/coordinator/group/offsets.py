@@ -135,7 +135,6 @@ class GroupOffsets:
         return self.committed.keys() | self.in_flight.keys() | {place for one in self.pending.values() for place in one}
 
     def get(self, topic: str, partition: int) -> CommittedOffset | None:
-        """The committed offset of a partition."""
         return self.committed.get((topic, partition))
 
     def expired(self, now_ms: int, retention_ms: int, expiry: OffsetExpiry) -> Iterator[Place]:

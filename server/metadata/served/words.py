@@ -16,7 +16,6 @@ VERSION = "3.8.4-barnabas"
 
 
 def answer(server: TreeServer, word: str) -> str:
-    """The answer to a word."""
     if word not in WORDS:
         return f"{word} is not executed because it is not in the whitelist.\n"
     return WORDS[word](server)

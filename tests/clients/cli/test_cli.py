@@ -16,40 +16,15 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from tests.clients.cli.conftest import Run
 
 from barnabas import Broker
-from barnabas.clients.cli import main
 from barnabas.clients.cli.app import COMMANDS
 from barnabas.clients.cli.record_format import formatter
 from barnabas.clients.fetched_records import ConsumerRecord
 from barnabas.protocol.record import TimestampType
 
 _numbers = itertools.count(1)
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
-
-
-@pytest.fixture
-def run(broker: Broker, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in this process; gives its status, output and errors."""
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVER", broker.bootstrap)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        try:
-            status = main(list(arguments))
-        except SystemExit as end:
-            status = int(end.code or 0)
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return command
 
 
 @pytest.fixture

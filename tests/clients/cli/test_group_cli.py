@@ -5,46 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.clients.cli.conftest import Run
 
 from barnabas import Broker
 from barnabas.clients import Admin, Consumer, Producer
 from barnabas.clients.admin import GroupDescription
-from barnabas.clients.cli import main
 from barnabas.protocol.codec import encode_versioned
 from barnabas.protocol.consumer_protocol import ConsumerProtocolSubscription
 from barnabas.protocol.topic_partition import TopicPartition
 
 _numbers = itertools.count(1)
-Run = Callable[..., tuple[int, str, str]]
 RECORDS = 20
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[Broker]:
-    with Broker() as running:
-        yield running
-
-
-@pytest.fixture
-def run(broker: Broker, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command in this process; gives its status, output and errors."""
-    monkeypatch.setenv("BARNABAS_BOOTSTRAP_SERVER", broker.bootstrap)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def command(*arguments: str) -> tuple[int, str, str]:
-        capfd.readouterr()
-        try:
-            status = main(list(arguments))
-        except SystemExit as end:
-            status = int(end.code or 0)
-        out, err = capfd.readouterr()
-        return status, out, err
-
-    return command
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 from tests.server.cluster_plane import ClusterPlane, Member
+from tests.server.controller.topics_in_cluster import T0, create, everybody_believes
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -38,40 +39,9 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.cluster_control import SINCE_ALTER_PARTITION
 from barnabas.server.controller.control_requests import StopOrder
 from barnabas.server.controller.replica_channel import MetadataUpdate
-from barnabas.server.controller.topic_maker import CreatedTopic
-from barnabas.server.controller.topic_rules import TopicCreation
-from barnabas.server.metadata.znodes import PartitionState
 from barnabas.server.replication.inter_broker_versions import is_at_least
 from barnabas.server.replication.isr_changes import IsrChange
 from barnabas.server.replication.partition_order import PartitionOrder
-
-T0 = TopicPartition("t", 0)
-
-
-async def create(plane: ClusterPlane, *replicas: tuple[int, ...], name: str = "t", **config: str) -> CreatedTopic:
-    wish = TopicCreation(name, assignments=list(enumerate(replicas)), config=config)
-    result = (await plane.controller.create_topics([wish]))[name]
-    assert isinstance(result, CreatedTopic), result
-    first = TopicPartition(name, 0)
-    await plane.until(lambda: all(one.metadata.partition(first) is not None for one in plane.members.values()))
-    return result
-
-
-def leader_of(member: Member, partition: TopicPartition = T0) -> int:
-    image = member.metadata.partition(partition)
-    return -9 if image is None else image.leader
-
-
-async def everybody_believes(plane: ClusterPlane, leader: int, partition: TopicPartition = T0) -> None:
-    await plane.until(lambda: all(leader_of(one, partition) == leader for one in plane.members.values()))
-
-
-async def propose(plane: ClusterPlane, leader: int, isr: tuple[int, ...]) -> PartitionState | ErrorCode:
-    """The leader of T0 asks for other in-sync replicas."""
-    state = await plane.members[leader].state(T0)
-    epoch = plane.members[leader].orders.broker_epoch
-    proposal = IsrChange(T0, state.leader_epoch, state.partition_epoch, isr)
-    return (await plane.controller.alter_partitions(leader, epoch, [proposal]))[T0]
 
 
 async def test_topic_that_somebody_asks_another_broker_about_is_made_by_the_controller() -> None:

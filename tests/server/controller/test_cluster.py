@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.server.cluster_plane import ClusterPlane, Member
+from tests.server.controller.topics_in_cluster import T0, create, everybody_believes, leader_of, propose
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
@@ -13,35 +14,6 @@ from barnabas.server.metadata import znodes
 from barnabas.server.metadata.metadata_store import MetadataStore
 from barnabas.server.metadata.znodes import NO_LEADER, PartitionState
 from barnabas.server.replication.isr_changes import IsrChange
-
-T0 = TopicPartition("t", 0)
-
-
-async def create(plane: ClusterPlane, *replicas: tuple[int, ...], name: str = "t", **config: str) -> CreatedTopic:
-    wish = TopicCreation(name, assignments=list(enumerate(replicas)), config=config)
-    result = (await plane.controller.create_topics([wish]))[name]
-    assert isinstance(result, CreatedTopic), result
-    first = TopicPartition(name, 0)
-    await plane.until(lambda: all(one.metadata.partition(first) is not None for one in plane.members.values()))
-    return result
-
-
-def leader_of(member: Member, partition: TopicPartition = T0) -> int:
-    image = member.metadata.partition(partition)
-    return -9 if image is None else image.leader
-
-
-async def everybody_believes(plane: ClusterPlane, leader: int, partition: TopicPartition = T0) -> None:
-    await plane.until(lambda: all(leader_of(one, partition) == leader for one in plane.members.values()))
-
-
-async def propose(plane: ClusterPlane, leader: int, isr: tuple[int, ...]) -> PartitionState | ErrorCode:
-    """The leader of T0 asks for other in-sync replicas."""
-    state = await plane.members[leader].state(T0)
-    epoch = plane.members[leader].orders.broker_epoch
-    proposal = IsrChange(T0, state.leader_epoch, state.partition_epoch, isr)
-    return (await plane.controller.alter_partitions(leader, epoch, [proposal]))[T0]
-
 
 # Terms
 

@@ -31,7 +31,6 @@ def union(left: Assignment, right: Assignment) -> Assignment:
 
 
 def intersection(left: Assignment, right: Assignment) -> Assignment:
-    """What is in both."""
     both = {topic: partitions & right.get(topic, frozenset()) for topic, partitions in left.items()}
     return {topic: partitions for topic, partitions in both.items() if partitions}
 

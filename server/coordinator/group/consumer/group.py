@@ -122,7 +122,6 @@ class ConsumerGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no members."""
         return not self.members
 
     @property
@@ -192,7 +191,6 @@ class ConsumerGroup:
         return member
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """The member that has an instance id."""
         member_id = None if instance_id is None else self._static.get(instance_id)
         return None if member_id is None else self.members[member_id]
 

@@ -87,7 +87,6 @@ class ConsumerMembership:
 
     @property
     def most_members(self) -> int:
-        """Members that one group may have."""
         return self._config.group_consumer_max_size
 
     # -- heartbeats ------------------------------------------------------------------------------------------------

@@ -85,18 +85,15 @@ def assignment_epoch_entry(group: ConsumerGroup) -> Entry:
 
 
 def target_key(group_id: str, member_id: str) -> bytes:
-    """The key of what a member shall have."""
     return encode_versioned(ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), TARGET)
 
 
 def target_entry(group_id: str, member_id: str, target: Assignment) -> Entry:
-    """What a member shall have."""
     value = ConsumerGroupTargetAssignmentMemberValue(topic_partitions=to_record(target))
     return target_key(group_id, member_id), encode_versioned(value, VALUE_VERSION)
 
 
 def assigned_key(group_id: str, member_id: str) -> bytes:
-    """The key of what a member has."""
     return encode_versioned(ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), ASSIGNED)
 
 

@@ -34,7 +34,6 @@ class MemberState(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> MemberState:
-        """The state with a number."""
         try:
             return cls(number)
         except ValueError:
