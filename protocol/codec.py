@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import cache, lru_cache, partial
 from typing import Any, TypeVar, cast
 
-from .apis import API_MESSAGES
+from .apis import API_MESSAGES, ApiKey
 from .compiler import Decoder, Encoder, decoder, encoder
 from .errors import ProtocolError
 from .hot_codecs import hot_decoder
@@ -19,6 +19,9 @@ from .schema import Buffer, carries_records, versions_of
 # How many structs, strings and numbers in lists one message may become. A request comes from anybody; a response from
 # a broker that was chosen, and lists whole clusters.
 REQUEST_OBJECT_BUDGET = 50_000
+ORDER_OBJECT_BUDGET = 700_000
+"""Of what a controller tells a broker: a hundred thousand partitions with three replicas each."""
+_ORDERS = (ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA)
 RESPONSE_OBJECT_BUDGET = 5_000_000
 
 # Pieces of at least this many bytes are handed on as they are; smaller ones are joined.
@@ -42,7 +45,8 @@ def decode_request(key: int, version: int, buffer: Buffer, position: int, end: i
 def request_decoder(key: int, version: int) -> Callable[[Buffer, int, int], Any]:
     """`decode_request` of one API and version, for callers that decode many. Raises `ProtocolError` likewise."""
     cls = _checked(key, version, lambda spec: spec.request)
-    return partial(_decode, hot_decoder(cls, version, decoder(cls, version)), REQUEST_OBJECT_BUDGET)
+    budget = ORDER_OBJECT_BUDGET if key in _ORDERS else REQUEST_OBJECT_BUDGET
+    return partial(_decode, hot_decoder(cls, version, decoder(cls, version)), budget)
 
 
 def decode_response(key: int, version: int, buffer: Buffer, position: int, end: int) -> Any:

@@ -78,7 +78,7 @@ class BrokerChanges:
         for broker in new:
             self._context.broker_returned(broker)
         self._context.put_brokers(self._context.brokers)
-        self._announcer.show_all(new)
+        await self._announcer.show_all(new)
         partitions = self._context.partitions_on(new)
         await self._partitions.order(partitions, term, is_new=False, brokers=new)
         await self._partitions.replace_leaders(partitions, term)

@@ -85,6 +85,7 @@ class ClusterControl:
             metadata,
             dynamic_config,
             stores.configs.topic_config,
+            topic_names=stores.topics.names,
             offline=replicas.offline,
             deleting=replicas.deleting,
         )

@@ -42,6 +42,7 @@ from ..metadata.metadata_cache import PartitionImage, TopicImage
 from ..metadata.znodes import BrokerEndpoint, BrokerRegistration
 from ..replication.inter_broker_versions import highest_version
 from ..replication.partition_order import PartitionOrder
+from ..runtime.turns import Pace
 from .replica_channel import NO_EPOCH, MetadataUpdate
 
 LAYOUTS = {ApiKey.LEADER_AND_ISR: (0, 2), ApiKey.STOP_REPLICA: (0, 1, 3), ApiKey.UPDATE_METADATA: (0, 5)}
@@ -337,8 +338,9 @@ def _topic_state(
     )
 
 
-def update_of(request: UpdateMetadataRequest) -> MetadataUpdate:
-    """What a request of any version tells."""
+async def update_of(request: UpdateMetadataRequest) -> MetadataUpdate:
+    """What a request of any version tells, read in short turns."""
+    pace = Pace()
     states: dict[tuple[str, UUID], list[UpdateMetadataPartitionState]] = {}
     for state in request.ungrouped_partition_states:
         states.setdefault((state.topic_name, ZERO_UUID), []).append(state)
@@ -349,6 +351,7 @@ def update_of(request: UpdateMetadataRequest) -> MetadataUpdate:
         images = {state.partition_index: _image(state) for state in its_states}
         gone = {index: image for index, image in images.items() if image.leader == LEADER_DURING_DELETION}
         kept = {index: image for index, image in images.items() if index not in gone}
+        await pace.step(len(images))
         if kept:
             topics.append(TopicImage(name, topic_id, kept))
         if gone:

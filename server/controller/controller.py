@@ -177,7 +177,7 @@ class Controller:
             self._context.restore_leaders()
             await self._partitions.renew_leaders(self._context.led_by_earlier_runs(), term)
             self._announcer.show_all_here()
-            self._announcer.show_all(self._channel.others)
+            await self._announcer.show_all(self._channel.others)
             every = list(self._context.partitions())
             await self._partitions.order(every, term, is_new=False)
             await self._partitions.replace_leaders(every, term)

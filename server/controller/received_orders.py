@@ -58,10 +58,13 @@ class ReceivedOrders:
         topic_configs: TopicConfigs,
         config_of: Callable[[str], Awaitable[Mapping[str, str]]],
         *,
+        topic_names: Callable[[], Awaitable[Iterable[str]]],
         offline: Container[TopicPartition] = (),
         deleting: WhileDeleting = nothing_else,
     ) -> None:
-        """`config_of` reads a topic's own settings from the store, `deleting` keeps others away from a log.
+        """`config_of` reads a topic's own settings from the store, and `topic_names` which there are.
+
+        `deleting` keeps others away from a log.
 
         `offline` has the partitions, at any time, whose log directory has failed.
         """
@@ -75,6 +78,7 @@ class ReceivedOrders:
         self._metadata = metadata
         self._topic_configs = topic_configs
         self._config_of = config_of
+        self._topic_names = topic_names
         self._deleting = deleting
         self._hosted: dict[TopicPartition, PartitionOrder] = {}
         """The last order for each partition of which a replica is here."""
@@ -173,11 +177,15 @@ class ReceivedOrders:
 
     # -- beliefs ---------------------------------------------------------------------------------------------------
 
-    def update_metadata(
+    async def update_metadata(
         self, update: MetadataUpdate, *, controller_id: int, controller_epoch: int, broker_epoch: int
     ) -> None:
-        """Believes what the controller tells. Raises KafkaError as `check_sender`."""
-        self._follow_controller(controller_epoch, broker_epoch)
+        """Believes what the controller tells, some of it in each turn. Raises KafkaError as `check_sender`."""
+        async with self._turn:
+            self._follow_controller(controller_epoch, broker_epoch)
+            await self._believe(update, controller_id)
+
+    async def _believe(self, update: MetadataUpdate, controller_id: int) -> None:
         cache = self._metadata
         cache.controller_id = controller_id
         brokers = {broker.broker_id: broker for broker in update.brokers}
@@ -185,11 +193,11 @@ class ReceivedOrders:
         if brokers != cache.brokers:
             cache.set_brokers(brokers)
         if self._is_new_here and update.topics:
-            # The first that a registered broker is told of topics is all that there are.
-            self._is_new_here = False
-            present = {topic.name for topic in update.topics}
-            cache.remove_topics([name for name in cache.topic_names if name not in present])
-        cache.put_topics([self._merged(topic) for topic in update.topics])
+            await self._forget_deleted()
+        pace = Pace()
+        for topic in update.topics:
+            cache.put_topics([self._merged(topic)])
+            await pace.step(len(topic.partitions))
         gone = []
         for topic in update.removed:
             rest = self._without(topic)
@@ -200,6 +208,16 @@ class ReceivedOrders:
         cache.remove_topics(gone)
         for name in gone:
             self._topic_configs.topic_config_changed(name, None)
+
+    async def _forget_deleted(self) -> None:
+        """Nobody tells a broker that was away of the topics that were deleted meanwhile."""
+        try:
+            present = set(await self._topic_names())
+        except StoreError as error:
+            logger.warning("which topics are still there cannot be read: %s", error)
+            return
+        self._is_new_here = False
+        self._metadata.remove_topics([name for name in self._metadata.topic_names if name not in present])
 
     def _merged(self, topic: TopicImage) -> TopicImage:
         former = self._metadata.topic(topic.name)

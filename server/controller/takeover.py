@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
@@ -14,6 +15,9 @@ from .adoption import Adoption, FoundReplica, adoptions
 from .context import ControllerContext
 
 logger = room_logger("controller")
+
+TOPICS_AT_ONCE = 500
+"""Of which the states of all partitions are read together: one after the other each would wait for the store."""
 
 
 class Takeover:
@@ -27,22 +31,30 @@ class Takeover:
 
     async def read_topics(self) -> None:
         """Takes in what the store has, and writes what it lacks: topic ids, states of partitions."""
-        for topic in await self._store.topics():
-            if not topic.topic_id.int:
-                # Written by Kafka before 2.8, which knew no ids.
-                topic = replace(topic, topic_id=self._store.new_topic_id())
-                await self._store.set_topic(topic, self._term)
-            states = await self._store.partition_states(topic)
-            unwritten = {
-                index: PartitionState(NO_LEADER, -1, replicas, self._term.epoch)
-                for index, replicas in topic.assignment.items()
-                if index not in states
-            }
-            if unwritten:
-                await self._store.add_partitions(topic, unwritten, self._term)
-            self._context.put_topic(topic)
-            for index, state in {**states, **unwritten}.items():
-                self._context.restore_state(TopicPartition(topic.name, index), state)
+        topics = iter(await self._store.topics())
+        while some := list(islice(topics, TOPICS_AT_ONCE)):
+            written = await self._store.states_of(
+                [TopicPartition(topic.name, index) for topic in some for index in topic.assignment]
+            )
+            for topic in some:
+                await self._take_in(topic, written)
+
+    async def _take_in(self, topic: TopicRegistration, written: Mapping[TopicPartition, PartitionState]) -> None:
+        if not topic.topic_id.int:
+            # Written by Kafka before 2.8, which knew no ids.
+            topic = replace(topic, topic_id=self._store.new_topic_id())
+            await self._store.set_topic(topic, self._term)
+        names = {index: TopicPartition(topic.name, index) for index in topic.assignment}
+        unwritten = {
+            index: PartitionState(NO_LEADER, -1, replicas, self._term.epoch)
+            for index, replicas in topic.assignment.items()
+            if names[index] not in written
+        }
+        if unwritten:
+            await self._store.add_partitions(topic, unwritten, self._term)
+        self._context.put_topic(topic)
+        for index, name in names.items():
+            self._context.restore_state(name, written[name] if name in written else unwritten[index])
 
     async def adopt(
         self, found: Mapping[TopicPartition, FoundReplica], config_of: Callable[[str], Mapping[str, str]]

@@ -55,8 +55,11 @@ class TopicStore:
             if not uuid_text(topic_id).startswith("-"):
                 return topic_id
 
+    async def names(self) -> list[str]:
+        return await self._store.children(znodes.TOPICS)
+
     async def topics(self) -> list[TopicRegistration]:
-        names = await self._store.children(znodes.TOPICS)
+        names = await self.names()
         found = await self._store.get_many([znodes.topic_path(name) for name in names])
         return [znodes.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True) if node is not None]
 

@@ -49,6 +49,8 @@ RETAINED_LOGS = 64
 """Logs that retention looks at: of each at the segments that are oldest."""
 WISHES = 50
 """Wishes for topics that are judged, their settings included."""
+PARTITIONS_TOLD = 500
+"""Partitions that other brokers are told of in one request: they take some milliseconds to believe them."""
 ORDERS = 32
 """Orders to lead a partition that are carried out: for a new one files are made."""
 

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,16 @@ from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.compiler import encoder
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import decode_request_header, decode_response_header
+from barnabas.protocol.messages.leader_and_isr import (
+    LeaderAndIsrPartitionState,
+    LeaderAndIsrRequest,
+    LeaderAndIsrTopicState,
+)
+from barnabas.protocol.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 
 VERSIONS = [(key, version) for key, spec in API_MESSAGES.items() for version in spec.versions.numbers()]
 SPECIAL_BYTES = (0x00, 0x01, 0x7F, 0x80, 0xFE, 0xFF)
@@ -113,6 +124,20 @@ def test_object_budget() -> None:
     names = codec.REQUEST_OBJECT_BUDGET
     data = names.to_bytes(4, "big") + bytes(2 * names)
     assert len(codec.decode_request(ApiKey.METADATA, 1, data, 0, len(data)).topics) == names
+
+
+@pytest.mark.parametrize("key", [ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA])
+def test_a_controller_may_tell_of_ten_thousand_partitions_at_once(key: ApiKey) -> None:
+    replicas: dict[str, Any] = {"isr": [1, 2, 3], "replicas": [1, 2, 3]}
+    if key is ApiKey.LEADER_AND_ISR:
+        orders = [LeaderAndIsrPartitionState(partition_index=one, **replicas) for one in range(10_000)]
+        request: object = LeaderAndIsrRequest(topic_states=[LeaderAndIsrTopicState(partition_states=orders)])
+    else:
+        told = [UpdateMetadataPartitionState(partition_index=one, **replicas) for one in range(10_000)]
+        request = UpdateMetadataRequest(topic_states=[UpdateMetadataTopicState(partition_states=told)])
+    data = codec.encode_request(request, 7)
+    (topic,) = codec.decode_request(key, 7, data, 0, len(data)).topic_states
+    assert len(topic.partition_states) == 10_000
 
 
 def test_object_budget_covers_nested_arrays() -> None:

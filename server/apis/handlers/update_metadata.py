@@ -11,10 +11,12 @@ from ...controller.received_orders import ReceivedOrders
 from ..request_context import RequestContext
 
 
-def handle(ctx: RequestContext, request: UpdateMetadataRequest, *, orders: ReceivedOrders) -> UpdateMetadataResponse:
+async def handle(
+    ctx: RequestContext, request: UpdateMetadataRequest, *, orders: ReceivedOrders
+) -> UpdateMetadataResponse:
     """Believes all of it. Raises KafkaError STALE_CONTROLLER_EPOCH, STALE_BROKER_EPOCH."""
-    orders.update_metadata(
-        update_of(request),
+    await orders.update_metadata(
+        await update_of(request),
         controller_id=request.controller_id,
         controller_epoch=request.controller_epoch,
         broker_epoch=request.broker_epoch,

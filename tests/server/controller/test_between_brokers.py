@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -36,9 +37,11 @@ from barnabas.protocol.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller import cluster_channel
 from barnabas.server.controller.cluster_control import SINCE_ALTER_PARTITION
-from barnabas.server.controller.control_requests import StopOrder
+from barnabas.server.controller.control_requests import StopOrder, update_metadata_request
 from barnabas.server.controller.replica_channel import MetadataUpdate
+from barnabas.server.metadata.metadata_cache import TopicImage
 from barnabas.server.replication.inter_broker_versions import is_at_least
 from barnabas.server.replication.isr_changes import IsrChange
 from barnabas.server.replication.partition_order import PartitionOrder
@@ -184,6 +187,43 @@ async def test_orders_are_as_the_oldest_broker_understands_them(
         assert sent[ApiKey.UPDATE_METADATA] == update_metadata
         assert sent[ApiKey.STOP_REPLICA] == stop_replica
         assert sent.get(ApiKey.ALTER_PARTITION) == alter_partition
+
+
+async def test_a_broker_that_comes_is_told_of_some_partitions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+
+    def noted(*args: Any, **options: Any) -> Any:
+        request = update_metadata_request(*args, **options)
+        told.append(sum(len(topic.partition_states) for topic in request.topic_states))
+        return request
+
+    async with ClusterPlane() as plane:
+        await create(plane, *[(1, 2)] * 700, name="t")
+        await create(plane, *[(2, 3)] * 400, name="u")
+        monkeypatch.setattr(cluster_channel, "update_metadata_request", noted)
+        newcomer = await plane.start(4)
+        await plane.until(lambda: newcomer.metadata.partition(TopicPartition("u", 399)) is not None)
+        assert len(newcomer.metadata.topic("t").partitions) == 700  # type: ignore[union-attr]
+        assert max(told) == 500 and sum(told) == 1100
+
+
+async def test_a_broker_that_was_away_forgets_what_is_not_in_the_store_and_nothing_else() -> None:
+    """An Apache Kafka's controller tells only of partitions that have a leader."""
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3), name="leaderless")
+        await create(plane, (2, 3), name="t")
+        member = plane.members[2]
+        image = member.metadata.topic("t")
+        assert image is not None
+        member.metadata.put_topics([TopicImage("deleted", UUID(int=9), image.partitions)])
+        removed: list[str] = []
+        member.metadata.on_topics_removed.append(removed.extend)
+        member.orders.registered(member.orders.broker_epoch)
+        update = MetadataUpdate(tuple(member.metadata.brokers.values()), (image,))
+        epoch = member.orders.controller_epoch
+        await member.orders.update_metadata(update, controller_id=1, controller_epoch=epoch, broker_epoch=-1)
+        assert removed == ["deleted"]
+        assert {"leaderless", "t"} <= set(member.metadata.topic_names)
 
 
 async def test_a_controller_that_knows_no_broker_epochs_is_asked_without_them() -> None:
@@ -384,5 +424,5 @@ async def test_who_was_controller_knows_the_runs_of_others_no_longer() -> None:
         assert all(one.broker_epoch > -1 for one in known.values())
         update = MetadataUpdate(tuple(replace(one, broker_epoch=-1) for one in known.values()))
         epoch = former.orders.controller_epoch + 1
-        former.orders.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
+        await former.orders.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
         assert {one.broker_epoch for one in former.metadata.brokers.values()} == {-1}
