@@ -9,7 +9,7 @@ from itertools import islice
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import MetadataCache, TopicImage
 from ..metadata.znodes import TopicRegistration
-from ..runtime.turns import PARTITIONS_TOLD
+from ..runtime.turns import PARTITIONS_TOLD, Pace
 from .context import ControllerContext
 from .replica_channel import MetadataUpdate, ReplicaChannel
 
@@ -48,10 +48,13 @@ class Announcer:
             self._tell(broker_ids, tuple(self._context.partial_image(name, its) for name, its in indexes.items()))
             await asyncio.sleep(0)
 
-    def show_all_here(self) -> None:
+    async def show_all_here(self) -> None:
         """This broker's own cache holds what the context has, and no other topic."""
-        present = {topic.name for topic in self._shown()}
-        self._metadata.put_topics([self._context.image(name) for name in present])
+        present, pace = {topic.name for topic in self._shown()}, Pace()
+        for name in present:
+            image = self._context.image(name)
+            self._metadata.put_topics([image])
+            await pace.step(len(image.partitions))
         self._metadata.remove_topics([name for name in self._metadata.topic_names if name not in present])
 
     def _shown(self) -> list[TopicRegistration]:

@@ -139,6 +139,8 @@ class ClusterReplicaChannel:
         self.end()
         self._sender = SendingController(self._broker_id, controller_epoch)
         self._answers = answers
+        # What the former controller still has to say does not get in between.
+        self._here.controller_epoch = max(self._here.controller_epoch, controller_epoch)
 
     def end(self) -> None:
         """Nothing is sent any more."""

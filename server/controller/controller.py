@@ -176,7 +176,7 @@ class Controller:
             self._context.doomed.update(name for name in doomed if self._context.topic(name) is not None)
             self._context.restore_leaders()
             await self._partitions.renew_leaders(self._context.led_by_earlier_runs(), term)
-            self._announcer.show_all_here()
+            await self._announcer.show_all_here()
             await self._announcer.show_all(self._channel.others)
             every = list(self._context.partitions())
             await self._partitions.order(every, term, is_new=False)

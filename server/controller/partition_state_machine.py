@@ -148,6 +148,7 @@ class PartitionStateMachine:
                         self._context.put_state(partition, state)
                     changed += written
                     break
+            await asyncio.sleep(0)
         return changed
 
     def _batches(self, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:

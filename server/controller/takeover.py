@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -11,13 +12,14 @@ from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.topic_store import PlannedTopic, TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
+from ..runtime.turns import Pace
 from .adoption import Adoption, FoundReplica, adoptions
 from .context import ControllerContext
 
 logger = room_logger("controller")
 
-TOPICS_AT_ONCE = 500
-"""Of which the states of all partitions are read together: one after the other each would wait for the store."""
+STATES_AT_ONCE = 500
+"""Read together: topic by topic each would wait for the store."""
 
 
 class Takeover:
@@ -31,13 +33,16 @@ class Takeover:
 
     async def read_topics(self) -> None:
         """Takes in what the store has, and writes what it lacks: topic ids, states of partitions."""
-        topics = iter(await self._store.topics())
-        while some := list(islice(topics, TOPICS_AT_ONCE)):
-            written = await self._store.states_of(
-                [TopicPartition(topic.name, index) for topic in some for index in topic.assignment]
-            )
-            for topic in some:
-                await self._take_in(topic, written)
+        topics = await self._store.topics()
+        names = (TopicPartition(topic.name, index) for topic in topics for index in topic.assignment)
+        written: dict[TopicPartition, PartitionState] = {}
+        while some := list(islice(names, STATES_AT_ONCE)):
+            written.update(await self._store.states_of(some))
+            await asyncio.sleep(0)
+        pace = Pace()
+        for topic in topics:
+            await self._take_in(topic, written)
+            await pace.step(len(topic.assignment))
 
     async def _take_in(self, topic: TopicRegistration, written: Mapping[TopicPartition, PartitionState]) -> None:
         if not topic.topic_id.int:
