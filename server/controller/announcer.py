@@ -39,7 +39,7 @@ class Announcer:
         self._tell(self._channel.others)
 
     async def show_all(self, broker_ids: Collection[int]) -> None:
-        """These brokers are told everything, some partitions at a time: ten thousand would take a tenth of a second."""
+        """Tell these brokers everything, some partitions at a time: ten thousand would take a tenth of a second."""
         everything = ((topic.name, index) for topic in self._shown() for index in topic.assignment)
         while broker_ids and (some := list(islice(everything, PARTITIONS_TOLD))):
             indexes: dict[str, list[int]] = {}
@@ -49,7 +49,7 @@ class Announcer:
             await asyncio.sleep(0)
 
     async def show_all_here(self) -> None:
-        """This broker's own cache holds what the context has, and no other topic."""
+        """Make this broker's own cache hold what the context has, and no other topic."""
         present, pace = {topic.name for topic in self._shown()}, Pace()
         for name in present:
             image = self._context.image(name)
