@@ -207,7 +207,10 @@ class Controller:
             term = self._active_term()
             try:
                 yield term
-            except (BadVersionError, SessionExpiredError, StoreUnavailableError):
+            except SessionExpiredError as error:
+                self.term_in_doubt()
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "The session of this controller is over.") from error
+            except (BadVersionError, StoreUnavailableError):
                 self.term_in_doubt()
                 raise
             except KafkaError as error:

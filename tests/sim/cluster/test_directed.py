@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
 from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import ClusterRun
 from tests.sim.cluster.world import ClusterWorld
 from tests.sim.loop import SimLoop, run
 from tests.sim.workload import TOPIC
 
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller.topic_rules import TopicCreation
 
 TP = TopicPartition(TOPIC, 0)
 
@@ -63,6 +66,25 @@ def test_a_leader_that_is_back_before_the_next_controller_looks_leads_in_a_new_e
         await starting
         await until(world, lambda: epoch(cluster) > before)
         await until(world, lambda: all(_knows(world, one.broker_id) == epoch(cluster) for one in world.running))
+
+    run(main, 1)
+
+
+def test_who_asks_a_controller_whose_session_ends_is_sent_to_the_next() -> None:
+    async def main(loop: SimLoop) -> None:
+        cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
+        world = cluster.world
+        await asyncio.gather(*map(cluster.nemesis.bring_up, world.brokers.values()))
+        await until(world, lambda: controller(world) is not None)
+        broker = world.brokers[controller(world) or 0]
+        assert broker.server is not None
+        wish = TopicCreation("other", num_partitions=1, replication_factor=1)
+        asking = world.spawn(broker.node, broker.server.state.controller.create_topics([wish]))
+        for session in [number for number, node in _sessions(world) if node is broker.node]:
+            world.ensemble.expire(session)
+        with pytest.raises(KafkaError) as refused:
+            await asking
+        assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
     run(main, 1)
 
