@@ -18,6 +18,8 @@ LOOK_SECONDS = 0.02
 MOST_BYTES = 1 << 24
 STATE_PATH = re.compile(r"/kafka/brokers/topics/([^/]+)/partitions/(\d+)/state")
 NO_LEADER = -1
+LEAST_IN_SYNC = 2
+"""`min.insync.replicas` of all topics that are made here."""
 
 Seen = tuple[int, int]
 """Last offset of a batch, and its checksum."""
@@ -45,8 +47,8 @@ class Invariants:
         self.committed: dict[TopicPartition, Committed] = {}
         self._states: dict[TopicPartition, dict[str, Any]] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
-        self._watermarks: dict[tuple[int, int, TopicPartition], tuple[int, int]] = {}
-        """Of each life of each replica: leader epoch and high watermark, as seen last."""
+        self._watermarks: dict[tuple[int, int, TopicPartition], tuple[int, int, int]] = {}
+        """Of each life of each replica: leader epoch, partition epoch and high watermark, as seen last."""
         self._compared: dict[tuple[int, int, TopicPartition], int] = {}
         world.ensemble.on_write.append(self._written)
         self._look_later()
@@ -111,10 +113,13 @@ class Invariants:
             first = self._leaders.setdefault((name, partition.leader_epoch), broker.broker_id)
             if first != broker.broker_id:
                 self._say(f"two leaders: {name} in epoch {partition.leader_epoch}: {first} and {broker.broker_id}")
-        epoch, last = self._watermarks.get(me, (-2, 0))
+        epoch, version, last = self._watermarks.get(me, (-2, 0, 0))
         if partition.leader_epoch == epoch and watermark < last:
             self._say(f"watermark: {me} went back from {last} to {watermark} in epoch {epoch}")
-        self._watermarks[me] = (partition.leader_epoch, watermark)
+        same_isr = (partition.leader_epoch, partition.partition_epoch) == (epoch, version)
+        if partition.is_leader and same_isr and watermark > last and len(partition.in_sync_replicas) < LEAST_IN_SYNC:
+            self._say(f"min isr: {me} went on to {watermark} with {partition.in_sync_replicas} in sync")
+        self._watermarks[me] = (partition.leader_epoch, partition.partition_epoch, watermark)
         committed = self.committed.setdefault(name, Committed())
         if watermark > self._compared.get(me, 0):
             self._compare(me, partition, committed, watermark)

@@ -57,6 +57,7 @@ class ClusterPlan(Load):
         menu = [fault for fault in (*ACTS, *STATES) if durability == "disk" or fault not in NEEDS_DISK]
         share = rng.choice([0.2, 0.4, 0.7])
         brokers = 3 if quick else rng.choice([3, 3, 4, 5])
+        faults = frozenset(fault for fault in menu if rng.random() < share)
         return cls(
             seed=seed,
             partitions=1 if quick else rng.randint(1, 3),
@@ -68,18 +69,28 @@ class ClusterPlan(Load):
             pace=rng.choice([0.05, 0.1, 0.2]),
             brokers=brokers,
             seconds=rng.uniform(1.5, 3) if quick else rng.uniform(5, 15),
-            faults=frozenset(fault for fault in menu if rng.random() < share),
+            faults=faults,
             gap=rng.uniform(0.2, 1.0 if quick else 5.0),
             downtime=rng.uniform(0.02, 1.0 if quick else 5.0),
             nemeses=rng.randint(1, 3),
             core_only=rng.random() < 0.3,
-            kinds=(WriterKind(), rng.choice([WriterKind(), WriterKind(is_idempotent=False), WriterKind(1, False)])),
+            kinds=(WriterKind(), _second_kind(rng, faults)),
             settings=_settings(rng, durability),
         )
 
     def with_faults(self, faults: frozenset[str]) -> ClusterPlan:
         """The same with these faults, which come often."""
-        return replace(self, faults=faults, gap=min(self.gap, 0.5), nemeses=1)
+        settings, kinds = dict(self.settings), self.kinds
+        if faults & NEEDS_DISK:
+            settings["acks.all.durability"] = "disk"
+            kinds = tuple(kind for kind in kinds if kind.acks == "all")
+        return replace(self, faults=faults, gap=min(self.gap, 0.5), nemeses=1, settings=settings, kinds=kinds)
+
+
+def _second_kind(rng: random.Random, faults: frozenset[str]) -> WriterKind:
+    """What acks=1 has written may be seen, and be gone with the power: that is what it promises."""
+    kind = rng.choice([WriterKind(), WriterKind(is_idempotent=False), WriterKind(1, is_idempotent=False)])
+    return WriterKind(is_idempotent=False) if kind.acks == 1 and faults & NEEDS_DISK else kind
 
 
 def _settings(rng: random.Random, durability: str) -> dict[str, str]:

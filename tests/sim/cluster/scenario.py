@@ -89,9 +89,10 @@ class ClusterRun(Workload):
         self._calm_down()
         absent = self._absent() if plan.core_only else None
         if absent is not None:
-            absent.crash("kill")
+            self._take_away(absent)
         await self._within(LIVE_SECONDS, "no new record is acknowledged", self._probe_all())
-        if absent is not None:
+        world.network.heal()
+        if absent is not None and absent.server is None:
             await self.nemesis.bring_up(absent)
         self.is_over = True
         await self._within(LIVE_SECONDS, "clients do not come to an end", asyncio.gather(*clients))
@@ -119,6 +120,17 @@ class ClusterRun(Workload):
         broker = self.random.choice(list(self.world.brokers.values()))
         needed = any(isr == [broker.broker_id] for isr in self.invariants.in_sync().values())
         return None if needed else broker
+
+    def _take_away(self, broker: ClusterBroker) -> None:
+        """It is dead; or it is alive, nobody needs it, and a leader that it follows does not reach it."""
+        world = self.world
+        states = {one: one.server.state for one in world.running if one.server is not None}
+        leaders = [one for one, state in states.items() if any(p.is_leader for p in state.replica_manager.partitions)]
+        others_decide = any(state.controller.is_active for one, state in states.items() if one is not broker)
+        if broker in leaders or not others_decide or self.random.random() < 0.5:
+            broker.crash("kill")
+        else:
+            world.network.cut(broker.node, self.random.choice(leaders).node)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 
