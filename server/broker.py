@@ -537,6 +537,11 @@ class BrokerServer:
             lambda: config.producer_id_expiration_check_interval_ms,
             state.replica_manager.expire_producers,
         )
+        every(
+            "delegation token expiration",
+            lambda: config.delegation_token_expiry_check_interval_ms,
+            state.security.delegation_tokens.sweep,
+        )
         request_log = RequestLog(self.apis, self._ports.stopwatch)
         request_log.follow_level()
         every("request log", lambda: LOG_LEVEL_CHECK_MS, request_log.follow_level)

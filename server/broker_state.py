@@ -72,6 +72,7 @@ def services(state: BrokerState) -> Services:
         config_store=state.config_store,
         configs=ConfigRepository(state.broker_id, state.dynamic_config, state.config_store, state.metadata),
         controller=state.controller,
+        delegation_tokens=state.security.delegation_tokens,
         dynamic_config=state.dynamic_config,
         enlistment=state.transactions.enlistment,
         fault=state.ports.fault,

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ..runtime.ports import Work
     from ..runtime.turns import LongWork, Turns
     from ..security.acl_authorizer import AclAuthorizer
+    from ..security.delegation_tokens import DelegationTokens
 
 
 class ActiveController(Protocol):
@@ -107,6 +108,7 @@ class Services:
     config_store: ConfigStore
     configs: ConfigRepository
     controller: ActiveController
+    delegation_tokens: DelegationTokens
     dynamic_config: DynamicConfig
     enlistment: Enlistment
     fault: Callable[[str], bool]

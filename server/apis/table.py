@@ -113,6 +113,11 @@ SERVED: dict[ApiKey, Api] = {
     ApiKey.DESCRIBE_LOG_DIRS: Api("describe_log_dirs", 0, 5, (Right(DESCRIBE, CLUSTER),)),
     ApiKey.SASL_AUTHENTICATE: Api("sasl_authenticate", 0, 2),
     ApiKey.CREATE_PARTITIONS: Api("create_partitions", 0, 3, (Right(ALTER, TOPIC, "topics"),)),
+    # Who may ask of which token their handlers know: a user's own tokens need no right.
+    ApiKey.CREATE_DELEGATION_TOKEN: Api("create_delegation_token", 0, 3),
+    ApiKey.RENEW_DELEGATION_TOKEN: Api("renew_delegation_token", 0, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: Api("expire_delegation_token", 0, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: Api("describe_delegation_token", 0, 3),
     ApiKey.DELETE_GROUPS: Api("delete_groups", 0, 2, (Right(DELETE, GROUP, "groups_names"),)),
     ApiKey.ELECT_LEADERS: Api("elect_leaders", 0, 2, (Right(ALTER, CLUSTER),)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Api(

@@ -330,6 +330,13 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "zookeeper.ssl.truststore.type": "`PEM`; anything else is refused.",
         "auto.leader.rebalance.enable": "The controller has preferred leaders lead again, now and then.",
         "controller.socket.timeout.ms": "How long another broker may take to answer, but for fetches.",
+        "delegation.token.expiry.check.interval.ms": "How often delegation tokens that are over are removed.",
+        "delegation.token.expiry.time.ms": "For how long a delegation token is good before it has to be renewed.",
+        "delegation.token.master.key": "The older name of `delegation.token.secret.key`.",
+        "delegation.token.max.lifetime.ms": "For how long a delegation token can be renewed.",
+        "delegation.token.secret.key": (
+            "What the secrets of delegation tokens are made of: the same on all brokers. Without it there are none."
+        ),
         "inter.broker.listener.name": (
             "The listener where brokers reach each other; if not set, that of `security.inter.broker.protocol`."
         ),

@@ -165,6 +165,11 @@ class Settings:
     auto_leader_rebalance_enable: bool
     controller_socket_timeout_ms: int
     control_plane_listener_name: str | None
+    delegation_token_expiry_check_interval_ms: int
+    delegation_token_expiry_time_ms: int
+    delegation_token_master_key: str | None
+    delegation_token_max_lifetime_ms: int
+    delegation_token_secret_key: str | None
     inter_broker_listener_name: str | None
     leader_imbalance_check_interval_seconds: int
     security_inter_broker_protocol: str

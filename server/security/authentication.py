@@ -121,6 +121,7 @@ class SaslAuthentication:
         self._on(_Event.SUCCESS)
         self._exchange = None
         self._session.principal = principal
+        self._session.is_by_token = step.is_by_token
         limits = [ms for ms in (self._listener.most_session_ms, step.lifetime_ms) if ms]
         lifetime_ms = max(1, min(limits)) if limits else 0
         self.ends_at = self._now() + lifetime_ms / 1000 if limits else None

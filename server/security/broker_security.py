@@ -10,10 +10,13 @@ from ...protocol.room_logger import room_logger
 from ...protocol.sasl_server import new_credentials
 from ..metadata.acl_store import AclStore
 from ..metadata.scram_store import ScramStore
+from ..metadata.token_store import TokenStore
 from .acl_authorizer import AclAuthorizer
 from .configured_authorizer import configured_authorizer
+from .delegation_tokens import DelegationTokens
 from .door import door_of
 from .outgoing import OutgoingSecurity
+from .sasl_listener import Knowledge
 
 if TYPE_CHECKING:
     import asyncio
@@ -64,7 +67,9 @@ class BrokerSecurity:
         self._config = config
         self._ports = ports
         self._scram_store = ScramStore(config_store)
-        self.doors = {one.name: door_of(one, config, self._scram_store, ports, loop.time) for one in config.listeners}
+        self.delegation_tokens = DelegationTokens(config, TokenStore(store, now_ms=ports.now_ms), ports)
+        known = Knowledge(self._scram_store, self.delegation_tokens, ports, loop.time)
+        self.doors = {one.name: door_of(one, config, known) for one in config.listeners}
         """By listener."""
         self._outgoing: list[OutgoingSecurity] = []
 
@@ -75,6 +80,7 @@ class BrokerSecurity:
 
     async def start(self) -> None:
         """Read what is kept in the metadata store. Raises StoreError, ValueError."""
+        await self.delegation_tokens.start()
         if self.acls is not None:
             await self.acls.start()
             self._store.on_state_change(self.acls.session_changed)

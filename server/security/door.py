@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,8 +11,7 @@ from .tls_listener import TlsListener
 if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..config.listeners import ListenerConfig
-    from ..metadata.scram_store import ScramStore
-    from ..runtime.ports import Ports
+    from .sasl_listener import Knowledge
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +26,10 @@ OPEN = Door()
 """Of a listener in the clear that asks nobody who they are."""
 
 
-def door_of(
-    listener: ListenerConfig, config: BrokerConfig, scram_store: ScramStore, ports: Ports, now: Callable[[], float]
-) -> Door:
-    """What the listener's security protocol asks for; `now` is the loop's time. Raises ConfigError."""
+def door_of(listener: ListenerConfig, config: BrokerConfig, known: Knowledge) -> Door:
+    """What the listener's security protocol asks for. Raises ConfigError."""
     protocol = listener.security_protocol
     return Door(
-        SaslListener(config, listener.name, scram_store, ports, now) if protocol.startswith("SASL_") else None,
+        SaslListener(config, listener.name, known) if protocol.startswith("SASL_") else None,
         TlsListener(config, listener.name) if protocol.endswith("SSL") else None,
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from ..metadata.scram_store import ScramStore
     from ..runtime.ports import Ports
     from .bearer_tokens import TokenValidator
+    from .delegation_tokens import DelegationTokens
 
 logger = room_logger("security")
 
@@ -48,21 +49,30 @@ class Step(NamedTuple):
     """Who the client has proved to be; None while it has not."""
     lifetime_ms: int | None = None
     """For how long what the client showed is valid; None if it does not say."""
+    is_by_token: bool = False
+    """Whether that was a delegation token."""
+
+
+class Knowledge(NamedTuple):
+    """By what a broker knows users who are not named in its configuration."""
+
+    scram: ScramStore
+    tokens: DelegationTokens
+    ports: Ports
+    now: Callable[[], float]
+    """The loop's time."""
 
 
 class SaslListener:
     """Of one listener. Loop-thread only."""
 
-    def __init__(
-        self, config: BrokerConfig, listener: str, scram_store: ScramStore, ports: Ports, now: Callable[[], float]
-    ) -> None:
-        """`now` is the loop's time. Raises ConfigError if it asks for what cannot be served."""
+    def __init__(self, config: BrokerConfig, listener: str, known: Knowledge) -> None:
+        """Raises ConfigError if it asks for what cannot be served."""
         self._config = config
         self._listener = listener
-        self._scram_store = scram_store
-        self._token_bytes = ports.token_bytes
-        self._now_ms = ports.now_ms
-        self._secret = ports.token_bytes(32)
+        self._known = known
+        self._token_bytes = known.ports.token_bytes
+        self._secret = known.ports.token_bytes(32)
         self._tokens: TokenValidator | None = None
         key = "sasl.enabled.mechanisms"
         for mechanism in self.mechanisms:
@@ -75,15 +85,16 @@ class SaslListener:
             reason = 'mechanism PLAIN is enabled and no user_NAME="password" is given'
             raise ConfigError(self._jaas_key(PLAIN), None, reason)
         if OAUTHBEARER in self.mechanisms:
-            self._tokens = self._validator(ports, now)
+            self._tokens = self._validator()
 
-    def _validator(self, ports: Ports, now: Callable[[], float]) -> TokenValidator:
+    def _validator(self) -> TokenValidator:
         try:
             from .bearer_tokens import TokenValidator
         except ImportError:
             reason = f"listener {self._listener}: for {OAUTHBEARER} pip install barnabas[oauth]"
             raise ConfigError("sasl.enabled.mechanisms", ",".join(self.mechanisms), reason) from None
-        return TokenValidator(self._config, self._listener, ports.work, now, ports.now_ms)
+        ports = self._known.ports
+        return TokenValidator(self._config, self._listener, ports.work, self._known.now, ports.now_ms)
 
     async def close(self) -> None:
         """Look for nothing any more."""
@@ -130,23 +141,32 @@ class SaslListener:
             raise failed(BEARER_REFUSED.decode()) from refused
         if first.authorization_id not in ("", bearer.name):
             raise failed("Authentication failed: Client requested an authorization id that is not the token's")
-        yield Step(b"", bearer.name, max(1, bearer.expires_ms - self._now_ms()))
+        yield Step(b"", bearer.name, max(1, bearer.expires_ms - self._known.ports.now_ms()))
 
     async def _scram(self, mechanism: str) -> AsyncGenerator[Step, bytes]:
         first = read_scram_first((yield Step(b"")))
-        if first.extensions.get("tokenauth") == "true":
-            raise failed("Delegation tokens are not supported")
-        credential = await self._credential(first.username, mechanism)
+        name, lifetime_ms, is_by_token = first.username, None, first.extensions.get("tokenauth") == "true"
+        secured = await self._known.tokens.secured(name, mechanism) if is_by_token else None
+        if secured is not None:
+            credential = secured.credential
+            name, lifetime_ms = (
+                secured.token.owner.partition(":")[2],
+                secured.token.expiry_ms - self._known.ports.now_ms(),
+            )
+        elif is_by_token:
+            credential = stand_in(mechanism, name, self._secret)
+        else:
+            credential = await self._credential(name, mechanism)
         exchange = scram(mechanism, first, credential, self._token_bytes(NONCE_BYTES).hex())
         proof = yield Step(next(exchange))
         try:
             exchange.send(proof)
         except StopIteration as end:
-            yield Step(end.value, first.username)
+            yield Step(end.value, name, lifetime_ms, is_by_token)
 
     async def _credential(self, username: str, mechanism: str) -> ScramCredential:
         try:
-            known = await self._scram_store.credential(username, mechanism)
+            known = await self._known.scram.credential(username, mechanism)
         except (StoreError, ValueError) as error:
             logger.error("the credential of %s cannot be read: %r", username, error)
             raise failed("Authentication failed: the credential cannot be read") from error

@@ -33,5 +33,7 @@ class Session:
     listener: ListenerConfig
     """Its advertised address is the one to tell this client."""
     principal: KafkaPrincipal = ANONYMOUS
+    is_by_token: bool = False
+    """Whether the client was let in by a delegation token."""
     authentication: SaslAuthentication | None = None
     """How far that has come on a listener that asks for SASL; None on others."""

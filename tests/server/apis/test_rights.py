@@ -51,6 +51,9 @@ ONE_FOR_ALL = ApiKey.ADD_PARTITIONS_TO_TXN
 CLUSTER = (AclResourceType.CLUSTER, "kafka-cluster")
 BY_HANDLER = {ApiKey.FETCH, ApiKey.LIST_GROUPS, ApiKey.DESCRIBE_CLUSTER, ApiKey.LIST_TRANSACTIONS}
 """Only the handler knows what a request in a session is about, or leaves out what may not be seen."""
+BY_HANDLER |= {ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.RENEW_DELEGATION_TOKEN}
+BY_HANDLER |= {ApiKey.EXPIRE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN}
+"""And a user's own tokens need no right."""
 
 
 class Guard:

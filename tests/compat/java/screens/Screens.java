@@ -62,6 +62,7 @@ import org.apache.kafka.common.errors.GroupIdNotFoundException;
 import org.apache.kafka.common.errors.SecurityDisabledException;
 import org.apache.kafka.common.errors.TransactionalIdNotFoundException;
 import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
+import org.apache.kafka.common.errors.UnsupportedByAuthenticationException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.quota.ClientQuotaFilter;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -356,7 +357,8 @@ public final class Screens {
             served.add(name);
         } catch (ExecutionException error) {
             Set<Class<?>> proper = Set.of(UnsupportedVersionException.class,
-                SecurityDisabledException.class, DelegationTokenDisabledException.class);
+                SecurityDisabledException.class, DelegationTokenDisabledException.class,
+                UnsupportedByAuthenticationException.class);
             if (!proper.contains(error.getCause().getClass())) {
                 throw error;
             }

@@ -1,0 +1,60 @@
+"""DescribeDelegationToken (key 41, KIP-48): the tokens that a client has or renews, or may see, secrets included."""
+
+from __future__ import annotations
+
+from ....protocol.acls import AclOperation, AclResourceType
+from ....protocol.messages.describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+from ...metadata.token_store import DelegationToken
+from ...security.delegation_tokens import DelegationTokens
+from ..request_context import RequestContext
+from ..token_messages import check_allowed, kind_and_name
+
+_TOKEN, _USER = AclResourceType.DELEGATION_TOKEN, AclResourceType.USER
+
+
+async def handle(
+    ctx: RequestContext, request: DescribeDelegationTokenRequest, *, delegation_tokens: DelegationTokens
+) -> DescribeDelegationTokenResponse:
+    """Of certain owners, or of all. Raises KafkaError."""
+    check_allowed(ctx)
+    asker = str(ctx.session.principal)
+    owners = None
+    if request.owners is not None:
+        owners = {f"{one.principal_type}:{one.principal_name}" for one in request.owners}
+
+    def is_wanted(token: DelegationToken) -> bool:
+        if owners is not None and owners.isdisjoint((token.owner, token.requester, *token.renewers)):
+            return False
+        return (
+            token.concerns(asker)
+            or ctx.may(AclOperation.DESCRIBE, _TOKEN, token.token_id)
+            or ctx.may(AclOperation.DESCRIBE_TOKENS, _USER, token.owner)
+        )
+
+    found = await delegation_tokens.select(is_wanted)
+    return DescribeDelegationTokenResponse(tokens=[_described(token, delegation_tokens) for token in found])
+
+
+def _described(token: DelegationToken, tokens: DelegationTokens) -> DescribedDelegationToken:
+    kind, name = kind_and_name(token.owner)
+    requester_kind, requester_name = kind_and_name(token.requester)
+    return DescribedDelegationToken(
+        principal_type=kind,
+        principal_name=name,
+        token_requester_principal_type=requester_kind,
+        token_requester_principal_name=requester_name,
+        issue_timestamp=token.issue_ms,
+        expiry_timestamp=token.expiry_ms,
+        max_timestamp=token.max_ms,
+        token_id=token.token_id,
+        hmac=tokens.secret(token.token_id),
+        renewers=[
+            DescribedDelegationTokenRenewer(principal_type=kind, principal_name=name)
+            for kind, name in map(kind_and_name, token.renewers)
+        ],
+    )

@@ -1,0 +1,139 @@
+"""Delegation tokens in the metadata tree, where Kafka up to 3.9 has them (KIP-48, DelegationTokenManagerZk).
+
+/delegation_token/tokens/TOKEN-ID                      JSON, without the secret: that follows from id and key
+/delegation_token/token_changes/token_change_N         the id of a token that has changed, for Kafka's brokers
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from itertools import islice
+from typing import NamedTuple
+
+from .metadata_store import Create, Delete, MetadataStore, NodeExistsError, NoNodeError, SetData
+
+ROOT, CHANGES = "/delegation_token/tokens", "/delegation_token/token_changes"
+CHANGE_LIFE_MS = 15 * 60 * 1000
+NOTICES_A_PURGE = 100
+NODES_AT_ONCE = 100
+_NOTICE = f"{CHANGES}/token_change_"
+_VERSION = 3
+
+
+class DelegationToken(NamedTuple):
+    """What is known of a token. Principals are texts, `User:anna`."""
+
+    token_id: str
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_ms: int
+    max_ms: int
+    """It cannot be renewed beyond this."""
+    expiry_ms: int
+
+    def concerns(self, principal: str) -> bool:
+        """Whether it is somebody's to see and to renew."""
+        return principal in (self.owner, self.requester) or principal in self.renewers
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether nobody is let in by it any more."""
+        return min(self.expiry_ms, self.max_ms) < now_ms
+
+
+def encode_token(token: DelegationToken) -> bytes:
+    """JSON of a token's node."""
+    value = {
+        "version": _VERSION,
+        "owner": token.owner,
+        "tokenRequester": token.requester,
+        "renewers": list(token.renewers),
+        "issueTimestamp": token.issue_ms,
+        "maxTimestamp": token.max_ms,
+        "expiryTimestamp": token.expiry_ms,
+        "tokenId": token.token_id,
+    }
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def decode_token(data: bytes) -> DelegationToken:
+    """Before version 3 who asked for a token was its owner. Raises ValueError."""
+    try:
+        value = json.loads(data)
+        owner = str(value["owner"])
+        times = (int(value[f"{name}Timestamp"]) for name in ("issue", "max", "expiry"))
+        renewers = tuple(map(str, value["renewers"]))
+        return DelegationToken(str(value["tokenId"]), owner, str(value.get("tokenRequester", owner)), renewers, *times)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a delegation token: {data[:200]!r}") from error
+
+
+class TokenStore:
+    """Reads and writes tokens. Every method may raise StoreError. Loop-thread only."""
+
+    def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
+        self._store = store
+        self._now_ms = now_ms
+
+    async def prepare(self) -> None:
+        """Make the lasting paths that are missing."""
+        for path in (ROOT.rpartition("/")[0], ROOT, CHANGES):
+            try:
+                await self._store.create(path)
+            except NodeExistsError:
+                continue
+
+    async def ids(self) -> list[str]:
+        """Of all tokens."""
+        return await self._store.children(ROOT)
+
+    async def get(self, token_id: str) -> DelegationToken | None:
+        """One token as it is now; None if there is none. Raises ValueError."""
+        if not token_id or "/" in token_id or "\0" in token_id or token_id in (".", ".."):
+            return None
+        try:
+            data, _ = await self._store.get(f"{ROOT}/{token_id}")
+        except NoNodeError:
+            return None
+        return decode_token(data)
+
+    async def all(self) -> AsyncIterator[DelegationToken]:
+        """Every token, some at a time. Raises ValueError."""
+        ids = iter(await self.ids())
+        while some := [f"{ROOT}/{token_id}" for token_id in islice(ids, NODES_AT_ONCE)]:
+            for node in await self._store.get_many(some):
+                if node is not None:
+                    yield decode_token(node[0])
+
+    async def add(self, token: DelegationToken) -> None:
+        """Keep a new one."""
+        await self._write(Create(f"{ROOT}/{token.token_id}", encode_token(token)), token)
+
+    async def change(self, token: DelegationToken) -> bool:
+        """Keep other times of one; False if it is gone."""
+        try:
+            await self._write(SetData(f"{ROOT}/{token.token_id}", encode_token(token)), token)
+        except NoNodeError:
+            return False
+        return True
+
+    async def remove(self, token: DelegationToken) -> None:
+        """Keep it no more; one that is gone already is no error."""
+        try:
+            await self._write(Delete(f"{ROOT}/{token.token_id}"), token)
+        except NoNodeError:
+            return
+
+    async def _write(self, write: Create | SetData | Delete, token: DelegationToken) -> None:
+        notice = Create(_NOTICE, token.token_id.encode(), sequential=True)
+        await self._store.multi([write, notice])
+
+    async def purge_notices(self) -> None:
+        """Remove those that every broker has had its time to read."""
+        before_ms = self._now_ms() - CHANGE_LIFE_MS
+        for name in islice(await self._store.children(CHANGES), NOTICES_A_PURGE):
+            stat = await self._store.exists(f"{CHANGES}/{name}")
+            if stat is None or stat.created_ms >= before_ms:
+                return
+            await self._store.delete(f"{CHANGES}/{name}")

@@ -1,0 +1,192 @@
+"""Delegation tokens (KIP-48): a name and a secret by which a job is let in for its owner, for some days at most.
+
+Kafka's DelegationTokenManager. A token's secret is an HMAC of its id by `delegation.token.secret.key`, which all
+brokers have: it is stored nowhere, and clients use it as the password of SCRAM (`tokenauth=true`). What is stored is
+read when it is asked for, so that all brokers believe the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hmac
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
+from ...protocol.sasl_server import ScramCredential, new_credentials
+from ..metadata.metadata_store import StoreError
+from ..metadata.token_store import DelegationToken, TokenStore
+from ..runtime.turns import RESOURCES, Pace
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from typing import TypeVar
+
+    from ..config.broker_config import BrokerConfig
+    from ..runtime.ports import Ports
+
+    T = TypeVar("T")
+
+logger = room_logger("security")
+
+LANE = "passwords"
+MOST_OF_AN_OWNER = 1000
+"""Tokens; Kafka has no limit, and whoever has a password can ask for more and more of them."""
+KNOWN_CREDENTIALS = 1000
+ID_BYTES, SALT_BYTES = 16, 20
+
+
+class Secured(NamedTuple):
+    """A token, and what it takes to be let in by it."""
+
+    token: DelegationToken
+    credential: ScramCredential
+
+
+class DelegationTokens:
+    """Of one broker. Loop-thread only. Methods raise KafkaError, DELEGATION_TOKEN_AUTH_DISABLED without a key."""
+
+    def __init__(self, config: BrokerConfig, store: TokenStore, ports: Ports) -> None:
+        self._config = config
+        self._store = store
+        self._ports = ports
+        key = config.delegation_token_secret_key or config.delegation_token_master_key
+        self._key = key.encode() if key else None
+        self._credentials: OrderedDict[str, dict[str, ScramCredential]] = OrderedDict()
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether there is a key by which to make secrets."""
+        return self._key is not None
+
+    async def start(self) -> None:
+        """Make the places where tokens are kept. Raises StoreError."""
+        if self.is_enabled:
+            await self._store.prepare()
+
+    def secret(self, token_id: str) -> bytes:
+        """What whoever has the token knows."""
+        return hmac.digest(self._check_enabled(), token_id.encode(), "sha512")
+
+    async def create(self, owner: str, requester: str, renewers: Sequence[str], max_life_ms: int) -> DelegationToken:
+        """A new token, for as long as is asked and allowed."""
+        token_id = base64.urlsafe_b64encode(self._ports.token_bytes(ID_BYTES)).rstrip(b"=").decode()
+        self._check_enabled()
+        now_ms, most_ms = self._ports.now_ms(), self._config.delegation_token_max_lifetime_ms
+        last_ms = now_ms + (most_ms if max_life_ms <= 0 else min(max_life_ms, most_ms))
+        expiry_ms = min(last_ms, now_ms + self._config.delegation_token_expiry_time_ms)
+        token = DelegationToken(token_id, owner, requester, tuple(dict.fromkeys(renewers)), now_ms, last_ms, expiry_ms)
+        await self._check_room(owner)
+        await _stored(self._store.add(token))
+        logger.info("%s has a delegation token made for %s", requester, owner)
+        return token
+
+    async def renew(self, principal: str, secret: bytes, period_ms: int) -> int:
+        """Have a token last longer, for the usual time if `period_ms` is negative; returns until when, in ms."""
+        token = await self._own(principal, secret)
+        usual_ms = self._config.delegation_token_expiry_time_ms
+        return await self._set_expiry(token, usual_ms if period_ms < 0 else period_ms)
+
+    async def expire(self, principal: str, secret: bytes, period_ms: int) -> int:
+        """Have a token end then, or at once if `period_ms` is negative; returns when, in ms."""
+        token = await self._own(principal, secret)
+        if period_ms >= 0:
+            return await self._set_expiry(token, period_ms)
+        await _stored(self._store.remove(token))
+        logger.info("%s ends a delegation token of %s", principal, token.owner)
+        return self._ports.now_ms()
+
+    async def select(self, wanted: Callable[[DelegationToken], bool]) -> list[DelegationToken]:
+        """The tokens that are wanted."""
+        self._check_enabled()
+        found, pace = [], Pace(RESOURCES)
+        try:
+            async for token in self._store.all():
+                if wanted(token):
+                    found.append(token)
+                await pace.step()
+        except (StoreError, ValueError) as error:
+            raise _unreadable(error) from error
+        return found
+
+    async def secured(self, token_id: str, mechanism: str) -> Secured | None:
+        """By what a client has to prove that it has a token; None if nobody is let in by it."""
+        if not self.is_enabled:
+            return None
+        try:
+            token = await self._store.get(token_id)
+        except (StoreError, ValueError) as error:
+            raise _unreadable(error) from error
+        if token is None or token.is_over(self._ports.now_ms()):
+            return None
+        known = self._credentials.get(token_id)
+        if known is None:
+            password = base64.b64encode(self.secret(token_id)).decode()
+            salt = self._ports.token_bytes(SALT_BYTES)
+            known = await self._ports.work.run(LANE, partial(new_credentials, password, salt))
+            self._credentials[token_id] = known
+            if len(self._credentials) > KNOWN_CREDENTIALS:
+                self._credentials.popitem(last=False)
+        return Secured(token, known[mechanism])
+
+    async def sweep(self) -> None:
+        """Remove what nobody is let in by any more. Raises StoreError, ValueError."""
+        if not self.is_enabled:
+            return
+        now_ms = self._ports.now_ms()
+        for token in [token async for token in self._store.all() if token.is_over(now_ms)]:
+            await self._store.remove(token)
+        await self._store.purge_notices()
+
+    def _check_enabled(self) -> bytes:
+        if self._key is None:
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED, "Delegation token feature is not enabled.")
+        return self._key
+
+    async def _own(self, principal: str, secret: bytes) -> DelegationToken:
+        """The token of that secret, which is the principal's to renew."""
+        self._check_enabled()
+        pace, found = Pace(), None
+        for token_id in await _stored(self._store.ids()):
+            if hmac.compare_digest(self.secret(token_id), secret):
+                found = token_id
+            await pace.step()
+        try:
+            token = await self._store.get(found) if found is not None else None
+        except (StoreError, ValueError) as error:
+            raise _unreadable(error) from error
+        if token is None:
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "Delegation Token is not found on server.")
+        if not token.concerns(principal):
+            text = "Specified Principal is not valid Owner/Renewer."
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH, text)
+        if token.is_over(self._ports.now_ms()):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED, "Delegation Token is expired.")
+        return token
+
+    async def _set_expiry(self, token: DelegationToken, period_ms: int) -> int:
+        expiry_ms = min(token.max_ms, self._ports.now_ms() + period_ms)
+        if not await _stored(self._store.change(token._replace(expiry_ms=expiry_ms))):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND, "Delegation Token is not found on server.")
+        return expiry_ms
+
+    async def _check_room(self, owner: str) -> None:
+        if len(await _stored(self._store.ids())) < MOST_OF_AN_OWNER:
+            return
+        if len(await self.select(lambda token: token.owner == owner)) >= MOST_OF_AN_OWNER:
+            text = f"{owner} has {MOST_OF_AN_OWNER} delegation tokens"
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, text)
+
+
+async def _stored(work: Awaitable[T]) -> T:
+    try:
+        return await work
+    except StoreError as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(error: Exception) -> KafkaError:
+    logger.error("delegation tokens cannot be read or written: %r", error)
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be used.")

@@ -1,0 +1,299 @@
+"""Delegation tokens: who gets one and for how long, who is let in by it, and what it may not do."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from copy import copy
+from typing import Any
+
+import pytest
+
+from barnabas.clients.connection import BrokerConnection, ConnectionOptions
+from barnabas.clients.security import Security
+from barnabas.protocol.errors import ConnectionLostError, ErrorCode, KafkaError
+from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
+from barnabas.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from barnabas.protocol.messages.describe_delegation_token import (
+    DescribeDelegationTokenOwner,
+    DescribeDelegationTokenRequest,
+)
+from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
+from barnabas.protocol.messages.metadata import MetadataRequest
+from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
+from barnabas.protocol.sasl import SaslExchange, sasl_exchange
+from barnabas.server.metadata.token_store import DelegationToken, decode_token, encode_token
+from barnabas.server.security import delegation_tokens
+from barnabas.testing import Broker, Clock
+
+PATIENCE = 60
+PASSWORDS = {"root": "r", "anna": "a", "ben": "b", "carl": "c"}
+DAY_MS = 86_400_000
+CONFIG = {
+    "delegation.token.secret.key": "the key of all brokers",
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:root",
+    "connection.failed.authentication.delay.ms": "0",
+}
+MECHANISMS = ["SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+@asynccontextmanager
+async def serving(clock: Clock | None = None, **more: Any) -> AsyncIterator[Broker]:
+    async with asyncio.timeout(PATIENCE), Broker(sasl=PASSWORDS, config=CONFIG | more, clock=clock) as broker:
+        yield broker
+
+
+class ByToken(Security):
+    """Shows a token's id and secret in the way of Java's clients."""
+
+    def exchange(self) -> SaslExchange:
+        inner = sasl_exchange(self.mechanism or "", self.username, self.password, random.randbytes(12).hex())
+        return SaslExchange(inner.mechanism, self._extended(inner.messages))
+
+    def _extended(self, messages: Any) -> Any:
+        """Said and signed with an extension: a SCRAM client of its own, as ours knows none."""
+        algorithm = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}[self.mechanism or ""]
+        first = next(messages).removeprefix(b"n,,") + b",tokenauth=true"
+        challenge = yield b"n,," + first
+        fields = dict(part.split("=", 1) for part in challenge.decode().split(","))
+        salt, count = base64.b64decode(fields["s"]), int(fields["i"])
+        salted = hashlib.pbkdf2_hmac(algorithm, self.password.encode(), salt, count)
+        key = hmac.digest(salted, b"Client Key", algorithm)
+        final = f"c=biws,r={fields['r']}".encode()
+        signed = b",".join((first, challenge, final))
+        signature = hmac.digest(hashlib.new(algorithm, key).digest(), signed, algorithm)
+        proof = bytes(a ^ b for a, b in zip(key, signature, strict=True))
+        yield final + b",p=" + base64.b64encode(proof)
+
+
+async def connect(broker: Broker, user: str) -> BrokerConnection:
+    options = ConnectionOptions(security=Security(None, "PLAIN", user, PASSWORDS[user]))
+    return await BrokerConnection.open("127.0.0.1", broker.port, options)
+
+
+async def by_token(broker: Broker, token: Any, mechanism: str = MECHANISMS[0]) -> BrokerConnection:
+    security = ByToken(None, mechanism, token.token_id, base64.b64encode(token.hmac).decode())
+    return await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions(security=security))
+
+
+async def made(connection: BrokerConnection, owner: str = "", renewers: tuple[str, ...] = (), life: int = -1) -> Any:
+    return await connection.send(
+        CreateDelegationTokenRequest(
+            owner_principal_type="User" if owner else None,
+            owner_principal_name=owner or None,
+            renewers=[CreatableRenewers(principal_type="User", principal_name=name) for name in renewers],
+            max_lifetime_ms=life,
+        )
+    )
+
+
+async def seen(connection: BrokerConnection, owners: list[str] | None = None) -> set[str]:
+    named = None
+    if owners is not None:
+        named = [DescribeDelegationTokenOwner(principal_type="User", principal_name=name) for name in owners]
+    answer = await connection.send(DescribeDelegationTokenRequest(owners=named))
+    assert answer.error_code == 0
+    return {one.token_id for one in answer.tokens}
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_whoever_has_the_token_is_its_owner_and_asks_for_no_other(mechanism: str) -> None:
+    async with serving() as broker:
+        anna = await connect(broker, "anna")
+        token = await made(anna, renewers=("ben",))
+        assert token.error_code == 0 and len(token.hmac) == 64
+        key = CONFIG["delegation.token.secret.key"].encode()
+        assert token.hmac == hmac.digest(key, token.token_id.encode(), "sha512")
+        job = await by_token(broker, token, mechanism)
+        assert (await job.send(MetadataRequest(topics=[]), 12)).brokers
+        names = [str(one.session.principal) for one in broker.server.sockets._connections]
+        assert names == ["User:anna"] * 2
+        refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        assert (await made(job)).error_code == refused
+        assert (await job.send(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=1))).error_code == refused
+        assert (
+            await job.send(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=1))
+        ).error_code == refused
+        assert (await job.send(DescribeDelegationTokenRequest(owners=None))).error_code == refused
+        for bad in ({"hmac": b"x" * 64}, {"token_id": "nobody"}, {"token_id": "anna"}, {"token_id": "../config"}):
+            with pytest.raises(KafkaError, match="invalid credentials"):
+                await by_token(broker, changed(token, **bad), mechanism)
+
+
+def changed(token: Any, **fields: Any) -> Any:
+    """The same with something else in it."""
+    other = copy(token)
+    for name, value in fields.items():
+        setattr(other, name, value)
+    return other
+
+
+async def test_a_token_lasts_as_long_as_it_may_and_is_renewed_by_those_who_may() -> None:
+    clock = Clock()
+    async with serving(clock) as broker:
+        anna, ben, carl = [await connect(broker, name) for name in ("anna", "ben", "carl")]
+        token = await made(anna, renewers=("ben",), life=3 * DAY_MS)
+        assert token.max_timestamp_ms - token.issue_timestamp_ms == 3 * DAY_MS
+        assert token.expiry_timestamp_ms - token.issue_timestamp_ms == DAY_MS
+        renew = RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=10 * DAY_MS)
+        assert (await carl.send(renew)).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        unknown = RenewDelegationTokenRequest(hmac=b"x" * 64, renew_period_ms=1)
+        assert (await ben.send(unknown)).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+        assert (await ben.send(renew)).expiry_timestamp_ms == token.max_timestamp_ms
+        shorter = await ben.send(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=DAY_MS))
+        assert 0 < shorter.expiry_timestamp_ms - token.issue_timestamp_ms < 1.5 * DAY_MS
+        job = await by_token(broker, token)
+        clock.advance(days=2)
+        assert (await ben.send(renew)).error_code == ErrorCode.DELEGATION_TOKEN_EXPIRED
+        with pytest.raises(KafkaError, match="invalid credentials"):
+            await by_token(broker, token)
+        job.close()
+        await broker.server.state.security.delegation_tokens.sweep()
+        assert (await ben.send(renew)).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+async def test_a_session_ends_with_its_token() -> None:
+    async with serving() as broker:
+        anna = await connect(broker, "anna")
+        token = await made(anna)
+        await anna.send(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=2000))
+        job = await by_token(broker, token)
+        with pytest.raises(ConnectionLostError):
+            while True:
+                await job.send(MetadataRequest(topics=[]), 12)
+                await asyncio.sleep(0.05)
+
+
+async def test_who_sees_which_tokens_and_makes_them_for_others() -> None:
+    async with serving() as broker:
+        root, anna, ben, carl = [await connect(broker, name) for name in PASSWORDS]
+        own = await made(anna, renewers=("ben",))
+        refused = await made(anna, owner="carl")
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED and not refused.hmac
+        for_carl = await made(root, owner="carl")
+        assert (for_carl.principal_name, for_carl.token_requester_principal_name) == ("carl", "root")
+        both = {own.token_id, for_carl.token_id}
+        assert await seen(root) == both
+        assert await seen(anna) == {own.token_id} == await seen(ben)
+        assert await seen(carl) == {for_carl.token_id}
+        assert await seen(root, []) == set()
+        assert await seen(root, ["ben"]) == {own.token_id}
+        assert await seen(carl, ["anna"]) == set()
+        # Tokens of anna (a USER resource), and one by its id.
+        rules = [(7, "User:anna", 14), (6, for_carl.token_id, 8), (7, "User:anna", 13)]
+        answer = await root.send(
+            CreateAclsRequest(
+                creations=[
+                    AclCreation(
+                        resource_type=kind,
+                        resource_name=name,
+                        resource_pattern_type=3,
+                        principal="User:ben",
+                        host="*",
+                        operation=operation,
+                        permission_type=3,
+                    )
+                    for kind, name, operation in rules
+                ]
+            )
+        )
+        assert [one.error_code for one in answer.results] == [0, 0, 0]
+        more = await made(ben, owner="anna")
+        assert more.error_code == 0
+        assert await seen(ben) == both | {more.token_id}
+        job = await by_token(broker, more)
+        assert {str(one.session.principal) for one in broker.server.sockets._connections} >= {"User:anna"}
+        job.close()
+        gone = await ben.send(ExpireDelegationTokenRequest(hmac=more.hmac, expiry_time_period_ms=-1))
+        assert gone.error_code == 0
+        assert await seen(root, ["anna"]) == {own.token_id}
+        with pytest.raises(KafkaError, match="invalid credentials"):
+            await by_token(broker, more)
+
+
+async def test_who_has_not_proved_who_they_are_gets_none_and_without_a_key_nobody_does() -> None:
+    async with serving(**{"delegation.token.secret.key": None}) as broker:
+        anna = await connect(broker, "anna")
+        off = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
+        assert (await made(anna)).error_code == off
+        for request in (
+            RenewDelegationTokenRequest(hmac=b"x", renew_period_ms=1),
+            ExpireDelegationTokenRequest(hmac=b"x", expiry_time_period_ms=1),
+            DescribeDelegationTokenRequest(owners=None),
+        ):
+            assert (await anna.send(request)).error_code == off
+        stranger = changed(await made(anna), token_id="x")
+        with pytest.raises(KafkaError, match="invalid credentials"):
+            await by_token(broker, stranger)
+        await broker.server.state.security.delegation_tokens.sweep()
+    async with asyncio.timeout(PATIENCE), Broker(config={"delegation.token.secret.key": "x"}) as broker:
+        client = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+        assert (await made(client)).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+async def test_one_user_does_not_fill_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delegation_tokens, "MOST_OF_AN_OWNER", 5)
+    async with serving() as broker:
+        anna, ben = [await connect(broker, name) for name in ("anna", "ben")]
+        for _ in range(5):
+            assert (await made(anna)).error_code == 0
+        assert (await made(anna)).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        assert (await made(ben)).error_code == 0
+        many = await made(ben, renewers=tuple(map(str, range(101))))
+        assert many.error_code == ErrorCode.INVALID_REQUEST
+        robot = CreatableRenewers(principal_type="Robot", principal_name="x")
+        bad = await ben.send(CreateDelegationTokenRequest(renewers=[robot], max_lifetime_ms=1))
+        assert bad.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
+def test_the_nodes_are_kafkas() -> None:
+    token = DelegationToken("id", "User:anna", "User:root", ("User:ben",), 1, 3, 2)
+    assert json.loads(encode_token(token)) == {
+        "version": 3,
+        "owner": "User:anna",
+        "tokenRequester": "User:root",
+        "renewers": ["User:ben"],
+        "issueTimestamp": 1,
+        "maxTimestamp": 3,
+        "expiryTimestamp": 2,
+        "tokenId": "id",
+    }
+    assert decode_token(encode_token(token)) == token
+    older = json.loads(encode_token(token))
+    del older["tokenRequester"]
+    assert decode_token(json.dumps(older).encode()).requester == "User:anna"
+    for bad in (b"", b"[]", b"{}", b'{"owner":1}'):
+        with pytest.raises(ValueError):
+            decode_token(bad)
+
+
+async def test_ten_thousand_tokens_keep_nobody_waiting() -> None:
+    async with serving() as broker:
+        store = broker.server.state.security.delegation_tokens._store
+        for number in range(10_000):
+            token = DelegationToken(f"t{number}", f"User:u{number}", "User:root", (), 1, 1 << 50, 1 << 50)
+            await store._store.create(f"/delegation_token/tokens/t{number}", encode_token(token))
+        root, anna, ben = [await connect(broker, name) for name in ("root", "anna", "ben")]
+        work = [
+            root.send(DescribeDelegationTokenRequest(owners=None)),
+            anna.send(DescribeDelegationTokenRequest(owners=None)),
+            anna.send(RenewDelegationTokenRequest(hmac=b"x" * 64, renew_period_ms=1)),
+            made(anna),
+        ]
+        answers = asyncio.gather(*work)
+        slowest, loop = 0.0, asyncio.get_running_loop()
+        while not answers.done():
+            began = loop.time()
+            await ben.send(MetadataRequest(topics=[]), 12)
+            slowest = max(slowest, loop.time() - began)
+        everything, own, renewed, new = await answers
+        assert len(everything.tokens) in (10_000, 10_001) and len(own.tokens) <= 1
+        assert renewed.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND and new.error_code == 0
+        assert slowest < 5
