@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from uuid import UUID
 
 
@@ -14,3 +15,11 @@ def uuid_text(value: UUID) -> str:
 def uuid_from_text(text: str) -> UUID:
     """The UUID that 22 characters stand for. Raises ValueError."""
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+
+
+def new_uuid(random_bytes: Callable[[int], bytes]) -> UUID:
+    """A random (version 4) id whose text does not begin with a dash, so that tools can take it as an argument."""
+    while True:
+        value = UUID(bytes=random_bytes(16), version=4)
+        if not uuid_text(value).startswith("-"):
+            return value

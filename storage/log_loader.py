@@ -33,6 +33,8 @@ class Chance(Protocol):
 
     def getrandbits(self, k: int, /) -> int: ...
 
+    def randbytes(self, n: int) -> bytes: ...
+
 
 @dataclass(slots=True)
 class LoadedLog:

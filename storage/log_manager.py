@@ -8,6 +8,7 @@ from functools import partial
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
+from ..protocol.uuid_text import new_uuid, uuid_text
 from .cleaning.cleaner_manager import CleanerManager
 from .deletions import Deletions
 from .filesystem import FileSystem
@@ -21,7 +22,7 @@ from .log_config import LogConfig
 from .log_creation import LogCreation
 from .log_dir import LOG_START_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT, LogDir
 from .log_loader import Chance
-from .meta_properties import MetaProperties, common_identity, new_directory_id, write_meta_properties
+from .meta_properties import MetaProperties, common_identity, write_meta_properties
 from .open_files import OpenFiles
 from .reserve import Reserve
 from .retention import Retention
@@ -119,7 +120,7 @@ class LogManager:
             if log_dir.meta_properties is not None:
                 common_identity([("the configuration", wanted), (log_dir.path, log_dir.meta_properties)])
                 continue
-            directory_id = new_directory_id(self._rng.getrandbits) if version else None
+            directory_id = uuid_text(new_uuid(self._rng.randbytes)) if version else None
             properties = replace(wanted, directory_id=directory_id)
             if self.held.on_disk(log_dir, partial(write_meta_properties, self._fs, log_dir.path, properties)):
                 log_dir.meta_properties = properties

@@ -6,14 +6,13 @@ since Kafka 3.7 `directory.id`. Written once by temp file and rename; a file tha
 so that the broker that left it can take the directory back.
 """
 
-import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from ..protocol.properties import PropertiesError, parse_properties
 from .errors import CorruptCheckpointError, StorageError
 from .filesystem import FileSystem
-from .partition_metadata import topic_id_text
 
 META_PROPERTIES = "meta.properties"
 
@@ -34,7 +33,10 @@ class MetaProperties:
     @classmethod
     def parse(cls, data: bytes, path: str) -> Self:
         """Reads version 0 and 1. Raises `CorruptCheckpointError` for anything else."""
-        properties = parse_properties(data.decode("iso-8859-1"))
+        try:
+            properties = {key: value.strip() for key, value in parse_properties(data.decode("iso-8859-1")).items()}
+        except PropertiesError as error:
+            raise CorruptCheckpointError(f"{path}: {error}") from error
         version = properties.get("version")
         if version not in ("0", "1"):
             raise CorruptCheckpointError(f"{path}: unknown version {version!r}")
@@ -58,27 +60,6 @@ class MetaProperties:
         }
         lines = [f"{key}={value}\n" for key, value in sorted(values.items()) if value is not None]
         return "".join(lines).encode("ascii")
-
-
-def parse_properties(text: str) -> dict[str, str]:
-    """A Java properties file without line continuations, which none of Kafka's own has."""
-    properties = {}
-    for line in text.splitlines():
-        stripped = line.strip()
-        if not stripped or stripped[0] in "#!":
-            continue
-        key, separator, value = stripped.partition("=")
-        if not separator:
-            key, _, value = stripped.partition(":")
-        properties[_unescape(key.strip())] = _unescape(value.strip())
-    return properties
-
-
-def _unescape(text: str) -> str:
-    """Java's writer puts a backslash before `:`, `=`, `#` and `!`."""
-    for character in ":=#!":
-        text = text.replace(f"\\{character}", character)
-    return text.replace("\\\\", "\\")
 
 
 def read_meta_properties(fs: FileSystem, log_dir: str) -> MetaProperties | None:
@@ -117,12 +98,3 @@ def _agree(what: str, found: Mapping[int, str] | Mapping[str, str]) -> None:
     if len(found) > 1:
         places = ", ".join(f"{value} in {log_dir}" for value, log_dir in found.items())
         raise InconsistentMetaPropertiesError(f"the log directories hold different {what}: {places}")
-
-
-def new_directory_id(random_bits: Callable[[int], int]) -> str:
-    """A random directory id as Kafka writes it: 22 characters of URL-safe base64 that do not begin with a dash."""
-    while True:
-        random_id = uuid.UUID(int=random_bits(128), version=4)
-        text = topic_id_text(random_id)
-        if not text.startswith("-"):
-            return text

@@ -1,11 +1,11 @@
 """`partition.metadata`: which topic id the partition in this directory belongs to (KIP-516)."""
 
-import base64
 from uuid import UUID
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
+from ..protocol.uuid_text import uuid_from_text, uuid_text
 from .errors import CorruptCheckpointError
 from .filesystem import FileSystem, TemporaryFile
 
@@ -13,11 +13,6 @@ FILE_NAME = "partition.metadata"
 _VERSION = 0
 
 logger = room_logger("storage")
-
-
-def topic_id_text(topic_id: UUID) -> str:
-    """A topic id as Kafka prints it: 22 characters of URL-safe base64."""
-    return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
 
 
 def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
@@ -31,7 +26,7 @@ def read_partition_metadata(fs: FileSystem, directory: str) -> UUID | None:
     try:
         lines = [line.partition(":") for line in fs.read_bytes(path).decode().splitlines() if line]
         values = {name.strip(): value.strip() for name, _, value in lines}
-        version, topic_id = int(values["version"]), UUID(bytes=base64.urlsafe_b64decode(values["topic_id"] + "=="))
+        version, topic_id = int(values["version"]), uuid_from_text(values["topic_id"])
     except FileNotFoundError:
         return None
     except (KeyError, ValueError):
@@ -60,7 +55,7 @@ def finish_partition_metadata(fs: FileSystem, directory: str) -> None:
 
 
 def _content(topic_id: UUID) -> bytes:
-    return f"version: {_VERSION}\ntopic_id: {topic_id_text(topic_id)}\n".encode()
+    return f"version: {_VERSION}\ntopic_id: {uuid_text(topic_id)}\n".encode()
 
 
 def check_topic_id(topic_partition: TopicPartition, stored: UUID | None, given: UUID) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.uuid_text import new_uuid, uuid_text
 from . import znodes
 from .metadata_store import (
     BadVersionError,
@@ -60,7 +60,7 @@ class ClusterStore:
         if await self._store.exists(znodes.CONTROLLER_EPOCH) is None:
             missing.append(Create(znodes.CONTROLLER_EPOCH, b"0"))
         if await self._store.exists(znodes.CLUSTER_ID) is None:
-            cluster_id = found_cluster_id or self._new_cluster_id()
+            cluster_id = found_cluster_id or uuid_text(new_uuid(self._token_bytes))
             missing.append(Create(znodes.CLUSTER_ID, znodes.encode_cluster_id(cluster_id)))
         if missing:
             try:
@@ -69,12 +69,6 @@ class ClusterStore:
                 return await self.prepare(found_cluster_id)
         data, _ = await self._store.get(znodes.CLUSTER_ID)
         return znodes.decode_cluster_id(data)
-
-    def _new_cluster_id(self) -> str:
-        while True:
-            text = base64.urlsafe_b64encode(self._token_bytes(16)).rstrip(b"=").decode()
-            if not text.startswith("-"):
-                return text
 
     async def next_broker_id(self, reserved_max: int) -> int:
         """A broker id that was never used, above those that operators choose (`reserved.broker.max.id`)."""

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
-from ...protocol.uuid_text import uuid_text
+from ...protocol.uuid_text import new_uuid
 from . import znodes
 from .cluster_store import ControllerTerm
 from .config_store import config_write
@@ -49,11 +49,7 @@ class TopicStore:
         self._token_bytes = token_bytes
 
     def new_topic_id(self) -> UUID:
-        """A random (version 4) id whose text does not begin with a dash, so that tools can take it as an argument."""
-        while True:
-            topic_id = UUID(bytes=self._token_bytes(16), version=4)
-            if not uuid_text(topic_id).startswith("-"):
-                return topic_id
+        return new_uuid(self._token_bytes)
 
     async def names(self) -> list[str]:
         return await self._store.children(znodes.TOPICS)

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
-FORMATS = ("text", "json")
-LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FILE_BYTES = 100 << 20
 """A file of the log that has grown to this size is put aside."""
 FILES_KEPT = 10
