@@ -13,5 +13,5 @@ def test_escapes_and_blanks_mean_what_they_mean_to_java() -> None:
 
 @pytest.mark.parametrize("data", [b"version=2\n", b"version=1\nnode.id=x\n", b"version=1\nnode.id=\\u00\n", b""])
 def test_what_java_or_kafka_refuses_is_corrupt(data: bytes) -> None:
-    with pytest.raises(CorruptCheckpointError, match="^file: "):
+    with pytest.raises(CorruptCheckpointError, match=r"^file: "):
         MetaProperties.parse(data, "file")
