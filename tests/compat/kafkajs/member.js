@@ -3,7 +3,7 @@
 const { Kafka, logLevel } = require('kafkajs')
 
 const [bootstrap, groupId, topic, , sessionTimeout] = process.argv.slice(2)
-const kafka = new Kafka({ clientId: 'member', brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { initialRetryTime: 50 } })
+const kafka = new Kafka({ clientId: 'member', brokers: bootstrap.split(','), logLevel: logLevel.NOTHING, retry: { initialRetryTime: 50 } })
 const consumer = kafka.consumer({
   groupId, sessionTimeout: Number(sessionTimeout), heartbeatInterval: 300, rebalanceTimeout: 10000, maxWaitTimeInMs: 200,
 })
