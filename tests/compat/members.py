@@ -30,6 +30,8 @@ class MemberProcess:
         self.revoked: list[set[int]] = []
         self.consumed: list[Place] = []
         self.uncommitted: list[Place] = []
+        self.got: set[Place] = set()
+        """All that it ever got, whatever became of it."""
         self._errors_path = errors
         with errors.open("wb") as log:
             self._process = subprocess.Popen(
@@ -47,7 +49,9 @@ class MemberProcess:
         for line in self._process.stdout:
             word, *rest = line.split()
             if word == "got":
-                self.uncommitted += [(int(one), int(two)) for one, _, two in (each.partition(":") for each in rest)]
+                places = [(int(one), int(two)) for one, _, two in (each.partition(":") for each in rest)]
+                self.uncommitted += places
+                self.got |= set(places)
             elif word in ("done", "lost"):
                 partitions = {int(each) for each in rest} or set(range(PARTITIONS))
                 own = [place for place in self.uncommitted if place[0] in partitions]
