@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate compaction rebalances rounds wheels clean
+.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate clusters compaction rebalances rounds wheels clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -38,6 +38,10 @@ verify: $(STAMP)
 # The long shows. MINUTES bounds them, ROUNDS the kills of `crash` and the faults of `rounds`; FIRST is the seed to begin with.
 simulate: $(STAMP)
 	$(BIN)/python -m tests.sim --seeds 100000 --first $${FIRST:-0} --minutes $${MINUTES:-30}
+
+clusters: $(STAMP)
+	mkdir -p build
+	$(BIN)/python -m tests.sim.cluster --seeds 5000 --minutes $${MINUTES:-60} --progress build/clusters.json
 
 crash: $(STAMP)
 	BARNABAS_KILL_ROUNDS=$${ROUNDS:-200} $(BIN)/pytest -m verify tests/crash tests/storage/test_crash_points.py

@@ -127,7 +127,7 @@ class ClusterRun(Workload):
         states = {one: one.server.state for one in world.running if one.server is not None}
         leaders = [one for one, state in states.items() if any(p.is_leader for p in state.replica_manager.partitions)]
         others_decide = any(state.controller.is_active for one, state in states.items() if one is not broker)
-        if broker in leaders or not others_decide or self.random.random() < 0.5:
+        if not leaders or broker in leaders or not others_decide or self.random.random() < 0.5:
             broker.crash("kill")
         else:
             world.network.cut(broker.node, self.random.choice(leaders).node)
