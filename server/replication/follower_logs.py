@@ -64,7 +64,7 @@ class FollowerLogs:
         self._hosted.log_dir_failed(error.path, error.cause)
 
     async def synced(self, partitions: Iterable[Partition]) -> None:
-        """What was appended to these is on disk, if that is promised, or nobody wants to know any more."""
+        """Wait until what was appended to these is on disk, if that is promised, or they follow no longer."""
         if not self._on_disk:
             return
         futures = []
@@ -88,7 +88,7 @@ class FollowerLogs:
                 self._waiting[partition] = left
 
     def role_changed(self, partition: Partition) -> None:
-        """It does not follow any more as it did, or cannot."""
+        """Its role has changed, or its directory has failed."""
         _end(self._waiting.pop(partition, ()))
 
 

@@ -1,4 +1,4 @@
-"""Carries what leaders propose for their in-sync replicas to who decides, again and again (AlterPartitionManager)."""
+"""Sends what leaders propose for their in-sync replicas to who decides, until it is decided (AlterPartitionManager)."""
 
 from __future__ import annotations
 

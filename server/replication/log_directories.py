@@ -66,7 +66,7 @@ class LogDirectories:
         self.log_manager.finish_loading()
 
     async def use_reserves(self, use: Callable[[Reserve], object]) -> None:
-        """Fill or draw on what is kept for a disk that is full; what fails is tried again some time."""
+        """Fill the reserves, or draw on them; what fails is tried again later."""
         if not self._reserve_bytes:
             return
         try:

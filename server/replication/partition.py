@@ -53,7 +53,7 @@ class FoundOffset(NamedTuple):
 
 
 class PartitionListener(Protocol):
-    """Whom a partition tells what happens to it."""
+    """Called by a partition when something happens to it."""
 
     acks_all_on_disk: bool
     """Whether acks=-1 promises the disk."""
@@ -119,7 +119,7 @@ class Partition:
         self.partition_epoch = 0
         self.replicas: tuple[int, ...] = ()
         self.in_sync_replicas: tuple[int, ...] = ()
-        """As they are written down."""
+        """As the controller has written them."""
         self.adding_replicas: tuple[int, ...] = ()
         self.removing_replicas: tuple[int, ...] = ()
         self.is_leader = False

@@ -129,7 +129,7 @@ class ReplicaFetcher:
             self._task = self._loop.create_task(self._run())
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Fetch it no more; what is being done to its log ends at the next thing that is waited for."""
+        """Fetch it no more; work on its log ends at its next wait."""
         one = self._followed.pop(topic_partition, None)
         if one is not None:
             one.leader_epoch = FORGOTTEN

@@ -1,4 +1,4 @@
-"""How far one client has come in proving who it is: Kafka's SaslServerAuthenticator apart from the socket."""
+"""One client's authentication: Kafka's SaslServerAuthenticator apart from the socket."""
 
 from __future__ import annotations
 

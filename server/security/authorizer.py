@@ -1,4 +1,4 @@
-"""The port behind which it is decided who may do what."""
+"""The port that decides who may do what."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose token a client shows by OAUTHBEARER, and whether to believe it (RFC 7519, KIP-255, KIP-768).
+"""Checks the tokens of OAUTHBEARER clients (RFC 7519, KIP-255, KIP-768).
 
 Kafka's OAuthBearerValidatorCallbackHandler with its settings `sasl.oauthbearer.…`. Tokens that nobody has signed are
 believed only where `sasl.server.callback.handler.class` names the handler of Kafka's that does so.

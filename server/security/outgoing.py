@@ -1,4 +1,4 @@
-"""How this broker proves to other brokers who it is, and whom it takes for one of them.
+"""How this broker authenticates to other brokers, and how it checks theirs.
 
 It says what clients say, by the settings of the listener that it goes to (`listener.name.NAME.…`): the key that is
 shown to clients is shown to brokers too, and `sasl.jaas.config` has a `username` and `password` beside the users' own.

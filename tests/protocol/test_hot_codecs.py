@@ -26,7 +26,6 @@ from barnabas.protocol.messages.fetch import (
 from barnabas.protocol.schema import versions_of
 
 BAD_BYTES = (ProtocolError, struct.error, IndexError, UnicodeDecodeError)
-BAD_VALUES = (*BAD_BYTES, AttributeError, TypeError, ValueError)
 KEYS = {FetchRequest: ApiKey.FETCH}
 REQUESTS = [(cls, version) for cls in HOT_DECODERS for version in versions_of(cls).numbers()]
 NAMES = st.text(max_size=4) | st.sampled_from(["n" * 126, "n" * 127, "n" * 249, "ü" * 63, "ü" * 64])

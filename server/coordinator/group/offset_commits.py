@@ -65,13 +65,7 @@ class OffsetCommits:
             reply(error)
             return
         group.offsets.begin(offsets)
-        answered = False
-
-        def answer(outcome: ErrorCode) -> None:
-            nonlocal answered
-            if not answered:
-                answered = True
-                reply(COMMIT_ERRORS.get(outcome, outcome))
+        answer = first_outcome(reply)
 
         def done(outcome: ErrorCode) -> None:
             group.offsets.finish(offsets)
@@ -144,3 +138,14 @@ COMMIT_ERRORS = {
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
 }
 """What a client is told when its offsets could not be written."""
+
+
+def first_outcome(reply: Reply) -> Reply:
+    """Replies to a commit with the first outcome that it is given: of the write, or that it takes too long."""
+    waiting = [reply]
+
+    def answer(outcome: ErrorCode) -> None:
+        if waiting:
+            waiting.pop()(COMMIT_ERRORS.get(outcome, outcome))
+
+    return answer

@@ -14,7 +14,7 @@ from ....protocol.producer_identity import ProducerIdentity
 from ..coordinator_log import CoordinatorLog
 from .group_port import GroupPort
 from .group_records import offset_entry
-from .offset_commits import COMMIT_ERRORS, Commits, Reply
+from .offset_commits import Commits, Reply, first_outcome
 
 if TYPE_CHECKING:
     from ...config.broker_config import BrokerConfig
@@ -41,13 +41,7 @@ class TransactionalOffsets:
         """Write offsets down as part of the producer's transaction; `reply` gets the outcome when they are durable."""
         kept, index = group.offsets, self._partition_of(group.group_id)
         kept.begin_pending(offsets)
-        answered = False
-
-        def answer(outcome: ErrorCode) -> None:
-            nonlocal answered
-            if not answered:
-                answered = True
-                reply(COMMIT_ERRORS.get(outcome, outcome))
+        answer = first_outcome(reply)
 
         def done(outcome: ErrorCode) -> None:
             kept.finish_pending(offsets)

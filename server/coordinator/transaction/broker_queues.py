@@ -1,7 +1,7 @@
 """Questions to other brokers, many in one: one request in flight to each, and what comes meanwhile goes with the next.
 
-Kafka's InterBrokerSendThread, as its TransactionMarkerChannelManager and AddPartitionsToTxnManager use it. What could
-not be answered is told to whoever asked, with all that waits for the same broker: somebody else may lead by now.
+Kafka's InterBrokerSendThread, as its TransactionMarkerChannelManager and AddPartitionsToTxnManager use it. If there is
+no answer, all that waits for the same broker is told so: another broker may lead by now.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class BrokerQueues(Generic[Item]):
         request: Callable[[deque[Item]], tuple[list[Item], Any]],
         answered: Callable[[Sequence[Item], Any | KafkaError], None],
     ) -> None:
-        """`request` takes what goes into one request, `lowest` is the version that it needs; `answered` hears the
-        response, or why there is none.
+        """`request` takes from the queue what goes into one request, `lowest` is the version that it needs; `answered`
+        is called with the response, or with why there is none.
         """
         self._ask = ask
         self._loop = loop
@@ -53,7 +53,7 @@ class BrokerQueues(Generic[Item]):
             self._sending[broker_id] = self._loop.create_task(self._send_all(broker_id))
 
     async def close(self) -> None:
-        """Nobody is asked any more, or told."""
+        """Nothing is asked any more, and nobody told."""
         self._is_closed = True
         self._waiting.clear()
         tasks = list(self._sending.values())

@@ -1,7 +1,7 @@
-"""What is decided is carried out: markers on every partition, then the record that all of them are there.
+"""Carries out what is decided: markers on every partition, then the record that all of them are there.
 
-Whatever stands in the way is tried again until it works, as a transaction without its marker would keep readers of
-committed records waiting for ever. Kafka's TransactionMarkerChannelManager.
+Whatever fails is tried again until it works, as a transaction without its marker would keep readers of committed
+records waiting for ever. Kafka's TransactionMarkerChannelManager.
 """
 
 from __future__ import annotations

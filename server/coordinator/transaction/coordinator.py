@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 logger = room_logger("transactions")
 
 IDLE_LOOKED_FOR = 20
-"""So many ids of a client that has as many as it may are looked at for one that can go."""
+"""How many ids of a client at its limit are looked at for one that can go."""
 EXPIRED_AT_ONCE = 100
-"""So many ids are forgotten by one batch."""
+"""How many ids one batch of tombstones forgets."""
 
 TransactionShard = Shard[dict[str, HeldTransaction]]
 Reply = Callable[[ErrorCode], None]
@@ -170,7 +170,7 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdentity | None, maker: Maker
     ) -> ProducerIdentity:
-        """InitProducerId: who the producer is from now on. Whoever was it before is fenced, its transaction aborted.
+        """InitProducerId: give a producer its id and epoch. Whoever had them before is fenced, its transaction aborted.
 
         `expected` is who it says it is (KIP-360). Raises KafkaError; CONCURRENT_TRANSACTIONS while another transaction
         of this id ends.
@@ -232,7 +232,7 @@ class TransactionCoordinator:
         return transaction
 
     def _make_room(self, maker: Maker) -> None:
-        """Let ids of a client go that it does not use. Raises KafkaError: CONCURRENT_TRANSACTIONS until they are gone,
+        """Forget ids that a client does not use. Raises KafkaError: CONCURRENT_TRANSACTIONS until they are gone,
         POLICY_VIOLATION if it uses them all.
         """
         looked_at = [one for name in self._allowance.next_of(maker, IDLE_LOOKED_FOR) if (one := self.find(name))]
@@ -391,7 +391,7 @@ class TransactionCoordinator:
             work()
 
     def no_longer(self, transactional_id: str, work: Callable[[], None]) -> bool:
-        """Whoever wanted this done does not wait any more; whether it did."""
+        """Do not do this any more; whether it was still to be done."""
         try:
             return self._known(transactional_id).no_longer(work)
         except KafkaError:

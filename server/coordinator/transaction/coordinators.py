@@ -33,8 +33,9 @@ LOWEST_VERSION = 4
 MOST_IN_A_REQUEST = 1000
 """Transactions."""
 RETRY_SECONDS = 0.02
-"""After which another broker is asked again whether the transaction before has ended
-(`add.partitions.to.txn.retry.backoff.ms`)."""
+"""How long before another broker is asked again whether the transaction before has ended
+(`add.partitions.to.txn.retry.backoff.ms`).
+"""
 
 Found = Callable[[dict[Place, ErrorCode]], None]
 
@@ -66,7 +67,7 @@ class OtherCoordinators:
         await self._queues.close()
 
     def leader(self, partition: TopicPartition) -> int | None:
-        """Who coordinates what belongs there, -1 if nobody does; None if it is this broker."""
+        """The broker that coordinates a partition's ids, -1 if none does; None if it is this one."""
         image = self._metadata.partition(partition)
         leader = -1 if image is None else image.leader
         return None if leader == self._broker_id else leader
@@ -88,7 +89,7 @@ class OtherCoordinators:
         self._timers[work] = self._loop.call_later(RETRY_SECONDS, due)
 
     def no_longer(self, work: Callable[[], None]) -> bool:
-        """It is not to be done any more; whether it was."""
+        """Do not do this any more; whether it was still to be done."""
         timer = self._timers.pop(work, None)
         if timer is not None:
             timer.cancel()
@@ -132,7 +133,7 @@ class TransactionCoordinators:
             self._elsewhere.soon(work)
 
     def no_longer(self, transactional_id: str, work: Callable[[], None]) -> bool:
-        """Whoever wanted this done does not wait any more; whether it did."""
+        """Do not do this any more; whether it was still to be done."""
         if self._elsewhere is not None and self._elsewhere.no_longer(work):
             return True
         return self._here.no_longer(transactional_id, work)
@@ -193,7 +194,7 @@ def _answered(asked: Sequence[_Question], response: AddPartitionsToTxnResponse |
 
 
 def _told(asked: _Question, error: ErrorCode) -> ErrorCode:
-    """What it means for the partitions that the coordinator has not answered, or has refused the whole request."""
+    """The error for each partition where the coordinator has not answered, or has refused the whole request."""
     if error is ErrorCode.UNSUPPORTED_VERSION:
         # An older Kafka: its producers are not verified by anybody.
         return ErrorCode.NONE if asked.is_verification else error

@@ -29,7 +29,7 @@ WAIT_SECONDS = 0.1
 send the records again would take longer (`add.partitions.to.txn.retry.backoff.max.ms`)."""
 
 Enlisted = Callable[[dict[Place, ErrorCode]], None]
-"""Told what is wrong with which partition; about those not named there is nothing to say."""
+"""Called with the partitions that are refused, and why."""
 Append = Callable[[list[AppendEntry], "AppendCallback"], None]
 
 
@@ -232,7 +232,7 @@ class _WaitingAppend:
         self._is_done = False
 
     def keep_records(self) -> None:
-        """What is not appended yet may not stay in a connection's buffer."""
+        """Copy what is not appended yet out of the connection's buffer."""
         if not self._is_done:
             self._entries = [kept(entry) for entry in self._entries]
 

@@ -1,7 +1,7 @@
 """Markers for partitions of the whole cluster: here they are written, to other leaders they are sent (WriteTxnMarkers).
 
-Kafka's TransactionMarkerChannelManager. Nothing is repeated here: whoever wants the markers written hears what has
-become of them, and asks again, perhaps of another leader.
+Kafka's TransactionMarkerChannelManager. Nothing is repeated here: whoever wants the markers written is told the
+outcome, and asks again, perhaps another leader.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class MarkerWriter:
         )
 
     def _refusal(self, place: Place) -> ErrorCode:
-        """Why no marker can be written there; NONE if one can."""
+        """The error if no marker can be written there, else NONE."""
         try:
             log = self._replicas.partition(*place).log
             if place[0] == GROUP_METADATA_TOPIC:

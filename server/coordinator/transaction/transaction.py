@@ -32,13 +32,13 @@ class HeldTransaction:
         self._waiting[work] = None
 
     def no_longer(self, work: Callable[[], None]) -> bool:
-        """Whoever wanted this done does not wait any more; whether it did."""
+        """Do not do this any more; whether it was still to be done."""
         was_waiting = work in self._waiting
         self._waiting.pop(work, None)
         return was_waiting
 
     def told(self) -> None:
-        """It may be free now: let those who wait try."""
+        """It may be free now: those who wait try again."""
         if self._waiting and (self.is_unloaded or not self.is_busy):
             waiting, self._waiting = self._waiting, {}
             for work in waiting:

@@ -23,7 +23,6 @@ from barnabas.protocol.zookeeper.records import (
 R = TypeVar("R", bound=tuple[Any, ...])
 
 OPEN = [Acl(31, Id("world", "anyone"))]
-HEAD_SIZE = 16
 
 
 class RawClient:

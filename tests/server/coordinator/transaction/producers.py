@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.server.data_plane import DataPlane, at, batch, fetch, only_fetched, only_produced, produce, values_in
+from tests.server.data_plane import DataPlane, at, batch, fetch, only_fetched, only_produced, produce
 from tests.sim.world import START_MS
 
 from barnabas.clients.connection import BrokerConnection
@@ -205,11 +205,3 @@ async def committed_values(plane: DataPlane, *, topic: str = "t", index: int = 0
         elif not (one.is_transactional and one.producer_id in open_aborts):  # type: ignore[union-attr]
             values += [record.value for record in one.records()]
     return values
-
-
-async def all_values(plane: DataPlane, *, index: int = 0) -> list[bytes | None]:
-    """All that is in the log, markers included."""
-    connection = await plane.connect()
-    data = only_fetched(await connection.send(fetch(at(0, index)), 12))
-    connection.close()
-    return values_in(data)
