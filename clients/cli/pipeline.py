@@ -43,7 +43,7 @@ def pipeline(
         producing = Thread(target=_produce, args=(ck, broker.bootstrap, flights))
         producing.start()
         try:
-            wrong = _stream(spark, broker.bootstrap, folder, producing)
+            wrong = _stream(spark, broker.bootstrap, folder, producing, is_kept=output is not None)
         finally:
             producing.join()
             spark.stop()
@@ -52,7 +52,7 @@ def pipeline(
         raise typer.Exit(1)
 
 
-def _stream(spark: Any, bootstrap: str, folder: Path, producing: Thread) -> int:
+def _stream(spark: Any, bootstrap: str, folder: Path, producing: Thread, *, is_kept: bool) -> int:
     from ..spark.pipeline import PipelineSettings, differences, keep_parquet, keep_state, state_table
     from ..spark.progress import ProgressListener
 
@@ -64,7 +64,7 @@ def _stream(spark: Any, bootstrap: str, folder: Path, producing: Thread) -> int:
         query.processAllAvailable()
         query.stop()
     rows = spark.read.parquet(f"{settings.folder}/flights").count()
-    _say(f"{rows:,} flights in Parquet at {folder / 'flights'}")
+    _say(f"{rows:,} flights in Parquet" + (f" at {folder / 'flights'}" if is_kept else "; --output would keep them"))
     _say("the busiest aircraft, as their compacted topic has it:")
     for row in state_table(spark, settings).orderBy("flights", ascending=False).limit(5).collect():
         _say(f"  {row.tailnum}  {row.flights:>4} flights  {row.miles:>9,} miles  last seen {row.last_seen}")

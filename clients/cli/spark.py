@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
+from ...protocol.errors import KafkaError
 from .client_settings import parse_settings
 from .pipeline import pipeline
 from .session import Bootstrap, fail, print_rows
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+_ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception): ")
 
 app = typer.Typer(
     help="Jobs on Spark: compact, table, export, replay, audit, pipeline. On this machine, or on a cluster (--master).",
@@ -36,24 +40,65 @@ MaybeBootstrap = Annotated[
 ]
 
 
-def _session(master: str | None, conf: list[str] | None) -> Any:
-    """A session whose progress is seen: Spark's own bar on stderr."""
+@contextmanager
+def _session(master: str | None, conf: list[str] | None) -> Iterator[Any]:
+    """A session whose progress is seen, Spark's own bar on stderr; ended if it began here. A mistake is one line."""
     try:
-        from ..spark.session import session
+        from ..spark.session import active_session, session
     except ImportError as error:
         fail(f"{error.name} is not installed; pip install 'barnabas[spark]'")
+    is_own = active_session() is None
     shown = {"spark.ui.showConsoleProgress": "true", "spark.sql.streaming.numRecentProgressUpdates": "100000"}
     config = shown | parse_settings(conf or ())
     spark = session(master, app_name="barnabas spark", config=config)
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    spark.sparkContext.setLogLevel("OFF" if is_own else "ERROR")
+    try:
+        yield spark
+    except typer.Exit:
+        raise
+    except Exception as error:  # noqa: BLE001 - the end of the command: the reason, not two tracebacks, is the answer
+        fail(told(error))
+    finally:
+        if is_own:
+            spark.stop()
+
+
+def told(error: Exception) -> str:
+    """What an error of Spark's says, which may be the end of a Python traceback inside a Java one."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if _ERROR_LINE.match(line)]
+    return _ERROR_LINE.sub("", ours[-1]) if ours else (lines or [type(error).__name__])[0]
+
+
+def check_source(bootstrap: str | None, topic: str | None, path: str | None, options: list[str] | None) -> None:
+    """Whether there is what is to be read, before Spark starts, which takes ten times as long. If not, the end."""
+    named = parse_settings(options or ())
+    if path is not None or topic is None or bootstrap is None:
+        if path is not None and "://" not in path and not Path(path).exists():
+            fail(f"{path} is not there")
+        return
+    try:
+        from ..spark.check import check_topics
+    except ImportError as error:
+        fail(f"{error.name} is not installed; pip install 'barnabas[spark]'")
+    try:
+        check_topics(bootstrap, topic, named)
+    except (KafkaError, OSError, ValueError) as error:
+        fail(str(error))
+
+
+def check_output(output: str) -> None:
+    """Refuse what is there already on this machine; an empty folder is fine."""
+    path = Path(output)
+    if "://" not in output and path.exists() and (not path.is_dir() or any(path.iterdir())):
+        fail(f"{output} is there already; nothing is written over it")
 
 
 def _records(spark: Any, bootstrap: str | None, topic: str | None, path: str | None, options: list[str] | None) -> Any:
     """Records of a topic, or of folders if there is a path."""
     from ..spark import jobs
 
-    named: Mapping[str, str] = parse_settings(options or ())
+    named = parse_settings(options or ())
     if path is not None:
         return jobs.log_records(spark, path, topic, named)
     if topic is None or bootstrap is None:
@@ -80,11 +125,13 @@ def compact(
     option: Option = None,
 ) -> None:
     """Keep the latest record of every key, as the log cleaner does."""
-    from ..spark import jobs
+    check_output(output)
+    check_source(bootstrap_server, topic, path, option)
+    with _session(master, conf) as spark:
+        from ..spark import jobs
 
-    spark = _session(master, conf)
-    records = _records(spark, bootstrap_server, topic, path, option)
-    jobs.compact(records, output, drop_tombstones=drop_tombstones, file_format=file_format, compression=compression)
+        records = _records(spark, bootstrap_server, topic, path, option)
+        jobs.compact(records, output, drop_tombstones=drop_tombstones, file_format=file_format, compression=compression)
     _tell(f"compacted into {output}")
 
 
@@ -101,10 +148,12 @@ def table(
     option: Option = None,
 ) -> None:
     """Write a topic's latest value of every key as a table."""
-    from ..spark import jobs
+    check_output(output)
+    check_source(bootstrap_server, topic, path, option)
+    with _session(master, conf) as spark:
+        from ..spark import jobs
 
-    spark = _session(master, conf)
-    jobs.table(_records(spark, bootstrap_server, topic, path, option)).write.format(file_format).save(output)
+        jobs.table(_records(spark, bootstrap_server, topic, path, option)).write.format(file_format).save(output)
     _tell(f"latest values written to {output}")
 
 
@@ -121,19 +170,23 @@ def export(
     option: Option = None,
 ) -> None:
     """Write topics as Parquet, each record once; run again, it goes on where it was."""
-    spark = _session(master, conf)
-    from ..spark import jobs
-    from ..spark.jobs.export import ExportSettings
-    from ..spark.progress import ProgressListener
+    check_source(bootstrap_server, topic, None, option)
+    with _session(master, conf) as spark:
+        from ..spark import jobs
+        from ..spark.jobs.export import ExportSettings
+        from ..spark.progress import ProgressListener
 
-    spark.streams.addListener(ProgressListener(_tell))
-    settings = ExportSettings(every, batch_bytes, parse_settings(option or ()))
-    query = jobs.export(spark, bootstrap_server, topic, output, settings)
-    try:
-        query.awaitTermination()
-    except KeyboardInterrupt:
-        query.stop()
-    rows = sum(progress.numInputRows for progress in query.recentProgress)
+        listener = ProgressListener(_tell)
+        spark.streams.addListener(listener)
+        settings = ExportSettings(every, batch_bytes, parse_settings(option or ()))
+        query = jobs.export(spark, bootstrap_server, topic, output, settings)
+        try:
+            query.awaitTermination()
+        except KeyboardInterrupt:
+            query.stop()
+        finally:
+            spark.streams.removeListener(listener)
+        rows = sum(progress.numInputRows for progress in query.recentProgress)
     _tell(f"{rows:,} records written to {output}")
 
 
@@ -144,6 +197,9 @@ def replay(
     topic: Annotated[str, typer.Option("--topic", help="The topic to write.")],
     bootstrap_server: Bootstrap,
     keep_partitions: Annotated[bool, typer.Option(help="Write each record to the partition it was in.")] = False,
+    create_topic: Annotated[
+        int | None, typer.Option(min=1, help="Create the topic with so many partitions, unless it is there.")
+    ] = None,
     write_id: Annotated[
         str | None, typer.Option(help="Write each record once, even if this is run again with the same id.")
     ] = None,
@@ -151,12 +207,16 @@ def replay(
     conf: Conf = None,
 ) -> None:
     """Write Parquet back into a topic."""
-    from ..spark import jobs
-
-    spark = _session(master, conf)
     options = {} if write_id is None else {"delivery": "exactly-once", "writeId": write_id}
-    records = spark.read.parquet(source)
-    jobs.replay(records, bootstrap_server, topic, keep_partitions=keep_partitions, options=options)
+    if create_topic is None:
+        check_source(bootstrap_server, topic, None, None)
+    else:
+        options["createTopic"] = str(create_topic)
+    with _session(master, conf) as spark:
+        from ..spark import jobs
+
+        records = spark.read.parquet(source)
+        jobs.replay(records, bootstrap_server, topic, keep_partitions=keep_partitions, options=options)
     _tell(f"{source} written to topic {topic}")
 
 
@@ -173,16 +233,19 @@ def audit(
     option: Option = None,
 ) -> None:
     """Count records, keys, repeats, tombstones, gaps and damage of every partition."""
-    from ..spark import jobs
-
-    spark = _session(master, conf)
-    options = ["onCorrupt=report", *(option or ())] if path is not None else option
-    found = jobs.audit(_records(spark, bootstrap_server, topic, path, options))
     if output is not None:
-        found.write.parquet(output)
-        _tell(f"written to {output}")
-        return
-    print_rows(list(_as_text(found.toLocalIterator())), as_json=as_json)
+        check_output(output)
+    check_source(bootstrap_server, topic, path, option)
+    options = ["onCorrupt=report", *(option or ())] if path is not None else option
+    with _session(master, conf) as spark:
+        from ..spark import jobs
+
+        found = jobs.audit(_records(spark, bootstrap_server, topic, path, options))
+        if output is not None:
+            found.write.parquet(output)
+            _tell(f"written to {output}")
+            return
+        print_rows(list(_as_text(found.toLocalIterator())), as_json=as_json)
 
 
 def _as_text(rows: Iterator[Any]) -> Iterator[dict[str, object]]:

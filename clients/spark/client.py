@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
@@ -22,6 +23,8 @@ from . import host
 from .connection import BlockingConnection
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.05, 1.0
+_FIRST_CONTACT_S = 5.0
+"""How long a cluster that has never answered is sought: most likely the address is wrong."""
 
 T = TypeVar("T")
 
@@ -55,6 +58,7 @@ class BlockingClient:
         self._bootstrap = parse_bootstrap(settings.bootstrap_servers)
         self._security: Security = security_of(settings.properties)
         self._connections: dict[tuple[str, int], BlockingConnection] = {}
+        self._found_by = inf
 
     def __enter__(self) -> Self:
         return self
@@ -73,11 +77,16 @@ class BlockingClient:
     def retrying(self, attempt: Callable[[], T], *, timeout_ms: int | None = None) -> T:
         """`attempt()`, again after a growing pause while its error is retriable and time is left."""
         timeout_ms = self.settings.request_timeout_ms if timeout_ms is None else timeout_ms
-        deadline, delay = host.monotonic() + timeout_ms / 1000, _FIRST_BACKOFF_S
+        began, delay = host.monotonic(), _FIRST_BACKOFF_S
+        deadline = began + timeout_ms / 1000
         while True:
             try:
                 return attempt()
             except KafkaError as error:
+                if not self.cluster.brokers:
+                    # Attempts that retry inside of others have the same time, not each its own.
+                    self._found_by = min(self._found_by, began + _FIRST_CONTACT_S)
+                    deadline = min(deadline, self._found_by)
                 if not error.code.retriable or host.monotonic() + delay > deadline:
                     raise
                 if error.code is ErrorCode.NETWORK_EXCEPTION or error.code is ErrorCode.REQUEST_TIMED_OUT:

@@ -49,7 +49,8 @@ class BlockingConnection:
             if security.tls is not None:
                 self._socket = security.tls.wrap_socket(self._socket, server_hostname=address[0])
         except OSError as error:
-            raise BrokerUnreachableError(f"cannot reach broker at {self.address}: {error}") from error
+            reason = (error.strerror or str(error)).lower()
+            raise BrokerUnreachableError(f"cannot reach broker at {self.address}: {reason}") from error
         self._core.connected(inf)
         while not self._core.is_ready:
             self._write(self._core.data_to_send())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 
 from ...protocol.special_timestamps import EARLIEST, LATEST
@@ -24,6 +25,56 @@ _REFUSED = {
 }
 _DURATION_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _STRATEGIES = ("subscribe", "subscribepattern", "assign")
+
+
+_OPTIONS = [
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "failOnDataLoss",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "kafkaConsumer.pollTimeoutMs",
+    "maxWait",
+    "commitGroupId",
+    "pushdown",
+    "includeHeaders",
+    "keyFormat",
+    "valueFormat",
+    "avroSchema",
+    "valueErrors",
+    "topic",
+    "createTopic",
+    "delivery",
+    "stateTopic",
+    "writeId",
+    "writeBatch",
+    "path",
+    "topics",
+    "compression",
+    "segmentBytes",
+    "splitBytes",
+    "onCorrupt",
+    "includeControl",
+    "isolationLevel",
+    "checkpointLocation",
+    "queryName",
+    "mode",
+]
+"""Ours, of source, sink and segment folders, and some of Spark's that are like one of them."""
+_KNOWN = {name.lower(): name for name in _OPTIONS}
+_LIKENESS = 0.85
 
 
 class Bound(Enum):
@@ -82,10 +133,14 @@ class SourceOptions:
 
 
 class OptionReader:
-    """Typed access to Spark's options, whose names know no case."""
+    """Typed access to Spark's options, whose names know no case. Raises ValueError for one that is misspelt."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = {name.lower(): value for name, value in options.items()}
+        for name in options:
+            near = get_close_matches(name.lower(), _KNOWN, n=1, cutoff=_LIKENESS)
+            if near and near[0] != name.lower() and not name.lower().startswith(_PREFIX):
+                raise ValueError(f"there is no option {name}; do you mean {_KNOWN[near[0]]}?")
 
     def text(self, name: str) -> str | None:
         return self._options.get(name.lower())

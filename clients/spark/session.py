@@ -37,6 +37,11 @@ def session(
     return spark
 
 
+def active_session() -> SparkSession | None:
+    """The session that is there already, if one is."""
+    return SparkSession.getActiveSession()
+
+
 def register(spark: SparkSession) -> None:
     """Make `format("barnabas")` and `format("barnabas-log")` known to a session, whatever else is installed.
 

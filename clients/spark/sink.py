@@ -18,8 +18,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType, TimestampType
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from ...protocol.record import Headers
 from ...protocol.topic_partition import TopicPartition
+from ..errors import code_of
 from ..partitioner import partition_of_key
 from . import host
 from .client import BlockingClient, ClientSettings
@@ -38,6 +40,8 @@ _COLUMNS = {
     "partition": (IntegerType(), LongType()),
     "timestamp": (TimestampType(),),
 }
+_OF_THE_SOURCE = frozenset({"offset", "timestampType"})
+"""What a row of the source has besides: it says where the record was, and is not written."""
 _BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
 
 
@@ -58,12 +62,16 @@ class SinkOptions:
     state_topic: str
     write_id: str | None
     write_batch: int
+    new_partitions: int | None = None
+    """With so many the topic is created if it is not there."""
 
 
 def parse_sink_options(options: Mapping[str, str], schema: StructType, *, streaming: bool) -> SinkOptions:
     """Read and check everything. Raises ValueError."""
     read = OptionReader(options)
     for field in schema.fields:
+        if field.name in _OF_THE_SOURCE:
+            continue
         allowed = _COLUMNS.get(field.name)
         if allowed is None:
             raise ValueError(f"no column {field.name!r} can be written; there are {', '.join(_COLUMNS)}")
@@ -79,6 +87,7 @@ def parse_sink_options(options: Mapping[str, str], schema: StructType, *, stream
         read.text("stateTopic") or DEFAULT_TOPIC,
         read.text("writeId"),
         read.count("writeBatch"),
+        read.positive("createTopic"),
     )
     if parsed.topic is None and "topic" not in schema.fieldNames():
         raise ValueError("set option topic, or have a column 'topic'")
@@ -87,6 +96,25 @@ def parse_sink_options(options: Mapping[str, str], schema: StructType, *, stream
     if parsed.exactly_once and not streaming and parsed.write_id is None:
         raise ValueError("delivery=exactly-once needs option writeId in a batch query: the same again for a second run")
     return parsed
+
+
+def create_topic(options: SinkOptions) -> None:
+    """Make the topic that the sink was told to, unless it is there; on the driver. Raises KafkaError, ValueError."""
+    if options.new_partitions is None:
+        return
+    if options.topic is None:
+        raise ValueError("createTopic needs option topic: the one that is made")
+    wanted = CreatableTopic(name=options.topic, num_partitions=options.new_partitions, replication_factor=-1)
+    request = CreateTopicsRequest(topics=[wanted], timeout_ms=options.client.request_timeout_ms)
+    with BlockingClient(options.client) as client:
+        client.retrying(lambda: _create(client, request))
+
+
+def _create(client: BlockingClient, request: CreateTopicsRequest) -> None:
+    client.refresh([topic.name for topic in request.topics])
+    (made,) = client.connection(client.cluster.controller_id).ask(request).topics
+    if made.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+        raise KafkaError(code_of(made.error_code), made.error_message or f"topic {made.name!r}")
 
 
 @dataclass(frozen=True)
@@ -178,7 +206,9 @@ class BarnabasWriter(DataSourceArrowWriter):
     """Batch writes. Whatever the mode of saving, rows are appended: a topic is a log."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._sink = TaskSink(parse_sink_options(options, schema, streaming=False))
+        parsed = parse_sink_options(options, schema, streaming=False)
+        create_topic(parsed)
+        self._sink = TaskSink(parsed)
 
     def write(self, iterator: Iterator[Any]) -> Written:
         return self._sink.write(iterator)
@@ -191,7 +221,9 @@ class BarnabasStreamWriter(_StreamWriter):
     """Streaming writes; Spark before 4.1 hands rows over instead of Arrow batches."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._sink = TaskSink(parse_sink_options(options, schema, streaming=True))
+        parsed = parse_sink_options(options, schema, streaming=True)
+        create_topic(parsed)
+        self._sink = TaskSink(parsed)
 
     def write(self, iterator: Iterator[Any]) -> Written:
         if _StreamWriter is DataSourceStreamWriter:

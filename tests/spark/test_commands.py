@@ -8,6 +8,8 @@ import pytest
 from tests.spark.conftest import Cluster, read_log
 
 from barnabas.clients.cli import main
+from barnabas.clients.cli import spark as spark_commands
+from barnabas.clients.spark import client as spark_client
 
 pytestmark = pytest.mark.timeout(280)
 
@@ -47,6 +49,46 @@ def test_what_is_missing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["spark", "replay", "--topic", "t"])
     assert ended.value.code == 2
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command says that ends before Spark begins."""
+    with pytest.raises(SystemExit) as ended:
+        main(["spark", *arguments])
+    assert ended.value.code == 1
+    return capsys.readouterr().err
+
+
+def test_one_mistake_is_one_line_and_needs_no_spark(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark_commands, "_session", lambda *arguments: pytest.fail("Spark was started"))
+    cluster.broker.create_topic("t", 1)
+    where, out = ("--bootstrap-server", cluster.bootstrap), str(tmp_path / "out")
+    for job in ("compact", "table", "export"):
+        said = refused(capsys, job, "--topic", "t,nope", *where, "--output", out)
+        assert said == "barnabas: no topic nope\n"
+    assert refused(capsys, "replay", "-i", "x", "--topic", "nope", *where) == "barnabas: no topic nope\n"
+    said = refused(capsys, "audit", "--topic", "t", "--option", "startingOfsets=1", *where)
+    assert said == "barnabas: there is no option startingOfsets; do you mean startingOffsets?\n"
+    assert refused(capsys, "audit", "--path", f"{out}/none") == f"barnabas: {out}/none is not there\n"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a").touch()
+    for job in ("compact", "table", "audit"):
+        said = refused(capsys, job, "--topic", "t", *where, "--output", out)
+        assert said == f"barnabas: {out} is there already; nothing is written over it\n"
+    monkeypatch.setattr(spark_client, "_FIRST_CONTACT_S", 0.2)
+    said = refused(capsys, "audit", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
+    assert said == "barnabas: cannot reach broker at 127.0.0.1:1: connection refused\n"
+
+
+def test_of_two_tracebacks_the_reason_is_told() -> None:
+    java = "Job aborted\norg.apache.PythonException: Traceback\n  File x\nValueError: no column\n\tat java"
+    assert spark_commands.told(RuntimeError(java)) == "no column"
+    assert spark_commands.told(RuntimeError("[PATH_NOT_FOUND] there is no such path\nJVM stacktrace")) == (
+        "[PATH_NOT_FOUND] there is no such path"
+    )
+    assert spark_commands.told(RuntimeError()) == "RuntimeError"
 
 
 @pytest.mark.verify

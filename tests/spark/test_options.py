@@ -1,9 +1,12 @@
 """Options and offsets as Spark's Kafka connector has them."""
 
+import re
+
 import pytest
+from tests.tools import CHECKOUT
 
 from barnabas.clients.spark.offsets import StreamOffsets, parse_assignment, parse_offsets, to_json
-from barnabas.clients.spark.options import Bound, OptionReader, SourceOptions, parse_source_options
+from barnabas.clients.spark.options import _OPTIONS, Bound, OptionReader, SourceOptions, parse_source_options
 from barnabas.protocol.topic_partition import TopicPartition
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
@@ -52,6 +55,8 @@ def test_a_timestamp_wins_over_timestamps_over_offsets() -> None:
         (False, {"assign": '{"t":[0]}'}, "exactly one of"),
         (False, {"startingOffsets": "soon"}, "no JSON"),
         (False, {"startingOffsets": '{"t":{"0":"x"}}'}, "no partition and number"),
+        (False, {"startingOfsets": "earliest"}, r"no option startingOfsets; do you mean startingOffsets\?"),
+        (True, {"maxOffsetPerTrigger": "5"}, r"do you mean maxOffsetsPerTrigger\?"),
         (False, {"failOnDataLoss": "maybe"}, "neither true nor false"),
         (False, {"minPartitions": "0"}, "no positive number"),
         (True, {"maxTriggerDelay": "soon"}, "no duration"),
@@ -93,3 +98,10 @@ def test_a_checkpoint_of_sparks_connector_is_read() -> None:
     offsets = StreamOffsets.of_json({"t": {"0": 5}})
     assert offsets.offsets == {TopicPartition("t", 0): 5} and offsets.topic_ids == {}
     assert StreamOffsets.of_json(offsets.to_json()) == offsets
+
+
+def test_every_option_that_is_read_is_known_to_be_one() -> None:
+    sources = "".join(path.read_text() for path in (CHECKOUT / "clients" / "spark").glob("*.py"))
+    read = set(re.findall(r"\bread\.(?:text|flag|choice|positive|count|duration_ms|require)\(\s*\"([^\"]+)\"", sources))
+    assert len(read) > 20
+    assert read - set(_OPTIONS) <= {"kafka.bootstrap.servers"}

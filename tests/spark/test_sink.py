@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,9 @@ from tests.spark.conftest import Cluster, Row, read
 
 from barnabas.clients.partitioner import partition_of_key
 from barnabas.clients.spark.rows import HEADERS_TYPE, arrow_schema
-from barnabas.clients.spark.sink import TaskPlace, TaskSink, parse_sink_options
+from barnabas.clients.spark.sink import TaskPlace, TaskSink, create_topic, parse_sink_options
+from barnabas.clients.spark.source import BarnabasSource
+from barnabas.protocol.errors import KafkaError
 
 SCHEMA = StructType(
     [
@@ -63,6 +66,33 @@ def test_a_partition_can_be_asked_for_and_rows_without_key_are_spread(cluster: C
     assert {r["partition"] for r in read(cluster.options("t")) if r["value"] == b"y"} == {0, 1, 2}
     with pytest.raises(ValueError, match="has no partition 3"):
         sink(cluster, "t").write(batches([{"value": b"x", "partition": 3}]), PLACE)
+
+
+def test_rows_of_the_source_can_be_written_as_they_are(cluster: Cluster) -> None:
+    options = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": "t"}
+    schema = BarnabasSource(cluster.options("t", includeHeaders="true")).schema()
+    assert {"offset", "timestampType"} < set(schema.fieldNames())
+    cluster.broker.create_topic("t", 2)
+    cluster.broker.create_topic("again", 2)
+    sink(cluster, "t").write(batches(rows(20)), PLACE)
+    reader = BarnabasSource(cluster.options("t", includeHeaders="true")).reader(schema)
+    copied = [batch for part in reader.partitions() for batch in reader.read(part)]
+    TaskSink(parse_sink_options(options | {"topic": "again"}, schema, streaming=False)).write(copied, PLACE)
+    mine, theirs = (read(cluster.options(name)) for name in ("t", "again"))
+    assert [(r["partition"], r["value"]) for r in theirs] == [(r["partition"], r["value"]) for r in mine]
+
+
+def test_the_topic_is_created_if_that_is_wanted(cluster: Cluster) -> None:
+    options = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": "new", "createTopic": "3"}
+    parsed = parse_sink_options(options, SCHEMA, streaming=False)
+    for _ in range(2):
+        create_topic(parsed)
+    assert TaskSink(parsed).write(batches(rows(30)), PLACE).rows == 30
+    assert {r["partition"] for r in read(cluster.options("new"))} == {0, 1, 2}
+    with pytest.raises(ValueError, match="createTopic needs option topic"):
+        create_topic(replace(parsed, topic=None))
+    with pytest.raises(KafkaError, match="INVALID_TOPIC"):
+        create_topic(replace(parsed, topic="a b"))
 
 
 def test_what_cannot_be_written(cluster: Cluster) -> None:
