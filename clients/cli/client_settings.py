@@ -11,14 +11,16 @@ from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Unpack, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Unpack, get_args, get_origin, get_type_hints
 
 import typer
 from typer.main import get_command
 
 from ...protocol.properties import parse_properties
-from ..admin import Admin
 from ..security import PLAINTEXT, Security, security_of
+
+if TYPE_CHECKING:
+    from ..admin import Admin
 
 DEFAULT_BOOTSTRAP = "localhost:9092"
 BOOTSTRAP_SERVERS = "bootstrap.servers"
@@ -175,4 +177,7 @@ def _typed(key: str, text: str, kind: object) -> object:
 
 def admin_of(bootstrap: str) -> Admin:
     """An admin client as the settings have it."""
+    # Most of what a command loads, and not every command needs it.
+    from ..admin import Admin
+
     return Admin(bootstrap_servers(bootstrap), **client_arguments(Admin))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -14,13 +13,9 @@ from typing import Annotated
 
 import typer
 
-from ...protocol.errors import KafkaError
-from ...protocol.messages.describe_cluster import DescribeClusterRequest
-from ..connection import BrokerConnection, ConnectionOptions
 from .client_settings import parse_settings
 from .local_cluster import (
     COORDINATOR,
-    HOST,
     LocalCluster,
     LocalClusterError,
     LocalProcess,
@@ -43,7 +38,6 @@ app = typer.Typer(
 DEFAULT_FOLDER = Path("./barnabas-cluster")
 DEFAULT_PORT = 9092
 READY_SECONDS = 60.0
-OPTIONS = ConnectionOptions(client_id="barnabas-cluster", request_timeout_ms=5000, connect_timeout_ms=5000)
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Where the cluster lives.")]
 Number = Annotated[int | None, typer.Argument(metavar="[N]", help="Only this process: a broker's id, or 0.")]
@@ -92,8 +86,11 @@ def start(
         cluster.save()
         try:
             cluster.start(missing)
+            # Loaded while the brokers load what they need, and not before they are started.
+            from .cluster_view import all_know
+
             wait_until(lambda: all_ready(missing), READY_SECONDS)
-            wait_until(lambda: asyncio.run(_all_know(cluster)), READY_SECONDS)
+            wait_until(lambda: asyncio.run(all_know(cluster)), READY_SECONDS)
         except BaseException:
             cluster.stop(missing)
             raise
@@ -112,7 +109,9 @@ def status(*, data: Data = DEFAULT_FOLDER, json: Json = False) -> None:
     with _errors():
         cluster = LocalCluster.load(data.resolve())
         rows = [_row(member) for member in cluster.members]
-        roles = asyncio.run(_roles(cluster))
+        from .cluster_view import roles_in
+
+        roles = asyncio.run(roles_in(cluster))
         print_rows([{**row, **roles[number]} for number, row in enumerate(rows)], as_json=json)
         if any(row["pid"] is None for row in rows):
             raise typer.Exit(1)
@@ -192,56 +191,3 @@ def _row(member: LocalProcess) -> Row:
         "pid": pid,
         "address": member.address,
     }
-
-
-async def _all_know(cluster: LocalCluster) -> bool:
-    """Whether every broker that runs knows of every other."""
-    running = {broker.number for broker in cluster.brokers if broker.pid() is not None}
-    found = await asyncio.gather(*(_known_to(cluster.member(number)) for number in running))
-    return all(known >= running for known in found)
-
-
-async def _known_to(broker: LocalProcess) -> set[int]:
-    try:
-        connection = await BrokerConnection.open(HOST, broker.port, OPTIONS)
-    except KafkaError:
-        return set()
-    try:
-        response = await connection.send(DescribeClusterRequest())
-        return set() if response.controller_id < 0 else {one.broker_id for one in response.brokers}
-    except KafkaError:
-        return set()
-    finally:
-        connection.close()
-
-
-async def _roles(cluster: LocalCluster) -> list[Row]:
-    """What each process is to the cluster, as far as that can be learned."""
-    unknown: Row = {"controller": None, "leads": None, "in sync": None}
-    rows = [unknown] * len(cluster.members)
-    running = [broker.address for broker in cluster.brokers if broker.pid() is not None]
-    if not running:
-        return rows
-    from ..admin import Admin
-
-    try:
-        async with Admin(running, request_timeout_ms=5000, default_api_timeout_ms=5000) as admin:
-            controller = (await admin.describe_cluster()).controller_id
-            topics = await admin.describe_topics()
-    except (KafkaError, TimeoutError):
-        return rows
-    leads: Counter[int] = Counter()
-    replicas: Counter[int] = Counter()
-    in_sync: Counter[int] = Counter()
-    for partition in (partition for topic in topics for partition in topic.partitions.values()):
-        leads[partition.leader_id] += 1
-        replicas.update(partition.replicas)
-        in_sync.update(partition.in_sync_replicas)
-    for number in (broker.number for broker in cluster.brokers):
-        # Whoever was killed a moment ago is believed to be what it was until its session is over.
-        rows[number] = {
-            "controller": number == controller,
-            "leads": leads[number],
-            "in sync": f"{in_sync[number]} of {replicas[number]}",
-        }
-    return rows
