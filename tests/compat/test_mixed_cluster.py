@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.barnabas_server import BarnabasServer
@@ -23,6 +24,7 @@ pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(240)]
 KAFKA, OURS = 1, 2
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 DEADLINE_SECONDS = 60.0
+READING: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
 ROOT = "mixed"
 OPERATIONS = [word for name in ("Alter", "Create", "Describe", "IdempotentWrite") for word in ("--operation", name)]
 
@@ -67,7 +69,11 @@ class MixedCluster:
         shared = {
             "zookeeper.connect": f"{zookeeper.address}/{ROOT}",
             "zookeeper.session.timeout.ms": "6000",
+            "offsets.topic.num.partitions": "4",
             "offsets.topic.replication.factor": "2",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "4",
+            "transaction.state.log.replication.factor": "2",
             "min.insync.replicas": "1",
             "controlled.shutdown.retry.backoff.ms": "500",
         }
@@ -130,7 +136,7 @@ class MixedCluster:
     async def check_all_are_read(self, broker_id: int) -> None:
         """From each partition what was acknowledged, once and in order."""
         read: list[int] = []
-        async with Consumer(f"127.0.0.1:{self.brokers[broker_id].port}", auto_offset_reset="earliest") as consumer:
+        async with Consumer(f"127.0.0.1:{self.brokers[broker_id].port}", **READING) as consumer:
             consumer.assign(PARTITIONS)
             async with asyncio.timeout(DEADLINE_SECONDS):
                 while len(read) < len(self.acked):
@@ -216,5 +222,47 @@ async def test_partitions_move_from_one_kind_to_the_other_under_load(tmp_path: P
         stopping.set()
         await loading
         assert len(cluster.acked) > 100
+        for broker_id in (KAFKA, OURS):
+            await cluster.check_all_are_read(broker_id)
+
+
+@pytest.mark.parametrize("first", [KAFKA, OURS])
+async def test_transactions_are_coordinated_by_either_kind_for_partitions_of_the_other(
+    tmp_path: Path, first: int
+) -> None:
+    names = [f"copier-{number}" for number in range(8)]
+    async with mixed_cluster(tmp_path, first) as cluster:
+        if first == OURS:  # else Kafka has made the node, with no level in it
+            await cluster.tool("kafka-features", OURS, "disable", "--feature", "transaction.version")
+        await cluster.until(first, lambda found: found == {0: (1, {1, 2}), 1: (2, {1, 2})})
+
+        async def copy(name: str, *, is_commit: bool) -> None:
+            """One transaction on both partitions; the coordinator of each name is what its hash says."""
+            async with Producer(cluster.addresses, transactional_id=name) as producer:
+                try:
+                    async with producer.transaction() as transaction:
+                        for index in (0, 1):
+                            number = len(cluster.acked) // 2 * 2 + index if is_commit else -1
+                            await producer.send("t", b"%d" % number, partition=index)
+                        await transaction.send_offsets({PARTITIONS[0]: len(cluster.acked)}, f"group-of-{name}")
+                        if not is_commit:
+                            raise ValueError("given up")
+                except ValueError:
+                    return
+            cluster.acked += [len(cluster.acked), len(cluster.acked) + 1]
+
+        async def copy_all() -> None:
+            for name in names:
+                await copy(name, is_commit=True)
+                await copy(name, is_commit=False)
+
+        await copy_all()
+        for victim in (first, KAFKA + OURS - first):
+            other = KAFKA + OURS - victim
+            await cluster.kill(victim)
+            await cluster.until(other, lambda found: {leader for leader, _ in found.values()} == {other})  # noqa: B023
+            await copy_all()
+            await cluster.start(victim)
+            await cluster.until(other, lambda found: all(isr == {1, 2} for _, isr in found.values()))
         for broker_id in (KAFKA, OURS):
             await cluster.check_all_are_read(broker_id)

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.compat.tool_session import ToolSession
+from tests.golang import built, run_go
 from tests.java import compile_java, jars, require_java, run_java
 from tests.node import installed, run_node
 from tests.server_process import wait_until
@@ -233,6 +234,17 @@ def test_kafkajs(transactional: str) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
     found = json.loads(result.stdout.splitlines()[-1])
     assert found == {"seen": ["0", "2", "4"], "expected": ["0", "2", "4"], "all": 6, "offset": "4", "isFenced": True}
+
+
+@pytest.mark.golang
+@pytest.mark.timeout(300)
+def test_franz_go(transactional: str) -> None:
+    topic = create(transactional, "", "-copy")
+    result = run_go(built(PROGRAM.parents[1] / "franzgo"), ["transactions", transactional, topic, f"{topic}-copy"])
+    assert result.returncode == 0, result.stdout + result.stderr
+    told = json.loads(result.stdout)
+    assert told["seen"] == told["expected"] == told["copied"] == ["0", "2", "4"]
+    assert (told["all"], told["isFenced"]) == (7, True)
 
 
 @pytest.mark.java

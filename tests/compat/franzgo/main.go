@@ -307,6 +307,10 @@ func main() {
 		runMember(os.Args[2:])
 		return
 	}
+	if os.Args[1] == "transactions" {
+		runTransactions(os.Args[2:])
+		return
+	}
 	if os.Args[1] == "backlog" {
 		runBacklog(os.Args[2:])
 		return
