@@ -15,6 +15,7 @@ from tests.server_process import wait_until
 pytestmark = [pytest.mark.java, pytest.mark.verify, pytest.mark.timeout(240)]
 
 PARTITIONS = 2
+KILLS = 4
 PATIENCE_S = 60
 LINES = ["the quick brown fox", "jumps over the lazy dog", "the end"]
 
@@ -100,6 +101,11 @@ class Scene:
             lambda: self._read() == self.expected, timeout_s=PATIENCE_S, what=f"{self.counts} becomes {self.expected}"
         )
 
+    def wait_more(self) -> None:
+        """Something has been counted since."""
+        before = sum(self.counts.values())
+        wait_until(lambda: sum(self._read().values()) > before, timeout_s=PATIENCE_S, what="words are counted")
+
     def wait_counted_at_least(self) -> None:
         """As `wait_counted`, but words may have been counted again."""
         wait_until(
@@ -127,7 +133,7 @@ def test_word_count(broker: str, tmp_path: Path) -> None:
 
     def start() -> App:
         name = str(len(apps))
-        arguments = [broker, scene.id, scene.source, scene.sink, str(tmp_path / f"state-{name}")]
+        arguments = [broker, scene.id, scene.source, scene.sink, str(tmp_path / f"state-{name}"), "at_least_once"]
         apps.append(App(java_command("WordCount", classpath, arguments), tmp_path / f"app-{name}.log"))
         return apps[-1]
 
@@ -158,6 +164,27 @@ def test_word_count(broker: str, tmp_path: Path) -> None:
         scene.write(50)
         scene.wait_counted_at_least()
         third.close()
+    finally:
+        for app in apps:
+            app.kill()
+
+
+def test_words_are_counted_exactly_once_however_often_the_program_is_killed(broker: str, tmp_path: Path) -> None:
+    classpath = program(("streams",), "org.apache.kafka:kafka-streams:4.1.1", tmp_path)
+    scene = Scene(broker)
+    arguments = [broker, scene.id, scene.source, scene.sink, str(tmp_path / "state"), "exactly_once_v2"]
+    apps: list[App] = []
+    try:
+        for number in range(KILLS + 1):
+            apps.append(App(java_command("WordCount", classpath, arguments), tmp_path / f"app-{number}.log"))
+            apps[-1].wait_running()
+            scene.write(50)
+            if number == KILLS:
+                break
+            scene.wait_more()  # it is in the middle
+            apps[-1].kill()
+        scene.wait_counted()
+        apps[-1].close()
     finally:
         for app in apps:
             app.kill()

@@ -14,6 +14,7 @@ from tests.barnabas_server import BarnabasServer
 from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, KafkaTools, ZooKeeperServer
 from tests.server_process import BrokerProcess, free_port
 
+from barnabas.clients.admin import Admin
 from barnabas.clients.certificates import Authority
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
@@ -256,6 +257,10 @@ async def test_transactions_are_coordinated_by_either_kind_for_partitions_of_the
                 await copy(name, is_commit=True)
                 await copy(name, is_commit=False)
 
+        # Ours has these topics made by the controller, whoever that is; a broker of Kafka writes them into ZooKeeper.
+        ours = f"127.0.0.1:{cluster.brokers[OURS].port}"
+        async with Producer(ours, transactional_id=names[0]), Admin(ours) as admin:
+            await admin.list_group_offsets(["somebody"])
         await copy_all()
         for victim in (first, KAFKA + OURS - first):
             other = KAFKA + OURS - victim

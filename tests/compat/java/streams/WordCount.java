@@ -15,9 +15,9 @@ import org.apache.kafka.streams.processor.StateRestoreListener;
 import org.apache.kafka.streams.state.KeyValueStore;
 
 /**
- * Counts words, in Kafka Streams, at least once: a repartition topic brings equal words together, a changelog topic
- * keeps the counts. Arguments: bootstrap, application id, input topic, output topic, state directory. It prints its
- * states and what it restores, and closes when its input ends.
+ * Counts words, in Kafka Streams: a repartition topic brings equal words together, a changelog topic keeps the counts.
+ * Arguments: bootstrap, application id, input topic, output topic, state directory, processing guarantee. It prints
+ * its states and what it restores, and closes when its input ends.
  */
 public final class WordCount implements StateRestoreListener {
     private WordCount() {
@@ -28,6 +28,7 @@ public final class WordCount implements StateRestoreListener {
         config.put("bootstrap.servers", args[0]);
         config.put("application.id", args[1]);
         config.put("state.dir", args[4]);
+        config.put("processing.guarantee", args[5]);
         config.put("commit.interval.ms", "200");
         config.put("statestore.cache.max.bytes", "0");
         config.put("repartition.purge.interval.ms", "500");
