@@ -42,6 +42,7 @@ class Resource(Protocol):
 
 
 R = TypeVar("R", bound=Resource)
+A = TypeVar("A")
 
 MOST_VALUE_BYTES = 32_767
 """Of one setting, as in Kafka's ConfigurationControlManager."""
@@ -53,23 +54,27 @@ _NO_LISTS: Mapping[str, ConfigKey] = MappingProxyType({})
 
 
 async def alter_each(
-    resources: Sequence[R], alter: Callable[[R], Awaitable[None]]
-) -> list[tuple[R, ErrorCode, str | None]]:
-    """Alter resource by resource; one that fails, or is named twice, does not hold up the others."""
+    resources: Sequence[R], alter: Callable[[R], Awaitable[None]], answer: Callable[..., A]
+) -> list[A]:
+    """Alter resource by resource; one that fails, or is named twice, does not hold up the others.
+
+    `answer` makes the response about one of them.
+    """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in resources)
-    results: list[tuple[R, ErrorCode, str | None]] = []
+    answers: list[A] = []
     pace = Pace(RESOURCES)
     for resource in resources:
+        named = {"resource_type": resource.resource_type, "resource_name": resource.resource_name}
         try:
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             await alter(resource)
         except KafkaError as error:
-            results.append((resource, error.code, error.message))
+            answers.append(answer(**named, error_code=error.code, error_message=error.message))
         else:
-            results.append((resource, ErrorCode.NONE, None))
+            answers.append(answer(**named, error_code=ErrorCode.NONE, error_message=None))
         await pace.step()
-    return results
+    return answers
 
 
 class ConfigChanger:

@@ -20,15 +20,7 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     """Edit the settings of each resource; each succeeds or fails on its own."""
     changer = ConfigChanger(configs, validate_only=request.validate_only)
-    results = await alter_each(request.resources, lambda resource: changer.edit(resource, resource.configs))
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            AlterConfigsResourceResponse(
-                error_code=code,
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-            )
-            for resource, code, message in results
-        ]
+    responses = await alter_each(
+        request.resources, lambda one: changer.edit(one, one.configs), AlterConfigsResourceResponse
     )
+    return IncrementalAlterConfigsResponse(responses=responses)
