@@ -35,6 +35,8 @@ from .topic_rules import TopicConfigs
 
 logger = room_logger("controller")
 
+CONFIGS_AT_A_TIME = 100
+"""Topics whose settings are asked for together."""
 NO_BROKER_EPOCH = -1
 """What older controllers say."""
 
@@ -116,7 +118,7 @@ class ReceivedOrders:
             results = {order.topic_partition: self._refusal(order) for order in orders}
             accepted = [order for order in orders if results[order.topic_partition] is ErrorCode.NONE]
             new = [order for order in accepted if order.topic_partition not in self._hosted]
-            await self._learn_configs(new)
+            await self._learn_configs(order.topic_partition.topic for order in new)
             await self._replicas.prepare_logs({order.topic_partition: order.topic_id for order in new})
             pace = Pace(ORDERS)
             for order in accepted:
@@ -137,17 +139,20 @@ class ReceivedOrders:
         # What was told already is no news either: the sender had no answer, and asks again.
         return ErrorCode.NONE if order.leader_epoch > former.leader_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
-    async def _learn_configs(self, new: Iterable[PartitionOrder]) -> None:
-        """A log is made with its topic's settings, of which nobody has told this broker yet."""
-        for topic in dict.fromkeys(order.topic_partition.topic for order in new):
-            try:
-                config = await self._config_of(topic)
-            except StoreError as error:
-                # The session tells what becomes of the store; until then there are the broker's defaults.
-                logger.warning("settings of %s cannot be read: %s", topic, error)
-                continue
-            if config:
-                self._topic_configs.topic_config_changed(topic, config)
+    async def _learn_configs(self, topics: Iterable[str]) -> None:
+        """A topic comes with settings of its own, of which nobody has told this broker yet."""
+        names = list(dict.fromkeys(topics))
+        for start in range(0, len(names), CONFIGS_AT_A_TIME):
+            some = names[start : start + CONFIGS_AT_A_TIME]
+            found = await asyncio.gather(*map(self._config_of, some), return_exceptions=True)
+            for topic, config in zip(some, found, strict=True):
+                if isinstance(config, StoreError):
+                    # The session tells what becomes of the store; until then there are the broker's defaults.
+                    logger.warning("settings of %s cannot be read: %s", topic, config)
+                elif isinstance(config, BaseException):
+                    raise config
+                elif config:
+                    self._topic_configs.topic_config_changed(topic, config)
 
     def _carry_out(self, order: PartitionOrder) -> ErrorCode:
         leads, replicas = order.leader == self._broker_id, self._replicas
@@ -194,6 +199,7 @@ class ReceivedOrders:
             cache.set_brokers(brokers)
         if self._is_new_here and update.topics:
             await self._forget_deleted()
+        unheard = [topic.name for topic in update.topics if self._is_unheard(topic)]
         pace = Pace()
         for topic in update.topics:
             cache.put_topics([self._merged(topic)])
@@ -208,6 +214,12 @@ class ReceivedOrders:
         cache.remove_topics(gone)
         for name in gone:
             self._topic_configs.topic_config_changed(name, None)
+        # Also what is not kept here: any broker is asked for a topic's settings, and may be controller tomorrow.
+        await self._learn_configs(unheard)
+
+    def _is_unheard(self, topic: TopicImage) -> bool:
+        former = self._metadata.topic(topic.name)
+        return former is None or _is_another(former.topic_id, topic.topic_id)
 
     async def _forget_deleted(self) -> None:
         """Nobody tells a broker that was away of the topics that were deleted meanwhile."""

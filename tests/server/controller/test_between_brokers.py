@@ -426,3 +426,13 @@ async def test_who_was_controller_knows_the_runs_of_others_no_longer() -> None:
         epoch = former.orders.controller_epoch + 1
         await former.orders.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
         assert {one.broker_epoch for one in former.metadata.brokers.values()} == {-1}
+
+
+async def test_every_broker_knows_the_settings_a_topic_was_made_with() -> None:
+    """Also one that has no replica: it is asked for them, and elects by them when it becomes controller."""
+    async with ClusterPlane() as plane:
+        await create(plane, (1,), **{"unclean.leader.election.enable": "true"})
+        known = [one.dynamic_config for one in plane.members.values()]
+        await plane.until(lambda: all(one.topic_config("t") for one in known))
+        wanted = {"unclean.leader.election.enable": "true"}
+        assert all(one.topic_config("t") == wanted for one in known)

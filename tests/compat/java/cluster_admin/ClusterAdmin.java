@@ -73,8 +73,6 @@ public final class ClusterAdmin {
         });
         fails(InvalidReplicationFactorException.class,
             admin.createTopics(List.of(new NewTopic(topic + "-wide", 1, (short) 4))).all());
-        fails(InvalidReplicaAssignmentException.class,
-            admin.createTopics(List.of(new NewTopic(topic + "-far", Map.of(0, List.of(1, 9))))).all());
     }
 
     private void reassign() throws Exception {
