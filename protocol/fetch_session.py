@@ -58,9 +58,15 @@ class FetchSessionHandler:
             forgotten = {
                 tp: target
                 for tp, target in self._sent.items()
-                if tp not in wanted or wanted[tp].topic_id != target.topic_id
+                if (now := wanted.get(tp)) is not target and (now is None or now.topic_id != target.topic_id)
             }
-            request.topics = _topics({tp: target for tp, target in wanted.items() if self._sent.get(tp) != target})
+            request.topics = _topics(
+                {
+                    tp: target
+                    for tp, target in wanted.items()
+                    if (sent := self._sent.get(tp)) is not target and sent != target
+                }
+            )
             request.forgotten_topics_data = _forgotten(forgotten)
         self._sent = dict(wanted)
 

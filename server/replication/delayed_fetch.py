@@ -49,6 +49,8 @@ class FetchParams:
     """Where the consumer is."""
     listener: str = ""
     """By which listener it came."""
+    has_waited: bool = False
+    """It is not a moment ago that it came."""
 
 
 @dataclass(slots=True)

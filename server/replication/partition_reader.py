@@ -23,7 +23,7 @@ from .delayed_fetch import (
     FetchResult,
     calls_for_answer,
 )
-from .partition import NO_LEADER, FetchIsolation, FoundOffset, Partition
+from .partition import NO_LEADER, NO_LEADER_EPOCH, FetchIsolation, FoundOffset, Partition
 from .postponed_appends import like
 from .replica import FollowerFetch
 
@@ -99,13 +99,17 @@ class PartitionReader:
                 )
             )
 
+        # Records are not held while more of them is waited for.
+        former = None if total else results
+
         def respond() -> None:
             if on_resume is not None:
                 on_resume()
+            params.has_waited = True
             if len(params.partitions) > FETCHED_PARTITIONS:
                 self._read_in_turns(params, lambda results, _: callback(results))
             else:
-                callback(self._read(params, params.partitions)[0])
+                callback(self._read(params, params.partitions, former=former)[0])
 
         waiting = DelayedFetch(reads, min_bytes=params.min_bytes, isolation=params.isolation, respond=respond)
         if not waiting.try_complete():
@@ -129,12 +133,22 @@ class PartitionReader:
         self._long_work.run(steps(), raise_error)
 
     def _read(
-        self, params: FetchParams, partitions: Sequence[tuple[str, FetchPartition]], before: int = 0
+        self,
+        params: FetchParams,
+        partitions: Sequence[tuple[str, FetchPartition]],
+        before: int = 0,
+        former: Sequence[FetchResult] | None = None,
     ) -> tuple[list[FetchResult], int]:
-        """These partitions in order within the limits, so many bytes having been read before; how many they gave."""
+        """Read these partitions in order within the limits, `before` being the bytes read before; tell how many it was.
+
+        Of what was found in them when the request came, `former`, all counts that is still so.
+        """
         budget, total, whole_batch = max(0, params.max_bytes - before), 0, not params.hard_limit and not before
         results: list[FetchResult] = []
-        for topic, wanted in partitions:
+        for position, (topic, wanted) in enumerate(partitions):
+            if former is not None and self._is_still_so(former[position], topic, wanted, params.isolation):
+                results.append(former[position])
+                continue
             try:
                 found = self._read_partition(
                     topic, wanted, params, min(wanted.partition_max_bytes, budget), whole_batch
@@ -149,6 +163,20 @@ class PartitionReader:
                 budget = max(0, budget - size)
                 whole_batch = False
         return results, total
+
+    def _is_still_so(self, found: FetchResult, topic: str, wanted: FetchPartition, isolation: FetchIsolation) -> bool:
+        """Whether there was nothing to read, and is nothing, and nothing else has happened that a reader is told."""
+        partition = self._partitions.get((topic, wanted.partition))
+        if isinstance(found, KafkaError) or partition is None or not partition.is_leader or partition.is_offline:
+            return False
+        log = partition.log
+        return (
+            wanted.fetch_offset == partition.read_bound(isolation)
+            and wanted.current_leader_epoch in (partition.leader_epoch, NO_LEADER_EPOCH)
+            and found.high_watermark == log.high_watermark
+            and found.log_start_offset == log.log_start_offset
+            and found.last_stable_offset == log.last_stable_offset
+        )
 
     def _holds_back(self, partition: Partition, follower: int) -> bool:
         return self.throttle is not None and self.throttle.holds_back(partition, follower)
@@ -165,14 +193,20 @@ class PartitionReader:
         elif wanted.current_leader_epoch >= 0:
             partition.check_leader_epoch(wanted.current_leader_epoch)
         log = partition.log
-        if wanted.last_fetched_epoch >= 0:
+        is_at_end = wanted.fetch_offset == log.log_end_offset
+        if wanted.last_fetched_epoch >= 0 and not (
+            is_at_end and wanted.last_fetched_epoch == log.leader_epochs.latest_epoch
+        ):
             diverging = partition.divergence(wanted.last_fetched_epoch, wanted.fetch_offset)
             if diverging is not None:
                 return FetchedPartition(
                     b"", log.high_watermark, log.last_stable_offset, log.log_start_offset, None, diverging
                 )
-        if params.follower != CONSUMER and self._holds_back(partition, params.follower):
-            max_bytes, whole_batch = 0, False
+        if params.follower != CONSUMER:
+            if is_at_end:
+                return self._sent_to_follower(partition, wanted, params, b"")
+            if self._holds_back(partition, params.follower):
+                max_bytes, whole_batch = 0, False
         if params.rack and self.selector is not None and partition.followers is not None:
             nearer = self.selector.preferred(partition, wanted.fetch_offset, params.rack, params.listener)
             if nearer is not None:
@@ -201,11 +235,14 @@ class PartitionReader:
     def _sent_to_follower(
         self, partition: Partition, wanted: FetchPartition, params: FetchParams, records: Sendable
     ) -> FetchedPartition:
-        """Note what a follower has by what it asks for; it hears of what that changes. Raises KafkaError."""
-        log, throttle, follower = partition.log, self.throttle, params.follower
-        replica = partition.follower_fetched(follower_fetch(wanted, params))
-        if throttle is not None:
-            throttle.sent(partition, follower, len(records))
+        """Note what a follower has by what it asks for; it hears of what that changes. Raises KafkaError.
+
+        What it has is known since it came: after a wait it says nothing new.
+        """
+        log, throttle, fetch = partition.log, self.throttle, follower_fetch(wanted, params)
+        replica = partition.follower(fetch) if params.has_waited else partition.follower_fetched(fetch)
+        if throttle is not None and records:
+            throttle.sent(partition, params.follower, len(records))
         high_watermark = log.high_watermark
         result = FetchedPartition(records, high_watermark, log.last_stable_offset, log.log_start_offset)
         # Consumers that read from it see a record only when it has heard that it is committed.

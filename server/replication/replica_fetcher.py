@@ -16,6 +16,7 @@ from uuid import UUID
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.fetch_session import FetchTarget
 from ...protocol.room_logger import room_logger
+from ...protocol.schema import ZERO_UUID
 from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
@@ -79,6 +80,8 @@ class Followed:
     """Loop time."""
     failures: int = 0
     """In a row."""
+    target: FetchTarget | None = None
+    """What was asked for last."""
 
     @property
     def is_valid(self) -> bool:
@@ -173,9 +176,8 @@ class ReplicaFetcher:
     async def _round(self) -> float:
         """Fetch once, all that is to be fetched now; seconds to wait for the next time. Raises KafkaError."""
         now = self._loop.time()
-        for topic_partition, one in list(self._followed.items()):
-            if not one.is_valid:
-                del self._followed[topic_partition]
+        for name in [name for name, one in self._followed.items() if not one.is_valid]:
+            del self._followed[name]
         due = {name: one for name, one in self._followed.items() if one.not_before <= now}
         if not due:
             return min((one.not_before - now for one in self._followed.values()), default=IDLE_SECONDS)
@@ -183,15 +185,39 @@ class ReplicaFetcher:
         await self._compare(due, tells_divergence=version >= SINCE_TRUNCATION_ON_FETCH)
         limits = self._limits()
         targets = {
-            name: _target(one.partition, limits.max_bytes, version)
+            name: self._target(one, limits.max_bytes, version)
             for name, one in due.items()
             if one.is_compared and one.is_valid and not self._throttle.holds_back(one.partition)
         }
         if not targets:
             return limits.backoff_ms / 1000
         response = await self._leader.fetch(version, targets, limits)
-        await self._take_in(response, targets, {target.topic_id: name.topic for name, target in targets.items()})
+        await self._take_in(response, targets)
         return NO_PAUSE
+
+    def _target(self, one: Followed, max_bytes: int, version: int) -> FetchTarget:
+        """What to ask for; the very same as the last time unless something has changed."""
+        partition, known = one.partition, one.target
+        log = partition.log
+        topic_id = partition.topic_id if version >= SINCE_TOPIC_IDS else ZERO_UUID
+        last_epoch = log.leader_epochs.latest_epoch if version >= SINCE_TRUNCATION_ON_FETCH else -1
+        if (
+            known is None
+            or known.offset != log.log_end_offset
+            or known.log_start_offset != log.log_start_offset
+            or known.last_fetched_epoch != last_epoch
+            or known.max_bytes != max_bytes
+            or known.topic_id is not topic_id
+        ):
+            known = one.target = FetchTarget(
+                topic_id=topic_id,
+                offset=log.log_end_offset,
+                leader_epoch=partition.leader_epoch,
+                max_bytes=max_bytes,
+                last_fetched_epoch=last_epoch,
+                log_start_offset=log.log_start_offset,
+            )
+        return known
 
     def _put_off(self, one: Followed) -> None:
         """Fetch it again after a while: orders reach a leader and its followers one soon after the other."""
@@ -206,12 +232,15 @@ class ReplicaFetcher:
 
         What is left is on the disk: a fetch says so, whoever took it in, in whatever term or run.
         """
-        await self._logs.synced([one.partition for one in due.values() if not one.is_compared])
+        due = {name: one for name, one in due.items() if not one.is_compared}
+        if not due:
+            return
+        await self._logs.synced([one.partition for one in due.values()])
         asked: dict[TopicPartition, Followed] = {}
         without_epochs: dict[TopicPartition, int] = {}
         for name, one in due.items():
             log = one.partition.log
-            if one.is_compared or not one.is_valid:
+            if not one.is_valid:
                 continue
             if log.log_start_offset == log.log_end_offset:
                 one.is_compared = True
@@ -274,11 +303,12 @@ class ReplicaFetcher:
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    async def _take_in(
-        self, response: FetchResponse, targets: Mapping[TopicPartition, FetchTarget], names: Mapping[UUID, str]
-    ) -> None:
+    async def _take_in(self, response: FetchResponse, targets: Mapping[TopicPartition, FetchTarget]) -> None:
         """Append what came, some of it in each turn of the loop, and wait for the disk if that is promised."""
         appended: list[Partition] = []
+        names: dict[UUID, str] = {}
+        if response.responses and not response.responses[0].topic:
+            names = {target.topic_id: name.topic for name, target in targets.items()}
         enough = self._stopwatch() + LONG_WORK_SECONDS
         for topic in response.responses:
             topic_name = topic.topic or names.get(topic.topic_id, "")
@@ -336,15 +366,3 @@ class ReplicaFetcher:
         else:
             logger.info("%s at broker %d: %s", one.partition.topic_partition, self._leader.broker_id, error.name)
             self._put_off(one)
-
-
-def _target(partition: Partition, max_bytes: int, version: int) -> FetchTarget:
-    log = partition.log
-    return FetchTarget(
-        topic_id=partition.topic_id if version >= SINCE_TOPIC_IDS else UUID(int=0),
-        offset=log.log_end_offset,
-        leader_epoch=partition.leader_epoch,
-        max_bytes=max_bytes,
-        last_fetched_epoch=log.leader_epochs.latest_epoch if version >= SINCE_TRUNCATION_ON_FETCH else -1,
-        log_start_offset=log.log_start_offset,
-    )

@@ -276,6 +276,26 @@ def test_min_bytes_is_a_sum_over_partitions_each_up_to_its_limit() -> None:
     play(talk, settings=PAGE_CACHE)
 
 
+def test_after_a_wait_only_what_has_changed_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of hundreds of partitions that a follower waits for, one has news."""
+
+    async def talk(plane: DataPlane) -> None:
+        reader, manager = await plane.connect(), plane.state.replica_manager
+        waiting = reader.send(fetch(at(0), at(0, 1), max_wait_ms=60_000, min_bytes=1), 12)
+        await plane.until(lambda: len(manager.fetch_purgatory) == 1)
+        read: list[int] = []
+        again = manager.reader._read_partition
+        monkeypatch.setattr(
+            manager.reader, "_read_partition", lambda *args: (read.append(args[1].partition), again(*args))[1]
+        )
+        await plane.append(batch(b"v"), index=1)
+        answered = fetched(await asyncio.wait_for(waiting, 5))
+        assert {index: values_in(data) for index, data in answered.items()} == {0: [], 1: [b"v"]}
+        assert read == [1]
+
+    play(talk, settings=PAGE_CACHE)
+
+
 def test_what_was_read_is_not_held_while_more_is_waited_for() -> None:
     async def talk(plane: DataPlane) -> None:
         reader, writer = await plane.connect(), await plane.connect()

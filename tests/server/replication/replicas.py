@@ -29,7 +29,7 @@ from barnabas.server.replication.leaders import FetchLimits
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partition_order import PartitionOrder
 from barnabas.server.replication.partition_reader import PartitionReader
-from barnabas.server.replication.replica_fetcher import ReplicaFetcher, _target
+from barnabas.server.replication.replica_fetcher import ReplicaFetcher
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 
@@ -322,7 +322,7 @@ class Cluster:
             return
         if not followed.is_compared:
             return
-        target = _target(partition, self.max_bytes, self.fetch_version)
+        target = node.fetcher._target(followed, self.max_bytes, self.fetch_version)
         wanted = FetchPartition(
             partition=0,
             current_leader_epoch=target.leader_epoch,
@@ -346,7 +346,7 @@ class Cluster:
         if followed is not None:
             followed.not_before = 0.0
         try:
-            drive(node.fetcher._take_in(answer.response, answer.targets, {}))
+            drive(node.fetcher._take_in(answer.response, answer.targets))
         except KafkaError:
             return
         self.look(node)
