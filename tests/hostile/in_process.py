@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.hostile.frame_forge import Frame, FrameForge, Outcome
 
+from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, ResourcePattern
+from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from barnabas.protocol.codec import decode_response
 from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.headers import decode_response_header
@@ -22,7 +24,7 @@ from barnabas.server.broker_state import services
 from barnabas.server.cleaning.worker_pool import WorkerPool
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.runtime.host import host_ports
-from barnabas.server.security.session import Session
+from barnabas.server.security.session import KafkaPrincipal, Session
 
 ANSWER_SECONDS = 30.0
 SLOW_SECONDS = 2.0
@@ -37,6 +39,16 @@ SETTINGS = {
     "max.incremental.fetch.session.cache.slots": "100",
 }
 """Small logs, so that a million frames do not fill the disk."""
+EVE = KafkaPrincipal("User", "eve")
+GUARDED = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer"}
+RULES = [
+    AclBinding(pattern, AccessControlEntry(str(EVE), "*", operation, AclPermissionType.ALLOW))
+    for pattern, operation in (
+        (ResourcePattern(AclResourceType.TOPIC, TOPICS[0]), AclOperation.ALL),
+        (ResourcePattern(AclResourceType.GROUP, "g", AclPatternType.PREFIXED), AclOperation.READ),
+        (ResourcePattern(AclResourceType.CLUSTER, "kafka-cluster"), AclOperation.DESCRIBE),
+    )
+]
 
 
 class HostileConnection:
@@ -71,8 +83,10 @@ class HostileConnection:
 class InProcessFuzz:
     """One broker on the running loop, and everything that a seed throws at it."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, *, is_guarded: bool = False) -> None:
+        """Guarded, frames are those of a user who may do something with the first topic, and nothing else."""
         self.seed = seed
+        self.is_guarded = is_guarded
         self.outcomes: Counter[Outcome] = Counter()
         self.complaints: list[str] = []
         self.slowest = (0.0, b"")
@@ -83,7 +97,8 @@ class InProcessFuzz:
         """Handle so many frames; returns the seconds that took, without the start of the broker."""
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: self.complaints.append(f"unhandled: {context}"))
-        config = BrokerConfig.from_properties({"log.dirs": str(self._folder), **SETTINGS})
+        settings = SETTINGS | (GUARDED if self.is_guarded else {})
+        config = BrokerConfig.from_properties({"log.dirs": str(self._folder), **settings})
         chance = random.Random(self.seed)
         ports = dataclasses.replace(host_ports(loop, WorkerPool(loop)), random=chance, token_bytes=chance.randbytes)
         server = BrokerServer(config, ports, loop)
@@ -93,7 +108,9 @@ class InProcessFuzz:
                 await server.create_topic(name, 2, {})
             topics = [(topic.name, topic.topic_id) for topic in server.state.metadata.topics]
             forge = FrameForge(self.seed, topics)
-            apis = KafkaApis(services(server.state), loop)
+            if server.state.security.acls is not None:
+                await server.state.security.acls.create(RULES)
+            apis = KafkaApis(services(server.state), loop, server.state.security.authorizer)
             began = time.perf_counter()
             for number in range(frames):
                 self._handle(apis, forge.next(), server.listeners[0])
@@ -112,6 +129,8 @@ class InProcessFuzz:
 
     def _handle(self, apis: KafkaApis, frame: Frame, listener: Any) -> None:
         connection = HostileConnection(listener)
+        if self.is_guarded:
+            connection.session.principal = EVE
         body = bytearray(frame.body)
         began = time.perf_counter()
         try:
@@ -158,7 +177,9 @@ class InProcessFuzz:
             if connection.answer is not None:
                 self._complain(frame, "acks=0 was answered")
         elif connection.answer is None:
-            self._complain(frame, "got no answer")
+            # Some first versions have no place for a refusal.
+            if not self.is_guarded:
+                self._complain(frame, "got no answer")
         elif (wrong := wrong_answer(frame, connection.answer[4:])) is not None:
             self._complain(frame, wrong)
 

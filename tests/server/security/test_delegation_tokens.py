@@ -274,6 +274,7 @@ def test_the_nodes_are_kafkas() -> None:
             decode_token(bad)
 
 
+@pytest.mark.verify
 async def test_ten_thousand_tokens_keep_nobody_waiting() -> None:
     async with serving() as broker:
         store = broker.server.state.security.delegation_tokens._store

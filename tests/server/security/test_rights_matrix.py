@@ -12,8 +12,12 @@ from tests.server.data_plane import RawClient
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.security import security_of
+from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, ResourcePattern
+from barnabas.protocol.acls import AclOperation, AclPermissionType, AclResourceType
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.errors import ConnectionLostError, ErrorCode
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.protocol.schema import Message, fields_of
 from barnabas.server.apis.table import SERVED
 from barnabas.server.network import strangers
@@ -149,3 +153,48 @@ async def test_who_has_not_said_who_they_are_is_answered_nothing_but_how_to(monk
             else:
                 assert await client.is_closed(), (key.name, version)
             client.writer.close()
+
+
+async def test_a_wrong_password_opens_no_api() -> None:
+    """Whatever is said after it is answered by the end of the connection."""
+    async with serving() as broker:
+        for key in sorted(SERVED):
+            client = RawClient(*await asyncio.open_connection("127.0.0.1", broker.port))
+            client.send(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))
+            await client.receive(ApiKey.SASL_HANDSHAKE, 1)
+            client.send(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=b"\0root\0wrong"))
+            client.send(key, SERVED[key].highest, request_of(key, SERVED[key].highest))
+            _, answer = await client.receive(ApiKey.SASL_AUTHENTICATE, 2)
+            assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+            assert await client.is_closed(), key.name
+            client.writer.close()
+
+
+RESOURCES = (AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER, AclResourceType.TRANSACTIONAL_ID)
+
+
+def enough(key: ApiKey) -> set[AclBinding]:
+    """Rules that let a user named for the API do what its rights ask for, and nothing else."""
+    found = set()
+    for right in SERVED[key].rights:
+        for kind in RESOURCES if right.resource_type is None else (right.resource_type,):
+            name = "kafka-cluster" if kind is AclResourceType.CLUSTER else "*"
+            entry = AccessControlEntry(f"User:{key.name}", "*", right.operation, AclPermissionType.ALLOW)
+            found.add(AclBinding(ResourcePattern(kind, name), entry))
+    return found
+
+
+async def test_who_has_just_the_rights_of_an_api_is_not_refused_it() -> None:
+    guarded = [key for key in sorted(SERVED) if SERVED[key].rights]
+    passwords = PASSWORDS | {key.name: "x" for key in guarded}
+    async with asyncio.timeout(100), Broker(sasl=passwords, config=CONFIG) as broker:
+        acls = broker.server.state.security.acls
+        assert acls is not None
+        for key in guarded:
+            await acls.create(enough(key))
+        # Metadata makes topics that are not there, if the client lets it.
+        create = AccessControlEntry("User:METADATA", "*", AclOperation.CREATE, AclPermissionType.ALLOW)
+        await acls.create([AclBinding(ResourcePattern(AclResourceType.TOPIC, "*"), create)])
+        for key in guarded:
+            heard = await answer(broker, key.name, key, SERVED[key].highest)
+            assert heard is None or not codes(heard) & REFUSED, (key.name, heard)

@@ -1,0 +1,185 @@
+"""Clients of every make that show certificates: who has one of the authority's writes under its name."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError as AiokafkaError
+from confluent_kafka import Producer
+from kafka import KafkaProducer
+from kafka.errors import KafkaError as KafkaPythonError
+from tests.kafka import KafkaTools
+
+from barnabas.clients import Producer as OurProducer
+from barnabas.clients import security_of
+from barnabas.clients.certificates import Authority
+from barnabas.protocol.errors import KafkaError
+from barnabas.testing import Broker
+
+PATIENCE = 30
+
+
+class Shown:
+    """What a client shows and trusts."""
+
+    def __init__(self, ca: Path, own: Path) -> None:
+        self.ca, self.own = str(ca), str(own)
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.ca)
+        context.load_cert_chain(self.own)
+        return context
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """By the names of Java's clients."""
+        stores = {"ssl.truststore.location": self.ca, "ssl.keystore.location": self.own}
+        kinds = {"ssl.truststore.type": "PEM", "ssl.keystore.type": "PEM"}
+        return {"security.protocol": "SSL", **stores, **kinds}
+
+
+class World:
+    """A broker that lets CN=anna do everything, and whom clients may claim to be."""
+
+    def __init__(self, folder: Path) -> None:
+        authority, other = Authority.new("test CA"), Authority.new("another CA")
+        self.folder, ca = folder, folder / "ca.pem"
+        authority.write(ca)
+        for name, by, hosts in (
+            ("broker", authority, ["127.0.0.1"]),
+            ("anna", authority, []),
+            ("eve", authority, []),
+            ("forged", other, []),
+        ):
+            by.issue("anna" if name == "forged" else name, hosts).write(folder / f"{name}.pem")
+        self.expired = folder / "expired.pem"
+        authority.issue("anna", days=0).write(self.expired)
+        self.config = {
+            "listeners": "SSL://127.0.0.1:0",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(folder / "broker.pem"),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(ca),
+            "ssl.client.auth": "required",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:CN=anna",
+        }
+
+    def shown(self, name: str) -> Shown:
+        return Shown(self.folder / "ca.pem", self.folder / f"{name}.pem")
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def secured(world: World) -> Iterator[Broker]:
+    with Broker({"t": 1}, config=world.config) as broker:
+        yield broker
+
+
+def by_confluent(broker: Broker, shown: Shown) -> bool:
+    outcome: list[bool] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "security.protocol": "SSL",
+            "ssl.ca.location": shown.ca,
+            "ssl.certificate.location": shown.own,
+            "ssl.key.location": shown.own,
+            "message.timeout.ms": 4000,
+            "log_level": 0,
+        }
+    )
+    producer.produce("t", b"v", on_delivery=lambda error, _: outcome.append(error is None))
+    producer.flush(PATIENCE)
+    return outcome == [True]
+
+
+def by_kafka_python(broker: Broker, shown: Shown) -> bool:
+    try:
+        producer = KafkaProducer(
+            bootstrap_servers=broker.bootstrap,
+            security_protocol="SSL",
+            ssl_context=shown.context,
+            max_block_ms=4000,
+            bootstrap_timeout_ms=4000,
+        )
+        try:
+            producer.send("t", b"v").get(PATIENCE)
+        finally:
+            producer.close(1)
+    except KafkaPythonError:
+        return False
+    return True
+
+
+def by_aiokafka(broker: Broker, shown: Shown) -> bool:
+    async def write() -> bool:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=broker.bootstrap, security_protocol="SSL", ssl_context=shown.context
+        )
+        try:
+            await producer.start()
+            await producer.send_and_wait("t", b"v")
+        except AiokafkaError:
+            return False
+        finally:
+            await producer.stop()
+        return True
+
+    return asyncio.run(asyncio.wait_for(write(), PATIENCE))
+
+
+def by_ours(broker: Broker, shown: Shown) -> bool:
+    async def write() -> bool:
+        try:
+            security = security_of(shown.settings)
+            async with OurProducer(broker.bootstrap, security=security, delivery_timeout_ms=4000) as producer:
+                await (await producer.send("t", b"v"))
+        except (KafkaError, OSError):
+            return False
+        return True
+
+    return asyncio.run(asyncio.wait_for(write(), PATIENCE))
+
+
+CLIENTS: dict[str, Callable[[Broker, Shown], bool]] = {
+    "confluent-kafka": by_confluent,
+    "kafka-python": by_kafka_python,
+    "aiokafka": by_aiokafka,
+    "ours": by_ours,
+}
+
+
+@pytest.mark.verify
+@pytest.mark.parametrize("client", CLIENTS)
+def test_who_shows_the_right_certificate_writes_and_nobody_else(secured: Broker, world: World, client: str) -> None:
+    write = CLIENTS[client]
+    before = len(secured.records("t"))
+    assert write(secured, world.shown("anna"))
+    for name in ("forged", "expired", "eve"):
+        assert not write(secured, world.shown(name)), name
+    assert len(secured.records("t")) == before + 1
+
+
+@pytest.mark.java
+@pytest.mark.verify
+@pytest.mark.parametrize("version", ["4.1.1", "3.9.1"])
+def test_java_shows_one_too(secured: Broker, world: World, tmp_path: Path, version: str) -> None:
+    tools = KafkaTools(version)
+    for name, is_right in (("anna", True), ("forged", False)):
+        file = tmp_path / f"{name}.properties"
+        file.write_text("".join(f"{key}={value}\n" for key, value in world.shown(name).settings.items()))
+        where = ("--bootstrap-server", secured.bootstrap, "--command-config", str(file))
+        result = tools.run("kafka-topics", *where, "--list")
+        assert (result.returncode == 0) == is_right
+        assert ("t\n" in result.stdout) == is_right
