@@ -258,5 +258,6 @@ def test_admin_client(version: str, cluster: ProcessCluster, tmp_path: Path) -> 
     topic = f"admin-{uuid.uuid4().hex[:8]}"
     result = run_java("ClusterAdmin", classpath, [cluster.bootstrap, topic], timeout=200)
     answers = [json.loads(line) for line in result.stdout.splitlines() if line.startswith('{"feature"')]
-    assert not {answer["feature"]: answer["detail"] for answer in answers if not answer["ok"]}
+    failed = {answer["feature"]: answer["detail"] for answer in answers if not answer["ok"]}
+    assert not failed, failed
     assert len(answers) == 6, result.stdout + result.stderr

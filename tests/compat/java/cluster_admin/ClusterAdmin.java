@@ -157,9 +157,17 @@ public final class ClusterAdmin {
         return nodes.stream().map(Node::id).collect(Collectors.toSet());
     }
 
+    /** A broker that has not heard of a topic yet does not know it. */
     private static void until(Callable<Boolean> holds) throws Exception {
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
-        while (!holds.call()) {
+        while (true) {
+            try {
+                if (holds.call()) {
+                    return;
+                }
+            } catch (ExecutionException error) {
+                Report.equal(UnknownTopicOrPartitionException.class, error.getCause().getClass());
+            }
             Report.equal(true, System.nanoTime() < deadline);
             Thread.sleep(50);
         }
