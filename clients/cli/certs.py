@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from .reasons import reason
 from .session import Json, fail, print_rows
 
 app = typer.Typer(add_completion=False)
@@ -46,7 +47,10 @@ def certs(
     wrong = [name for name in names if not name or "/" in name or name.startswith(".") or name == "ca"]
     if wrong or "broker" in (client or ()):
         fail(f"{(wrong or ['broker'])[0]!r} cannot be the name of a client's file", status=2)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        fail(reason(error))
     present = [path.name for name in ("ca", *names) if (path := folder / f"{name}.pem").exists()]
     if present:
         fail(f"{folder} has {', '.join(present)} already; what trusts it would trust the new one no more")

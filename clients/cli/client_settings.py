@@ -18,6 +18,7 @@ from typer.main import get_command
 
 from ...protocol.properties import parse_properties
 from ..security import PLAINTEXT, Security, security_of
+from .reasons import reason
 
 if TYPE_CHECKING:
     from ..admin import Admin
@@ -104,8 +105,13 @@ def client_properties() -> dict[str, str]:
     try:
         said = {} if path is None else parse_properties(path.read_text(encoding="iso-8859-1"))
     except (OSError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(_of_file(path, error)) from None
     return {**said, **overrides.get()}
+
+
+def _of_file(path: Path | None, error: Exception) -> str:
+    told = reason(error)
+    return told if path is None or told.startswith(f"{path}:") else f"{path}: {told}"
 
 
 def bootstrap_servers(option: str) -> str:
@@ -122,7 +128,7 @@ def security() -> Security:
         return security_of(properties)
     except (OSError, ValueError) as error:
         path = command_config.get()
-        raise ValueError(f"{error}" if path is None else f"{path}: {error}") from None
+        raise ValueError(_of_file(path, error)) from None
 
 
 def client_arguments(client: Callable[..., Any]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from .reasons import reason
+
 DEFAULT_ADDRESS = "127.0.0.1:2181"
 COORDINATOR_HELP = "Serve what brokers of a cluster share, without ZooKeeper."
 
@@ -22,12 +24,12 @@ def main(arguments: list[str]) -> int:
         if open_hosts and not options.allow_remote:
             raise ValueError(f"{open_hosts[0]} is open to other machines, and --allow-remote is not said")
     except ValueError as error:
-        print(f"barnabas coordinator: {error}", file=sys.stderr)
+        print(f"barnabas coordinator: {reason(error)}", file=sys.stderr)
         return 2
     try:
         status: int = import_module("barnabas.server.metadata.served.process").run(options.data, addresses, log)
     except Exception as error:  # noqa: BLE001 - the end of the process: the reason, not a traceback, is the answer
-        print(f"barnabas coordinator: {error}", file=sys.stderr)
+        print(f"barnabas coordinator: {reason(error)}", file=sys.stderr)
         return 1
     return status
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from .reasons import reason
 from .session import fail, print_json
 
 app = typer.Typer(add_completion=False)
@@ -31,7 +32,7 @@ def dump_log(
     try:
         files = _files(paths)
     except OSError as error:
-        fail(_reason(error))
+        fail(reason(error))
     for path in files:
         if verify and path.suffix != ".log":
             continue
@@ -46,7 +47,7 @@ def dump_log(
                 problems += entry.kind == "problem"
                 print_json({"file": str(path), "kind": entry.kind} | _plain(entry.columns)) if json else print(entry)
         except OSError as error:
-            fail(_reason(error))
+            fail(reason(error))
         except ValueError as error:
             fail(str(error))
     if problems:
@@ -58,11 +59,6 @@ def _files(paths: list[Path]) -> list[Path]:
     for path in paths:
         files += sorted(p for p in path.iterdir() if p.suffix in _KINDS) if path.is_dir() else [path]
     return files
-
-
-def _reason(error: OSError) -> str:
-    """What is wrong with which file."""
-    return f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
 
 
 def _plain(columns: dict[str, Any]) -> dict[str, Any]:

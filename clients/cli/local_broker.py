@@ -13,6 +13,7 @@ from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ..admin import ConfigResource
 from .client_settings import admin_of
+from .reasons import reason
 from .session import fail
 
 PORT_SETTING = "health.port"
@@ -59,4 +60,4 @@ class LocalBroker:
             facts = json.loads(error.read() or b"{}")
             fail(facts.get("message") or facts.get("error") or str(error))
         except OSError as error:
-            fail(f"{self._url} does not answer: {error}; the broker has to run on this machine")
+            fail(f"{self._url} does not answer: {reason(error).lower()}; the broker has to run on this machine")

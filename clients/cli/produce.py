@@ -93,11 +93,7 @@ def produce(
             with sys.stdin.buffer if file is None else file.open("rb") as stream:
                 return await _send_all(producer, topic, partition, line_format, _lines(stream, _unescape(delimiter)))
 
-    try:
-        count = run_fast(work())
-    except OSError as error:
-        typer.echo(f"barnabas: {error}", err=True)
-        raise typer.Exit(1) from error
+    count = run_fast(work())
     if sys.stderr.isatty():
         typer.echo(f"{count} records", err=True)
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 
 from ...protocol.errors import KafkaError
+from .reasons import reason
 
 T = TypeVar("T")
 
@@ -62,6 +63,8 @@ def _finish(work: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.Abstrac
         # The reader of our output has seen enough, as `head` does; what Python still holds must not complain at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(0) from None
+    except OSError as error:
+        fail(reason(error))
 
 
 def fail(message: str, *, status: int = 1) -> NoReturn:

@@ -14,6 +14,7 @@ import typer
 from ...protocol.errors import KafkaError
 from .client_settings import parse_settings
 from .pipeline import pipeline
+from .reasons import reason
 from .session import Bootstrap, fail, print_rows
 
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception): ")
@@ -84,7 +85,7 @@ def check_source(bootstrap: str | None, topic: str | None, path: str | None, opt
     try:
         check_topics(bootstrap, topic, named)
     except (KafkaError, OSError, ValueError) as error:
-        fail(str(error))
+        fail(reason(error))
 
 
 def check_output(output: str) -> None:

@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .reasons import reason
+
 DEFAULT_DATA = "./barnabas-data"
 DEFAULT_PORT = 9092
 START_HELP = "Start a broker: one process, one folder."
@@ -31,12 +33,12 @@ def main(arguments: list[str]) -> int:
             options.log_level.upper(), options.log_format, options.log_file
         )
     except (OSError, ValueError) as error:
-        print(f"barnabas start: {error}", file=sys.stderr)
+        print(f"barnabas start: {reason(error)}", file=sys.stderr)
         return 2
     try:
         status: int = import_module("barnabas.server.__main__").run(config, topics, log)
     except Exception as error:  # noqa: BLE001 - the end of the process: the reason, not a traceback, is the answer
-        print(f"barnabas start: {error}", file=sys.stderr)
+        print(f"barnabas start: {reason(error)}", file=sys.stderr)
         return 1
     return status
 

@@ -24,6 +24,7 @@ from barnabas.clients.cli.record_format import formatter
 from barnabas.clients.fetched_records import ConsumerRecord
 from barnabas.protocol.record import TimestampType
 
+COMMAND = [sys.executable, "-c", "import sys; from barnabas.clients.cli import main; sys.exit(main())"]
 _numbers = itertools.count(1)
 
 
@@ -239,7 +240,7 @@ def test_a_format_prints_each_token() -> None:
 
 def test_start_serves_until_it_is_told_to_stop(tmp_path: Path) -> None:
     (tmp_path / "server.properties").write_text("broker.id=7\nlisteners=PLAINTEXT://127.0.0.1:9092\n")
-    command = [sys.executable, "-c", "import sys; from barnabas.clients.cli import main; sys.exit(main())"]
+    command = COMMAND
     options = ["--data", str(tmp_path / "data"), "--port", "0", "--topic", "a:3", "--override", "num.partitions=2"]
     process = subprocess.Popen(
         [*command, "start", str(tmp_path / "server.properties"), *options],
@@ -312,6 +313,24 @@ def test_a_folder_that_may_not_be_read_is_told_in_a_line(
 
     monkeypatch.setattr(Path, "iterdir", refuse)
     assert run("dump-log", str(tmp_path)) == (1, "", f"barnabas: {tmp_path}: Permission denied\n")
+
+
+def test_errors_of_the_system_are_told_without_their_numbers(run: Run, tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        data = ["--data", str(tmp_path)]
+        for words, status, said in (
+            (["start", "--port", str(port), *data], 1, f"cannot listen on 127.0.0.1:{port}: address already in use"),
+            (["start", str(missing)], 2, f"barnabas start: {missing}: No such file or directory"),
+            (["topic", "list", "--command-config", str(missing)], 2, f"barnabas: {missing}: No such file or directory"),
+            (["produce", "t", "-l", str(missing)], 1, f"barnabas: {missing}: No such file or directory"),
+            (["certs", "/dev/null/x"], 1, "barnabas: /dev/null/x: Not a directory"),
+            (["compact", "--status", "--url", "http://127.0.0.1:1"], 1, "does not answer: connection refused;"),
+        ):
+            done = subprocess.run([*COMMAND, *words], capture_output=True, text=True, timeout=60)
+            assert (done.returncode, said in done.stderr) == (status, True), (words, done.stderr)
+            assert "Errno" not in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
