@@ -79,10 +79,8 @@ class DataPlane:
         await self.world.spawn(self.world.broker.node, self.server.delete_topic(name))
 
     async def connect(self, client_id: str = "test") -> BrokerConnection:
-        """A connection of its own, which keeps the order of its requests."""
-        return await BrokerConnection.open(
-            HOST, PORT, ConnectionOptions(client_id=client_id, request_timeout_ms=600_000)
-        )
+        """A connection of its own, which keeps the order of its requests, with ten minutes of patience."""
+        return await BrokerConnection.open(HOST, PORT, ConnectionOptions(client_id, 600_000, 600_000))
 
     async def raw(self) -> RawClient:
         return RawClient(*await asyncio.open_connection(HOST, PORT))
