@@ -184,9 +184,9 @@ class KafkaServer(BrokerProcess):
 class ZooKeeperServer(BrokerProcess):
     """A ZooKeeper server from the jars of Kafka 3.9.1, for brokers in ZooKeeper mode."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, properties: Mapping[str, str] | None = None) -> None:
         require_java()
-        super().__init__(folder)
+        super().__init__(folder, properties=properties)
 
     @property
     def address(self) -> str:
@@ -198,6 +198,7 @@ class ZooKeeperServer(BrokerProcess):
         settings.write_text(
             f"dataDir={self.log_dir}\nclientPort={self.port}\nclientPortAddress=127.0.0.1\n"
             "admin.enableServer=false\ntickTime=500\nmaxClientCnxns=0\n"
+            + "".join(f"{key}={value}\n" for key, value in self._properties.items())
         )
         flags = [*JVM_FLAGS, "-Dzookeeper.forceSync=no", *logging_flags(LAST_WITH_ZOOKEEPER, "warn")]
         main = "org.apache.zookeeper.server.ZooKeeperServerMain"

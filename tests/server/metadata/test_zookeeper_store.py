@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 from kazoo.client import KazooClient
@@ -15,6 +16,7 @@ from tests.server.metadata.served_tree import ServedTree
 from tests.server.metadata.zookeeper import Wire, open_zookeeper
 from tests.server_process import free_port
 
+from barnabas.clients.certificates import Authority
 from barnabas.server.metadata.metadata_store import (
     MOST_MULTI_BYTES,
     AccessDeniedError,
@@ -244,6 +246,39 @@ async def test_access_rights_are_kafkas(zookeeper_root: str) -> None:
         await stranger.create("/consumers/group")
         async with opened(zookeeper_root, digest="barnabas:secret") as again:
             assert (await again.get("/config/users"))[0] == b"hidden"
+
+
+@pytest.mark.java
+@pytest.mark.verify
+async def test_an_ensemble_is_reached_by_tls_and_has_to_show_who_it_is(tmp_path: Path) -> None:
+    authority, port = Authority.new("test CA"), free_port()
+    authority.write(tmp_path / "ca.pem")
+    for name, hosts in (("server", ["127.0.0.1"]), ("elsewhere", ["elsewhere.example"]), ("broker", [])):
+        authority.issue(name, hosts).write(tmp_path / f"{name}.pem")
+    Authority.new("another CA").write(tmp_path / "other.pem")
+    client = {"tls": True, "ca_file": str(tmp_path / "ca.pem"), "certificate_file": str(tmp_path / "broker.pem")}
+    for name in ("server", "elsewhere"):
+        properties = {
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "secureClientPort": str(port),
+            "secureClientPortAddress": "127.0.0.1",
+            "ssl.keyStore.location": str(tmp_path / f"{name}.pem"),
+            "ssl.keyStore.type": "PEM",
+            "ssl.trustStore.location": str(tmp_path / "ca.pem"),
+            "ssl.trustStore.type": "PEM",
+            "ssl.hostnameVerification": "false",
+        }
+        with ZooKeeperServer(tmp_path / name, properties):
+            bad = [{**client, "ca_file": str(tmp_path / "other.pem")}, {**client, "certificate_file": None}]
+            if name == "elsewhere":
+                bad.append(client)
+            for settings in bad:
+                with pytest.raises(StoreUnavailableError):
+                    await open_zookeeper(f"127.0.0.1:{port}", connection_timeout_ms=3000, **settings)
+            good = {**client, "check_hostname": name == "server"}
+            async with opened(f"127.0.0.1:{port}", **good) as store:
+                await store.create("/secured", b"x")
+                assert (await store.get("/secured"))[0] == b"x"
 
 
 async def test_nobody_there() -> None:
