@@ -1,6 +1,6 @@
 """Kafka's command-line tools and AdminClient, 3.9.1 and 4.1.1, against three brokers around one ZooKeeper.
 
-`BARNABAS_COMPAT_CLUSTER=kafka` has brokers of Apache Kafka 3.9.1 instead, which proves the tests.
+`BARNABAS_COMPAT_CLUSTER=kafka` has brokers of Apache Kafka 3.9.1 instead, to compare.
 """
 
 from __future__ import annotations
