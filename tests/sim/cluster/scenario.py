@@ -61,8 +61,6 @@ class ClusterRun(Workload):
         delays = WorkDelays(slow_chance=0.1 if "slow disk" in plan.faults else 0.0)
         world = ClusterWorld(loop, plan.seed, plan.settings, faults, delays, plan.faults, plan.brokers)
         super().__init__(world, plan, world.bootstrap)
-        world.ensemble.slow_chance = 0.05 if "slow zookeeper" in plan.faults else 0.0
-        world.ensemble.break_chance = 0.02 if "zookeeper breaks" in plan.faults else 0.0
         self.nemesis = Nemesis(world, plan)
         self.invariants = Invariants(world)
         self.commits = Commits()
@@ -76,6 +74,8 @@ class ClusterRun(Workload):
         world, plan = self.world, self.plan
         await asyncio.gather(*map(self.nemesis.bring_up, world.brokers.values()))
         await self._create_topic()
+        world.ensemble.slow_chance = 0.05 if "slow zookeeper" in plan.faults else 0.0
+        world.ensemble.break_chance = 0.02 if "zookeeper breaks" in plan.faults else 0.0
         clients = [
             *(
                 world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
@@ -126,11 +126,13 @@ class ClusterRun(Workload):
         world = self.world
         states = {one: one.server.state for one in world.running if one.server is not None}
         leaders = [one for one, state in states.items() if any(p.is_leader for p in state.replica_manager.partitions)]
-        others_decide = any(state.controller.is_active for one, state in states.items() if one is not broker)
-        if not leaders or broker in leaders or not others_decide or self.random.random() < 0.5:
+        controllers = [one for one, state in states.items() if state.controller.is_active]
+        # Who does not hear of the controller tells clients what has long been otherwise.
+        left = [one for one in leaders if one not in controllers]
+        if not controllers or broker in (*controllers, *leaders) or not left or self.random.random() < 0.5:
             broker.crash("kill")
         else:
-            world.network.cut(broker.node, self.random.choice(leaders).node)
+            world.network.cut(broker.node, self.random.choice(left).node)
 
     # -- topics ----------------------------------------------------------------------------------------------------
 

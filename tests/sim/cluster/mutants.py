@@ -1,0 +1,310 @@
+"""Planted bugs, most of them once real ones of Kafka or its kin: what the simulation has to find to be believed.
+
+`python -m tests.sim.cluster.mutants` plants one after the other and says how many seeds it took to find each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from tests.sim.cluster.plan import ClusterPlan
+from tests.sim.cluster.scenario import play
+
+from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller import broker_changes, election, partition_state_machine
+from barnabas.server.coordinator.coordinator_log import CoordinatorLog
+from barnabas.server.coordinator.latest_records import LatestRecords
+from barnabas.server.metadata.membership import Membership
+from barnabas.server.metadata.metadata_store import Create, SetData, Stat, StoreUnavailableError
+from barnabas.server.metadata.zookeeper_store import ZooKeeperStore
+from barnabas.server.replication.follower_logs import FollowerLogs
+from barnabas.server.replication.followers import Followers
+from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.replica import Replica
+from barnabas.server.replication.replica_fetcher import Followed, ReplicaFetcher
+from barnabas.storage.leader_epochs import LeaderEpochCache
+from barnabas.storage.log import Log
+from barnabas.storage.log_loader import LogLoader
+from barnabas.storage.producer_state import ProducerStateEntry
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+MOST_SEEDS = 500
+
+
+async def nothing(*_: object, **__: object) -> None:
+    """In place of what a broker should do."""
+
+
+# -- where logs part -----------------------------------------------------------------------------------------------
+
+
+def truncate_to_the_high_watermark(patch: Patch) -> None:
+    async def compare(self: ReplicaFetcher, due: Mapping[TopicPartition, Followed], *, tells_divergence: bool) -> None:
+        for one in due.values():
+            if not one.is_compared:
+                one.is_compared = await self._cut(one, one.partition.log.high_watermark)
+
+    patch.setattr(ReplicaFetcher, "_compare", compare)
+    never_say_where_logs_part(patch)
+
+
+def never_say_where_logs_part(patch: Patch) -> None:
+    patch.setattr(Partition, "divergence", lambda self, epoch, offset: None)
+
+
+def keep_epochs_of_what_was_cut_off(patch: Patch) -> None:
+    patch.setattr(LeaderEpochCache, "truncate_from_end", lambda self, offset: None)
+
+
+# -- who is in sync, and what is committed -------------------------------------------------------------------------
+
+
+def expand_isr_at_once(patch: Patch) -> None:
+    def grown(self: Followers, replica: Replica, high_watermark: int) -> tuple[int, ...] | None:
+        if self.pending is not None or replica.broker_id in self.isr:
+            return None
+        return (*self.isr, replica.broker_id) if self._is_eligible(replica) else None
+
+    patch.setattr(Followers, "grown_isr", grown)
+
+
+def count_the_isr_that_is_asked_for(patch: Patch) -> None:
+    patch.setattr(Followers, "maximal_isr", property(lambda self: set(self.pending.isr if self.pending else self.isr)))
+
+
+def raise_the_high_watermark_past_followers(patch: Patch) -> None:
+    patch.setattr(Followers, "least_end", lambda self, leader_end, durable_end: durable_end)
+
+
+def wait_for_one_follower_only(patch: Patch) -> None:
+    def least(self: Followers, leader_end: int, durable_end: int) -> int:
+        return min(durable_end, max(one.log_end_offset for one in self.replicas.values()))
+
+    patch.setattr(Followers, "least_end", least)
+
+
+def acknowledge_before_replication(patch: Patch) -> None:
+    patch.setattr(Partition, "has_reached", lambda self, offset: ErrorCode.NONE)
+
+
+def acknowledge_what_is_committed_by_another(patch: Patch) -> None:
+    def has_reached(self: Partition, offset: int) -> ErrorCode | None:
+        return ErrorCode.NONE if self.log.high_watermark >= offset else None
+
+    patch.setattr(Partition, "has_reached", has_reached)
+
+
+def ignore_min_isr(patch: Patch) -> None:
+    patch.setattr(Partition, "_lacks_replicas", lambda self: False)
+
+
+def forget_to_expand_the_isr(patch: Patch) -> None:
+    patch.setattr(Followers, "grown_isr", lambda self, replica, high_watermark: None)
+
+
+def serve_readers_what_is_not_committed(patch: Patch) -> None:
+    patch.setattr(Partition, "read_bound", lambda self, isolation: self.log.log_end_offset)
+
+
+# -- disks ---------------------------------------------------------------------------------------------------------
+
+
+def fetch_on_before_the_disk(patch: Patch) -> None:
+    patch.setattr(FollowerLogs, "synced", nothing)
+
+
+def count_the_leaders_page_cache(patch: Patch) -> None:
+    patch.setattr(Partition, "durable_end_offset", property(lambda self: self.log.log_end_offset))
+    patch.setattr(Partition, "_hold", lambda self, info: None)
+
+
+def take_every_start_for_a_clean_one(patch: Patch) -> None:
+    original = LogLoader.load
+
+    def load(self: LogLoader, *, recovery_point: int, log_start_offset: int, clean_shutdown: bool) -> Any:
+        return original(self, recovery_point=recovery_point, log_start_offset=log_start_offset, clean_shutdown=True)
+
+    patch.setattr(LogLoader, "load", load)
+
+
+# -- producers -----------------------------------------------------------------------------------------------------
+
+
+def forget_producers_at_each_election(patch: Patch) -> None:
+    original = Partition.become_leader
+
+    def lead(self: Partition, order: Any) -> None:
+        self.log.producer_state.producers.clear()
+        original(self, order)
+
+    patch.setattr(Partition, "become_leader", lead)
+
+
+def followers_know_no_producers(patch: Patch) -> None:
+    original = Log.append_as_follower
+
+    def append(self: Log, *arguments: Any, **named: Any) -> Any:
+        info = original(self, *arguments, **named)
+        self.producer_state.producers.clear()
+        return info
+
+    patch.setattr(Log, "append_as_follower", append)
+
+
+def forget_the_window_of_batches(patch: Patch) -> None:
+    patch.setattr(ProducerStateEntry, "find_duplicate", lambda self, header: None)
+
+
+# -- the controller ------------------------------------------------------------------------------------------------
+
+
+def elect_the_first_that_lives(patch: Patch) -> None:
+    def elect(replicas: Any, isr: Any, live: Any, *, allow_unclean: bool) -> Any:
+        alive = [broker for broker in replicas if broker in live]
+        return election.Election(alive[0], tuple(alive)) if alive else None
+
+    for module in (partition_state_machine, broker_changes):
+        patch.setattr(module, "elect", elect)
+
+
+def elect_in_the_same_epoch(patch: Patch) -> None:
+    original = partition_state_machine.next_state
+
+    def state(former: Any, *arguments: Any, **named: Any) -> Any:
+        return replace(original(former, *arguments, **named), leader_epoch=former.leader_epoch)
+
+    for module in (partition_state_machine, broker_changes):
+        patch.setattr(module, "next_state", state)
+
+
+def take_no_notice_of_failed_brokers(patch: Patch) -> None:
+    patch.setattr(broker_changes.BrokerChanges, "_gone", nothing)
+
+
+def take_no_notice_of_new_brokers(patch: Patch) -> None:
+    patch.setattr(broker_changes.BrokerChanges, "_came", nothing)
+
+
+def never_register_again(patch: Patch) -> None:
+    patch.setattr(Membership, "_come_back", nothing)
+
+
+def take_a_lost_answer_for_done(patch: Patch) -> None:
+    original = ZooKeeperStore._commit
+
+    async def commit(self: ZooKeeperStore, operations: Any, session: int) -> Any:
+        try:
+            return await original(self, operations, session)
+        except StoreUnavailableError:
+            stat = Stat(1, 1, 1, 0, 0, 0, 0, 0)
+            return [
+                one.path if isinstance(one, Create) else stat if isinstance(one, SetData) else None
+                for one in operations
+            ]
+
+    patch.setattr(ZooKeeperStore, "_commit", commit)
+
+
+# -- groups --------------------------------------------------------------------------------------------------------
+
+
+def load_no_groups(patch: Patch) -> None:
+    async def load(self: CoordinatorLog, partition: Partition) -> LatestRecords:
+        return LatestRecords()
+
+    patch.setattr(CoordinatorLog, "load", load)
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One planted bug, where it was seen, and what brings it to light."""
+
+    plant: Plant
+    source: str
+    faults: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__.replace("_", " ")
+
+    def plan(self, seed: int) -> ClusterPlan:
+        """The seed's plan under these faults."""
+        return ClusterPlan.draw(seed, quick=True).with_faults(self.faults)
+
+
+BOUNCES = frozenset({"kill", "expire", "move controller", "cut off"})
+LOSSES = frozenset({"power", "power of all", "slow disk", "expire", "kill"})
+CUTS = frozenset({"cut", "cut off", "cut one way", "slow link", "pause"})
+ZOOKEEPER = frozenset({"expire", "zookeeper breaks", "move controller", "cut from zookeeper", "kill"})
+RETRIES = frozenset({"reset", "kill", "expire", "produce-answer-lost", "tail"})
+
+MUTANTS = (
+    Mutant(truncate_to_the_high_watermark, "KIP-101", BOUNCES | {"stop"}),
+    Mutant(never_say_where_logs_part, "KIP-595", LOSSES | CUTS),
+    Mutant(keep_epochs_of_what_was_cut_off, "KAFKA-12153", LOSSES | CUTS),
+    Mutant(expand_isr_at_once, "KAFKA-7128", BOUNCES | {"pause"}),
+    Mutant(count_the_isr_that_is_asked_for, "KIP-497", BOUNCES | CUTS),
+    Mutant(raise_the_high_watermark_past_followers, "Jepsen 2013", BOUNCES),
+    Mutant(wait_for_one_follower_only, "TLA+ WeakIsr", BOUNCES),
+    Mutant(acknowledge_before_replication, "Jepsen 2013", BOUNCES),
+    Mutant(acknowledge_what_is_committed_by_another, "KAFKA-3916", BOUNCES | CUTS),
+    Mutant(ignore_min_isr, "Jepsen 2013", frozenset({"cut off", "kill"})),
+    Mutant(forget_to_expand_the_isr, "KAFKA-2729", frozenset({"kill"})),
+    Mutant(serve_readers_what_is_not_committed, "Redpanda #3036", BOUNCES | CUTS),
+    Mutant(fetch_on_before_the_disk, "Jepsen NATS", LOSSES),
+    Mutant(count_the_leaders_page_cache, "Jepsen NATS", LOSSES),
+    Mutant(take_every_start_for_a_clean_one, "KIP-966", LOSSES),
+    Mutant(forget_producers_at_each_election, "KAFKA-9144", RETRIES),
+    Mutant(followers_know_no_producers, "KAFKA-6003", RETRIES),
+    Mutant(forget_the_window_of_batches, "Redpanda #3039", RETRIES),
+    Mutant(elect_the_first_that_lives, "KAFKA-2169", BOUNCES),
+    Mutant(elect_in_the_same_epoch, "KIP-101", BOUNCES),
+    Mutant(take_no_notice_of_failed_brokers, "KAFKA-2300", frozenset({"kill"})),
+    Mutant(take_no_notice_of_new_brokers, "KAFKA-1120", frozenset({"kill"})),
+    Mutant(never_register_again, "KAFKA-2729", frozenset({"expire"})),
+    Mutant(take_a_lost_answer_for_done, "KAFKA-5642", ZOOKEEPER),
+    Mutant(load_no_groups, "KAFKA-8069", BOUNCES),
+)
+
+
+def seeds_to_find(mutant: Mutant, *, most: int = MOST_SEEDS) -> tuple[int, str] | None:
+    """How many seeds it took, and what gave it away; None if none of so many did."""
+    for seed in range(most):
+        with pytest.MonkeyPatch.context() as patch:
+            mutant.plant(patch)
+            violations = play(mutant.plan(seed)).violations
+        if violations:
+            return seed + 1, violations[0]
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.sim.cluster.mutants", description=__doc__)
+    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--seeds", type=int, default=MOST_SEEDS)
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    unfound = 0
+    print("| planted bug | as in | seeds to find it | seconds | given away by |\n|---|---|---|---|---|", flush=True)
+    for mutant in MUTANTS:
+        if options.only in mutant.name:
+            began = time.process_time()
+            found = seeds_to_find(mutant, most=options.seeds)
+            unfound += found is None
+            seeds, sign = found or ("-", f"not found in {options.seeds}")
+            spent = time.process_time() - began
+            print(f"| {mutant.name} | {mutant.source} | {seeds} | {spent:.0f} | {sign[:90]} |", flush=True)
+    return 1 if unfound else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""The simulation proves itself: each planted bug is found within a bounded number of seeds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.cluster.mutants import MUTANTS, Mutant, raise_the_high_watermark_past_followers, seeds_to_find
+
+LEAST_MUTANTS = 25
+
+
+def test_there_are_many_of_them() -> None:
+    assert len(MUTANTS) >= LEAST_MUTANTS
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+
+
+def test_one_is_found_at_once() -> None:
+    (mutant,) = (one for one in MUTANTS if one.plant is raise_the_high_watermark_past_followers)
+    assert seeds_to_find(mutant, most=20) is not None
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant: Mutant) -> None:
+    assert seeds_to_find(mutant) is not None, "no seed found it"
