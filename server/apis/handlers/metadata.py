@@ -29,6 +29,18 @@ from ..request_context import RequestContext
 from ..services import ActiveController
 
 NULL_MEANS_ALL_VERSION = 1
+MAY_BE_THERE = frozenset(
+    {
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+"""Why a topic could not be created that this broker does not know: it has started and was not told of topics yet, or
+cannot reach the controller. A client that heard there is no such topic would give up what it has for it, librdkafka an
+idempotent producer's sequence. Source: AutoTopicCreationManager of Kafka 3.9 with ZooKeeper.
+"""
 TOPIC_ID_VERSION = 12
 
 
@@ -132,8 +144,10 @@ async def _create_and_respond(
         error_or_none = results.get(name)
         if name not in results:
             topics.append(_unknown(name))
-        elif error_or_none is None or error_or_none.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        elif error_or_none is None:
             topics.append(_failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+        elif error_or_none.code in MAY_BE_THERE:
+            topics.append(_failed(name, ErrorCode.LEADER_NOT_AVAILABLE))
         else:
             topics.append(_failed(name, error_or_none.code))
     return _response(ctx, request, topics, metadata=metadata)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 from uuid import UUID
@@ -146,6 +147,32 @@ async def test_nothing_is_created_where_client_or_broker_forbid_it() -> None:
     response = await ask_metadata(plane, 4, topics=named("new"))
     assert response.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert list(plane.metadata.topic_names) == []
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    ],
+)
+@pytest.mark.parametrize("is_whole", [False, True])
+async def test_a_topic_that_may_be_there_is_not_denied(
+    monkeypatch: pytest.MonkeyPatch, error: ErrorCode, is_whole: bool
+) -> None:
+    """A broker of a cluster that has started knows no topic until the controller has told it."""
+
+    async def refuse(names: Iterable[str], **_: object) -> dict[str, KafkaError]:
+        if is_whole:
+            raise KafkaError(error)
+        return dict.fromkeys(names, KafkaError(error))
+
+    plane = await with_topics()
+    monkeypatch.setattr(plane.controller, "auto_create", refuse)
+    response = await ask_metadata(plane, 9, topics=named("orders"))
+    assert response.topics[0].error_code == ErrorCode.LEADER_NOT_AVAILABLE
 
 
 async def test_names_that_cannot_be_are_refused_beside_good_ones() -> None:
