@@ -24,6 +24,7 @@ from .host import beside_loop
 from .security import PLAINTEXT, Security
 
 logger = room_logger("clients")
+_CONNECT_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +33,11 @@ class ConnectionOptions:
 
     client_id: str = "barnabas"
     request_timeout_ms: int = 30_000
-    connect_timeout_ms: int = 10_000
-    """Kafka's `socket.connection.setup.timeout.ms`; the broker's first answer has as long again."""
+    connect_timeout_ms: int | None = None
+    """Kafka's `socket.connection.setup.timeout.ms`, 10 s by default.
+
+    Said, it bounds the broker's first answers, too; they have `request_timeout_ms` otherwise, as in Java's client.
+    """
     max_response_bytes: int = 256 * 1024 * 1024
     max_in_flight: int | None = None
     """Requests beyond which `BrokerConnection.has_room` is false; None: no bound."""
@@ -61,7 +65,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             sasl=sasl,
         )
         self._request_timeout = options.request_timeout_ms / 1000
-        self._opening_timeout = min(options.request_timeout_ms, options.connect_timeout_ms) / 1000
+        self._opening_timeout = min(options.request_timeout_ms, options.connect_timeout_ms or inf) / 1000
         self._loop = loop
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Future[None] | None = loop.create_future()
@@ -79,13 +83,14 @@ class BrokerConnection(asyncio.BufferedProtocol):
         connection = cls(host, port, options, loop, sasl=sasl)
         opening = connection._opening
         assert opening is not None
+        connect_ms = options.connect_timeout_ms or _CONNECT_MS
         try:
-            async with asyncio.timeout(options.connect_timeout_ms / 1000):
+            async with asyncio.timeout(connect_ms / 1000):
                 await loop.create_connection(lambda: connection, host, port, ssl=options.security.tls)
         except TimeoutError:
             connection.close()
             raise BrokerUnreachableError(
-                f"cannot reach broker at {connection.address}: no answer in {options.connect_timeout_ms} ms"
+                f"cannot reach broker at {connection.address}: no answer in {connect_ms} ms"
             ) from None
         except OSError as error:
             connection.close()
@@ -94,6 +99,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         try:
             await opening
         except RequestTimeoutError:
+            connection.close()
+            if connection.api_versions:
+                raise  # a broker, then, which has fallen silent
             raise BrokerUnreachableError(
                 f"what listens at {connection.address} does not answer as a Kafka broker does"
             ) from None

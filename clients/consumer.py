@@ -75,7 +75,7 @@ class Consumer:
         check_crcs: bool = True,
         allow_auto_create_topics: bool = True,
         request_timeout_ms: int = 30_000,
-        socket_connection_setup_timeout_ms: int = 10_000,
+        socket_connection_setup_timeout_ms: int | None = None,
         default_api_timeout_ms: int = 60_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,

@@ -76,7 +76,7 @@ class Producer:
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,
         request_timeout_ms: int = 30_000,
-        socket_connection_setup_timeout_ms: int = 10_000,
+        socket_connection_setup_timeout_ms: int | None = None,
         delivery_timeout_ms: int = 120_000,
         metadata_max_age_ms: int = 300_000,
         partitioner: Partitioner | None = None,

@@ -37,7 +37,7 @@ class Admin:
         *,
         client_id: str = "barnabas-admin",
         request_timeout_ms: int = 30_000,
-        socket_connection_setup_timeout_ms: int = 10_000,
+        socket_connection_setup_timeout_ms: int | None = None,
         default_api_timeout_ms: int = 60_000,
         retry_backoff_ms: int = 100,
         retry_backoff_max_ms: int = 1000,

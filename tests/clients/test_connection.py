@@ -193,7 +193,7 @@ def test_a_broker_that_falls_silent_at_the_start_is_left(answers: int) -> None:
     async def story(cluster: ScriptedCluster) -> None:
         await cluster.loop.create_server(lambda: Wire(Silent(has_sasl=True)), "silent", 9092)
         started = cluster.loop.time()
-        with pytest.raises(BrokerUnreachableError, match="does not answer as a Kafka broker does"):
+        with pytest.raises(RequestTimeoutError if answers else BrokerUnreachableError):
             await BrokerConnection.open(
                 "silent", 9092, replace(OPTIONS, security=Security(None, "PLAIN", "ann", PASSWORD))
             )
