@@ -26,7 +26,7 @@ from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...coordinator.transaction.metadata import V1, V2, Place
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal
-from ...runtime.turns import Pace
+from ...runtime.turns import GROUPS, Pace
 from ..request_context import RequestContext
 from ..transaction_errors import known_to
 
@@ -43,12 +43,16 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     """Answers when what is added is durable."""
     if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
-        # Of several entries for one id the first one counts.
+        # Of several entries for one id the first one counts. None waits for another to be durable.
         wanted = {one.transactional_id: one for one in reversed(request.transactions)}
-        results = []
+        begun, pace = {}, Pace(GROUPS)
         for one in dict.fromkeys(each.transactional_id for each in request.transactions):
-            outcome = await _outcome(ctx, wanted[one], metadata, transactions)
-            results.append(AddPartitionsToTxnResult(transactional_id=one, topic_results=outcome))
+            begun[one] = await _begin(ctx, wanted[one], metadata, transactions)
+            await pace.step()
+        results = [
+            AddPartitionsToTxnResult(transactional_id=one, topic_results=_results(await outcome))
+            for one, outcome in begun.items()
+        ]
         return AddPartitionsToTxnResponse(results_by_transaction=results)
     only = AddPartitionsToTxnTransaction(
         transactional_id=request.v3_and_below_transactional_id,
@@ -56,33 +60,36 @@ async def handle(
         producer_epoch=request.v3_and_below_producer_epoch,
         topics=request.v3_and_below_topics,
     )
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=await _outcome(ctx, only, metadata, transactions))
+    outcome = await _begin(ctx, only, metadata, transactions)
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(await outcome))
 
 
-async def _outcome(
+async def _begin(
     ctx: RequestContext,
     wanted: AddPartitionsToTxnTransaction,
     metadata: MetadataCache,
     transactions: TransactionCoordinator,
-) -> list[AddPartitionsToTxnTopicResult]:
+) -> asyncio.Future[dict[Place, ErrorCode]]:
     """What becomes of one transaction's partitions."""
+    outcome: asyncio.Future[dict[Place, ErrorCode]] = asyncio.get_running_loop().create_future()
     places, errors = await _sorted(ctx, wanted.topics, metadata)
-    if errors:
-        return _results(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
     identity = ProducerIdentity(wanted.producer_id, wanted.producer_epoch)
+    if errors:
+        outcome.set_result(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
+        return outcome
     if wanted.verify_only:
         found = transactions.verify_partitions(wanted.transactional_id, identity, frozenset(places))
-        return _results({place: found[place] for place in places})
-    replied: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        outcome.set_result({place: found[place] for place in places})
+        return outcome
 
     def reply(error: ErrorCode) -> None:
-        if not replied.done():
-            replied.set_result(error)
+        if not outcome.done():
+            error = known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)
+            outcome.set_result(dict.fromkeys(places, error))
 
     version = V2 if ctx.api_version >= FIRST_VERSION_OF_BROKERS else V1
     transactions.add_partitions(wanted.transactional_id, identity, frozenset(places), version, reply)
-    error = known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, await replied)
-    return _results(dict.fromkeys(places, error))
+    return outcome
 
 
 async def _sorted(

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 logger = room_logger("transactions")
 
-RETRY_SECONDS = 0.1
+RETRY_SECONDS, RETRY_MOST_SECONDS = 0.1, 2.0
+"""The first pause, and what it grows to: a leader may be gone for long, and with it many transactions wait."""
 
 _DONE = (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.INVALID_PRODUCER_EPOCH)
 """Nothing is left to do there: no record of a transaction can be in an old log, and where there is a newer epoch of the
@@ -62,16 +63,16 @@ class Completions:
         if transaction.is_unloaded or transaction.metadata.state not in ENDING:
             return
         if transaction.is_changing:
-            self._later(self.begin, transaction)
+            self._later(0, self.begin, transaction)
         else:
-            self._write(transaction, transaction.metadata.partitions)
+            self._write(transaction, transaction.metadata.partitions, 0)
 
-    def _write(self, transaction: HeldTransaction, places: frozenset[Place]) -> None:
+    def _write(self, transaction: HeldTransaction, places: frozenset[Place], failures: int) -> None:
         epoch = self._coordinator_epoch(transaction.transactional_id)
         if transaction.is_unloaded:
             return
         if epoch is None:
-            self._later(self._write, transaction, places)
+            self._later(0, self._write, transaction, places, failures)
             return
         known = transaction.metadata
         there = frozenset(place for place in places if self._metadata.has_partition(*place))
@@ -80,16 +81,17 @@ class Completions:
         if there:
             is_commit = known.state is TransactionState.PREPARE_COMMIT
             marker = TransactionMarker(known.producer_id, known.producer_epoch, is_commit, epoch)
-            self._markers.write(marker, there, partial(self._written, transaction))
+            self._markers.write(marker, there, partial(self._written, transaction, failures))
         elif not places:
             self._done(transaction, places)
 
-    def _written(self, transaction: HeldTransaction, outcomes: dict[Place, ErrorCode]) -> None:
+    def _written(self, transaction: HeldTransaction, failures: int, outcomes: dict[Place, ErrorCode]) -> None:
         failed = {place: error for place, error in outcomes.items() if error not in _DONE}
         if failed:
-            names = ", ".join(sorted({error.name for error in failed.values()}))
-            logger.info("markers of %s are missing: %s", transaction.transactional_id, names)
-            self._later(self._write, transaction, frozenset(failed))
+            if not failures:
+                names = ", ".join(sorted({error.name for error in failed.values()}))
+                logger.info("markers of %s are missing: %s", transaction.transactional_id, names)
+            self._later(failures, self._write, transaction, frozenset(failed), failures + 1)
         self._done(transaction, outcomes.keys() - failed.keys())
 
     def _done(self, transaction: HeldTransaction, places: AbstractSet[Place]) -> None:
@@ -102,8 +104,9 @@ class Completions:
     def _stored(self, transaction: HeldTransaction, error: ErrorCode) -> None:
         if error is not ErrorCode.NONE:
             logger.info("the end of %s is not written down: %s", transaction.transactional_id, error.name)
-            self._later(self.begin, transaction)
+            self._later(0, self.begin, transaction)
 
-    def _later(self, work: Callable[..., None], transaction: HeldTransaction, *places: frozenset[Place]) -> None:
+    def _later(self, failures: int, work: Callable[..., None], transaction: HeldTransaction, *rest: object) -> None:
         if not transaction.is_unloaded:
-            self._loop.call_later(RETRY_SECONDS, work, transaction, *places)
+            pause = min(RETRY_SECONDS * 2 ** min(failures, 10), RETRY_MOST_SECONDS)
+            self._loop.call_later(pause, work, transaction, *rest)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 from tests.server.coordinator.transaction.producers import NONE, RawProducer, committed_values
 from tests.server.data_plane import DataPlane, play
+from tests.sim.world import WorkDelays
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -28,6 +29,7 @@ from barnabas.server.coordinator.transaction.metadata import LAST_EPOCH
 from barnabas.server.coordinator.transaction.states import TransactionState
 
 _E = ErrorCode
+SYNC_SECONDS = 0.1
 
 
 async def settle(plane: DataPlane, transactional_id: str = "x") -> None:
@@ -57,6 +59,37 @@ def test_without_verification_older_producers_begin_transactions_as_they_like() 
         assert await producer.append(b"unannounced") == NONE
 
     play(talk, settings={"transaction.partition.verification.enable": "false"})
+
+
+def test_transactions_of_one_request_do_not_wait_for_each_other() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producers = [await RawProducer.open(plane, f"x{number}") for number in range(30)]
+
+        async def add(some: list[RawProducer]) -> float:
+            """How long it takes to add a partition to the transactions of some."""
+            began = plane.loop.time()
+            topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
+            transactions = [
+                AddPartitionsToTxnTransaction(
+                    transactional_id=one.transactional_id,
+                    producer_id=one.producer_id,
+                    producer_epoch=one.epoch,
+                    topics=topics,
+                )
+                for one in some
+            ]
+            connection = some[0].connection
+            answer = await connection.send(AddPartitionsToTxnRequest(transactions=transactions), 5)
+            assert [one.transactional_id for one in answer.results_by_transaction] == [
+                one.transactional_id for one in some
+            ]
+            for one in answer.results_by_transaction:
+                assert one.topic_results[0].results_by_partition[0].partition_error_code == NONE
+            return plane.loop.time() - began
+
+        assert await add(producers) < 5 * SYNC_SECONDS
+
+    play(talk, delays=WorkDelays(usual=SYNC_SECONDS))
 
 
 def test_a_late_batch_of_the_second_protocol_has_an_old_epoch() -> None:
