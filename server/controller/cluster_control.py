@@ -102,20 +102,23 @@ class ClusterControl:
             topic_configs=dynamic_config,
             chance=chance,
             elsewhere=self._elsewhere,
+            learn_configs=self.orders.learn_configs,
         )
-        self._office = Office(broker_id, self.controller, stores.store, stores.cluster, metadata)
-        self._asked = ControllerIsrChanges(
+        self.orders.on_new_controller = self.controller.another_began
+        self._office = Office(
             broker_id,
-            lambda: self.orders.broker_epoch,
             self.controller,
-            self._elsewhere,
-            config.inter_broker_protocol_version,
+            stores.store,
+            cluster_store=stores.cluster,
+            topic_store=stores.topics,
+            metadata=metadata,
         )
-        self.isr_changes: IsrChanges = (
-            self._asked
-            if is_at_least(config.inter_broker_protocol_version, SINCE_ALTER_PARTITION)
-            else StoredIsrChanges(broker_id, stores.topics, notices)
+        spoken = config.inter_broker_protocol_version
+        self._asked = ControllerIsrChanges(
+            broker_id, lambda: self.orders.broker_epoch, self.controller, self._elsewhere, spoken
         )
+        stored = StoredIsrChanges(broker_id, stores.topics, notices)
+        self.isr_changes: IsrChanges = self._asked if is_at_least(spoken, SINCE_ALTER_PARTITION) else stored
         dynamic_config.on_topic_change(self._topic_changed)
 
     def registered(self, registration: BrokerRegistration) -> None:

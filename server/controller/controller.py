@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Container, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
@@ -64,6 +64,10 @@ class Elsewhere(Protocol):
         ...
 
 
+async def nothing_unheard(topics: Iterable[str]) -> None:
+    """A broker alone was there when each of its topics was made."""
+
+
 class Controller:
     """Kafka's KafkaController. Loop-thread only."""
 
@@ -79,12 +83,17 @@ class Controller:
         topic_configs: TopicConfigs,
         chance: random.Random,
         elsewhere: Elsewhere | None = None,
+        learn_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_unheard,
     ) -> None:
-        """`elsewhere` is who is controller if it is not this broker; a broker alone has none."""
+        """`elsewhere` is who is controller if it is not this broker; a broker alone has none.
+
+        `learn_configs` reads the settings of topics that this broker has not heard of.
+        """
         self.on_doubt: Callable[[], None] | None = None
         """Called when the store may hold something else than is known here: the term is to end."""
         self._broker_id = broker_id
         self._elsewhere = elsewhere
+        self._learn_configs = learn_configs
         self._cluster = cluster_store
         self._store = topic_store
         self._metadata = metadata
@@ -172,6 +181,7 @@ class Controller:
             self._channel.brokers_changed(brokers)
             self._announcer.show_brokers()
             await Takeover(self._broker_id, term, self._store, self._context).read_topics()
+            await self._learn_configs(topic.name for topic in self._context.topics if topic.name not in self._metadata)
             doomed = await self._store.topics_to_delete()
             self._context.doomed.update(name for name in doomed if self._context.topic(name) is not None)
             self._context.restore_leaders()
@@ -223,6 +233,11 @@ class Controller:
         if self.on_doubt is not None and self._term is not None:
             self.on_doubt()
 
+    def another_began(self, epoch: int) -> None:
+        """A controller of this epoch gives orders: from now on nothing is shown here but what that one tells."""
+        if self._term is not None and self._term.epoch < epoch:
+            self.term_in_doubt()
+
     def _later(self, event: Coroutine[Any, Any, None]) -> None:
         """An event that nobody waits for; what it raises has put the term in doubt."""
 
@@ -253,6 +268,20 @@ class Controller:
             results = await self._topics.create(wishes, term, validate_only=validate_only, pay=pay)
             self._doubt_store(results)
             return results
+
+    async def topics_changed(self, names: Iterable[str]) -> None:
+        """These are in the store. Apache Kafka's brokers write there themselves what is created automatically.
+
+        Raises StoreError, KafkaError NOT_CONTROLLER.
+        """
+        async with self._change() as term:
+            new = [name for name in names if self._context.topic(name) is None]
+            if new:
+                await Takeover(self._broker_id, term, self._store, self._context).read_topics(new)
+                await self._learn_configs(new)
+                found = [name for name in new if self._context.topic(name) is not None]
+                partitions = [partition for name in found for partition in self._context.partitions_of(name)]
+                await self._partitions.bring_online(partitions, term)
 
     def _doubt_store(self, results: Mapping[str, object]) -> None:
         """After a write of which nobody knows whether it was done."""

@@ -20,6 +20,7 @@ from ..metadata.cluster_store import ClusterStore, ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
 from ..metadata.metadata_store import MetadataStore, SessionState, StoreError, Watch, WatchEvent
 from ..metadata.notice_store import NoticeStore
+from ..metadata.topic_store import TopicStore
 from .controller import Controller
 
 logger = room_logger("controller")
@@ -38,13 +39,16 @@ class Office:
         broker_id: int,
         controller: Controller,
         store: MetadataStore,
+        *,
         cluster_store: ClusterStore,
+        topic_store: TopicStore,
         metadata: MetadataCache,
     ) -> None:
         self._broker_id = broker_id
         self._controller = controller
         self._store = store
         self._cluster = cluster_store
+        self._topics = topic_store
         self._notices = NoticeStore(store)
         self._metadata = metadata
         self._look_again = asyncio.Event()
@@ -141,6 +145,7 @@ class Office:
     def _watch_all(self, term: ControllerTerm) -> None:
         """From now on the controller hears of whatever happens in the tree, and of what has happened already."""
         self._follow(self._cluster.brokers, self._controller.brokers_changed)
+        self._follow(self._topics.names, self._controller.topics_changed)
         self._follow(self._notices.isr_changes, lambda found: self._isr_changes(found, term))
         self._follow(self._notices.log_dir_events, lambda found: self._log_dir_events(found, term))
         self._follow(self._notices.reassignment_wishes, lambda found: self._reassignments(found, term))

@@ -75,6 +75,8 @@ class ReceivedOrders:
         """Of this run of the broker, once it is `registered`."""
         self.controller_epoch = 0
         """The newest that was heard of."""
+        self.on_new_controller: Callable[[int], None] | None = None
+        """Called with the epoch when a controller gives its first order."""
         self._broker_id = broker_id
         self._replicas = replicas
         self._metadata = metadata
@@ -105,7 +107,10 @@ class ReceivedOrders:
 
     def _follow_controller(self, controller_epoch: int, broker_epoch: int) -> None:
         self.check_sender(controller_epoch, broker_epoch)
-        self.controller_epoch = controller_epoch
+        if controller_epoch > self.controller_epoch:
+            self.controller_epoch = controller_epoch
+            if self.on_new_controller is not None:
+                self.on_new_controller(controller_epoch)
 
     # -- orders ----------------------------------------------------------------------------------------------------
 
@@ -118,7 +123,7 @@ class ReceivedOrders:
             results = {order.topic_partition: self._refusal(order) for order in orders}
             accepted = [order for order in orders if results[order.topic_partition] is ErrorCode.NONE]
             new = [order for order in accepted if order.topic_partition not in self._hosted]
-            await self._learn_configs(order.topic_partition.topic for order in new)
+            await self.learn_configs(order.topic_partition.topic for order in new)
             await self._replicas.prepare_logs({order.topic_partition: order.topic_id for order in new})
             pace = Pace(ORDERS)
             for order in accepted:
@@ -139,7 +144,7 @@ class ReceivedOrders:
         # What was told already is no news either: the sender had no answer, and asks again.
         return ErrorCode.NONE if order.leader_epoch > former.leader_epoch else ErrorCode.STALE_CONTROLLER_EPOCH
 
-    async def _learn_configs(self, topics: Iterable[str]) -> None:
+    async def learn_configs(self, topics: Iterable[str]) -> None:
         """A topic comes with settings of its own, of which nobody has told this broker yet."""
         names = list(dict.fromkeys(topics))
         for start in range(0, len(names), CONFIGS_AT_A_TIME):
@@ -215,7 +220,7 @@ class ReceivedOrders:
         for name in gone:
             self._topic_configs.topic_config_changed(name, None)
         # Also what is not kept here: any broker is asked for a topic's settings, and may be controller tomorrow.
-        await self._learn_configs(unheard)
+        await self.learn_configs(unheard)
 
     def _is_unheard(self, topic: TopicImage) -> bool:
         former = self._metadata.topic(topic.name)

@@ -1,9 +1,9 @@
-"""What a new controller finds: topics in the store, and partitions in log directories that the store does not know."""
+"""What a controller finds: topics in the store, and partitions in log directories that the store does not know."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -23,7 +23,7 @@ STATES_AT_ONCE = 500
 
 
 class Takeover:
-    """Brings a controller's context up to date at the start of its term; nobody leads anything before that."""
+    """Brings a controller's context up to date, at the start of its term above all; nobody leads anything before."""
 
     def __init__(self, broker_id: int, term: ControllerTerm, store: TopicStore, context: ControllerContext) -> None:
         self._broker_id = broker_id
@@ -31,9 +31,9 @@ class Takeover:
         self._store = store
         self._context = context
 
-    async def read_topics(self) -> None:
-        """Takes in what the store has, and writes what it lacks: topic ids, states of partitions."""
-        topics = await self._store.topics()
+    async def read_topics(self, topic_names: Sequence[str] | None = None) -> None:
+        """Takes in what the store has, or only these, and writes what it lacks: topic ids, states of partitions."""
+        topics = await self._store.topics(topic_names)
         names = (TopicPartition(topic.name, index) for topic in topics for index in topic.assignment)
         written: dict[TopicPartition, PartitionState] = {}
         while some := list(islice(names, STATES_AT_ONCE)):

@@ -27,6 +27,7 @@ from .metadata_store import (
     OperationResult,
     SetData,
     Stat,
+    Watch,
     size_of,
 )
 from .znodes import PartitionState, TopicRegistration
@@ -51,11 +52,14 @@ class TopicStore:
     def new_topic_id(self) -> UUID:
         return new_uuid(self._token_bytes)
 
-    async def names(self) -> list[str]:
-        return await self._store.children(znodes.TOPICS)
+    async def names(self, watch: Watch | None = None) -> list[str]:
+        """Returns the names of all topics; `watch` hears of the next that comes or goes."""
+        return await self._store.children(znodes.TOPICS, watch)
 
-    async def topics(self) -> list[TopicRegistration]:
-        names = await self.names()
+    async def topics(self, names: Sequence[str] | None = None) -> list[TopicRegistration]:
+        """Returns all topics, or those of these that there are."""
+        if names is None:
+            names = await self.names()
         found = await self._store.get_many([znodes.topic_path(name) for name in names])
         return [znodes.decode_topic(name, node[0]) for name, node in zip(names, found, strict=True) if node is not None]
 

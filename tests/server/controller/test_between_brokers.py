@@ -41,7 +41,10 @@ from barnabas.server.controller import cluster_channel
 from barnabas.server.controller.cluster_control import SINCE_ALTER_PARTITION
 from barnabas.server.controller.control_requests import StopOrder, update_metadata_request
 from barnabas.server.controller.replica_channel import MetadataUpdate
+from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.metadata import znodes
 from barnabas.server.metadata.metadata_cache import TopicImage
+from barnabas.server.metadata.znodes import TopicRegistration
 from barnabas.server.replication.inter_broker_versions import is_at_least
 from barnabas.server.replication.isr_changes import IsrChange
 from barnabas.server.replication.partition_order import PartitionOrder
@@ -428,6 +431,15 @@ async def test_who_was_controller_knows_the_runs_of_others_no_longer() -> None:
         assert {one.broker_epoch for one in former.metadata.brokers.values()} == {-1}
 
 
+async def test_a_controller_steps_down_when_a_newer_one_gives_orders() -> None:
+    """What it shows to clients of its own broker afterwards would stay, as the newer one has told its news."""
+    async with ClusterPlane() as plane:
+        former = plane.members[1]
+        update, epoch = MetadataUpdate(tuple(former.metadata.brokers.values())), former.controller.controller_epoch + 1
+        await former.orders.update_metadata(update, controller_id=2, controller_epoch=epoch, broker_epoch=-1)
+        assert not former.controller.is_active
+
+
 async def test_every_broker_knows_the_settings_a_topic_was_made_with() -> None:
     """Also one that has no replica: it is asked for them, and elects by them when it becomes controller."""
     async with ClusterPlane() as plane:
@@ -436,3 +448,29 @@ async def test_every_broker_knows_the_settings_a_topic_was_made_with() -> None:
         await plane.until(lambda: all(one.topic_config("t") for one in known))
         wanted = {"unclean.leader.election.enable": "true"}
         assert all(one.topic_config("t") == wanted for one in known)
+
+
+async def test_a_topic_that_another_broker_has_written_comes_to_life() -> None:
+    """Apache Kafka's brokers write what is created automatically into the tree themselves, with its settings."""
+    async with ClusterPlane() as plane:
+        writer = plane.members[2]
+        wanted = {"cleanup.policy": "compact"}
+        await writer.config_store.set_topic_config("t", wanted)
+        registration = TopicRegistration("t", UUID(int=7), {0: (2, 3), 1: (3, 2)})
+        await writer.store.create(znodes.topic_path("t"), znodes.encode_topic(registration))
+        await everybody_believes(plane, 2)
+        await everybody_believes(plane, 3, TopicPartition("t", 1))
+        assert (await writer.state(T0)).isr == (2, 3)
+        assert [one.dynamic_config.topic_config("t") for one in plane.members.values()] == [wanted] * 3
+
+
+async def test_a_new_controller_knows_the_settings_of_topics_that_it_was_not_told_of() -> None:
+    async with ClusterPlane() as plane:
+        plane.cut.update({2, 3})
+        wanted = {"unclean.leader.election.enable": "true"}
+        await plane.controller.create_topics([TopicCreation("t", assignments=[(0, (1,))], config=wanted)])
+        await plane.kill(1)
+        plane.cut.clear()
+        await plane.until(lambda: any(one.controller.is_active for one in plane.members.values()))
+        active = next(one for one in plane.members.values() if one.controller.is_active)
+        await plane.until(lambda: active.dynamic_config.topic_config("t") == wanted)
