@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -141,9 +142,8 @@ def kill(
     elected until it is back.
     """
     with _errors(), _at_work(data) as folder:
-        signals = import_module("signal")
         member = LocalCluster.load(folder).member(number)
-        pid = member.send(signals.SIGKILL)
+        pid = member.send(signal.SIGKILL)
         if pid is None:
             raise LocalClusterError(f"{member.name} is not running")
         member.await_end()
