@@ -117,10 +117,25 @@ class Settings:
     replication_quota_window_size_seconds: int
     request_timeout_ms: int
     sasl_enabled_mechanisms: tuple[str, ...]
+    sasl_mechanism_inter_broker_protocol: str
+    sasl_oauthbearer_client_credentials_client_id: str | None
+    sasl_oauthbearer_client_credentials_client_secret: str | None
+    sasl_oauthbearer_clock_skew_seconds: int
+    sasl_oauthbearer_expected_audience: tuple[str, ...] | None
+    sasl_oauthbearer_expected_issuer: str | None
+    sasl_oauthbearer_jwks_endpoint_refresh_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms: int
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms: int
+    sasl_oauthbearer_jwks_endpoint_url: str | None
+    sasl_oauthbearer_scope: str | None
+    sasl_oauthbearer_sub_claim_name: str
+    sasl_oauthbearer_token_endpoint_url: str | None
+    sasl_server_callback_handler_class: str | None
     sasl_server_max_receive_size: int
     ssl_cipher_suites: tuple[str, ...]
     ssl_client_auth: str
     ssl_enabled_protocols: tuple[str, ...]
+    ssl_endpoint_identification_algorithm: str
     ssl_key_password: str | None
     ssl_keystore_certificate_chain: str | None
     ssl_keystore_key: str | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -155,8 +156,9 @@ def test_what_cannot_be_had_is_said_before_anything_starts(run: Run, folder: Pat
     assert status == 2
     assert "num.partitions" in err
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        assert run("start", "--port", str(port))[2].startswith(f"barnabas: port {port} of broker 1 cannot be had: ")
+        refusal = run("start", "--port", str(taken.getsockname()[1]))[2]
+        # Whether the port before it is free is not in the hands of this test.
+        assert re.match(r"barnabas: port \d+ of (broker 1|coordinator) cannot be had: ", refusal)
     assert run("start", "--port", "65535")[2].startswith("barnabas: there are no ports 65534 to 65537")
     assert [path.name for path in folder.iterdir()] == ["lock"]
     (folder / "letters.txt").touch()

@@ -47,8 +47,8 @@ READ_BY_NAME = {
     "offsets.topic.replication.factor", "offsets.topic.segment.bytes", "transaction.state.log.min.isr",
     "transaction.state.log.num.partitions", "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",
-    "connections.max.reauth.ms", "sasl.enabled.mechanisms",
-    *(name for name in BROKER_KEYS if name.startswith("ssl.")),
+    "connections.max.reauth.ms",
+    *(name for name in BROKER_KEYS if name.startswith(("sasl.", "ssl."))),
 }  # fmt: skip
 """Settings that are read by their key, or whose attribute's name is put together when it is read."""
 
