@@ -68,7 +68,7 @@ async def test_a_failure_has_its_number_and_the_next_pass_is_done(work: Cleaning
 
 
 async def test_what_is_cancelled_writes_nothing_any_more(work: CleaningWork, job: CleanJob, tmp_path: Path) -> None:
-    work.limit(100.0)
+    work.limit(500.0)
     running = asyncio.create_task(work.run(job, lambda event: None))
     await until(lambda: any(tmp_path.rglob("*.cleaned")))
     running.cancel()
@@ -78,7 +78,7 @@ async def test_what_is_cancelled_writes_nothing_any_more(work: CleaningWork, job
 
 
 async def test_closing_ends_what_is_going_on(work: CleaningWork, job: CleanJob, tmp_path: Path) -> None:
-    work.limit(100.0)
+    work.limit(500.0)
     running = asyncio.create_task(work.run(job, lambda event: None))
     await until(lambda: any(tmp_path.rglob("*.cleaned")))
     await work.close()
