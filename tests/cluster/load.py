@@ -90,7 +90,7 @@ class Load:
         history.acknowledged.update({value: places.get(value, (-1, -1)) for value in self._unplaced})
         return history
 
-    def grows(self, timeout_s: float = 60) -> None:
+    def grows(self, timeout_s: float = PATIENCE_S) -> None:
         """Wait until every partition has acknowledged more."""
         before = {index: len(self.acknowledged_at[index]) for index in range(self._partitions)}
 

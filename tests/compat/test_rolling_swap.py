@@ -28,7 +28,7 @@ def swap_all(cluster: ProcessCluster, load: Load, topic: str, kind: str) -> None
         cluster.swap(broker_id, kind)
         cluster.wait_for_brokers(BROKERS, PATIENCE_S)
         cluster.wait_for_isr(topic, PARTITIONS, PATIENCE_S)
-        load.grows(PATIENCE_S)
+        load.grows()
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
@@ -59,7 +59,7 @@ def test_partitions_are_reassigned_between_kinds_under_load(tmp_path: Path) -> N
                 make_controller(cluster, kind)
                 for replicas in ([3, 1], [2, 3], [1, 2]):
                     move(cluster, tools, replicas, tmp_path)
-                    load.grows(PATIENCE_S)
+                    load.grows()
             load.finish()
         assert not load.read_back().check()
 
