@@ -40,7 +40,7 @@ from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, 
 from barnabas.server.replication.partition_order import PartitionOrder
 
 LISTENER = "PLAINTEXT"
-DEADLINE_SECONDS = 5.0
+DEADLINE_SECONDS = 60.0
 
 
 class RoleBook:

@@ -77,7 +77,7 @@ async def test_failover_goes_on_from_the_tree_alone() -> None:
         await create(plane, (3, 2), name="u")
         back = await plane.start(1)
         await plane.until(lambda: back.metadata.topic("u") is not None and leader_of(back) == 2)
-        assert back.replicas.roles[T0].leader == 2
+        await plane.until(lambda: T0 in back.replicas.roles and back.replicas.roles[T0].leader == 2)
         assert (await back.state(T0)).isr == (2, 3), "it has to catch up first"
 
 
