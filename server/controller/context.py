@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import PartitionImage, TopicImage
-from ..metadata.znodes import NO_LEADER, BrokerRegistration, PartitionState, TopicRegistration
+from ..metadata.znodes import NO_BROKER_EPOCH, NO_LEADER, BrokerRegistration, PartitionState, TopicRegistration
 from .partition_states import PartitionPhase, transition
 from .replica_states import ReplicaPhase, replica_transition
 
@@ -155,16 +155,24 @@ class ControllerContext:
                 self._phases[partition] = transition(self._phases[partition], PartitionPhase.ONLINE)
 
     def led_by_earlier_runs(self) -> list[TopicPartition]:
-        """Partitions whose leader has registered anew since its election was written: what runs now was not elected.
+        """Partitions whose leader has registered anew since it was elected: what runs now was not elected.
 
         It may have lost what it had not synced, of which followers may have more. Others written in the same epoch in
         its place could not be told from that.
         """
-        return [
-            partition
-            for partition, state in self._states.items()
-            if state.leader in self.brokers and state.zxid < self.brokers[state.leader].broker_epoch
-        ]
+        return [partition for partition, state in self._states.items() if self._was_elected_before(state)]
+
+    def _was_elected_before(self, state: PartitionState) -> bool:
+        present = self.broker_epoch(state.leader)
+        if state.leader_broker_epoch != NO_BROKER_EPOCH:
+            return present not in (NO_BROKER_EPOCH, state.leader_broker_epoch)
+        # In doubt, the last write: one of the in-sync replicas alone may be younger than the run that is registered.
+        return state.zxid < present
+
+    def broker_epoch(self, broker_id: int) -> int:
+        """Of the run of a broker that is alive, else -1."""
+        broker = self.brokers.get(broker_id)
+        return NO_BROKER_EPOCH if broker is None else broker.broker_epoch
 
     def put_state(self, partition: TopicPartition, state: PartitionState) -> None:
         """Takes over a state that was just written."""

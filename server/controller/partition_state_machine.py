@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TypeAlias
 
@@ -163,8 +164,11 @@ class PartitionStateMachine:
         for partition in partitions:
             former = self._context.state(partition)
             state = None if former is None else decide(partition, former)
-            if state is not None:
-                yield partition, state
+            if former is None or state is None:
+                continue
+            if state.leader_epoch != former.leader_epoch:
+                state = replace(state, leader_broker_epoch=self._context.broker_epoch(state.leader))
+            yield partition, state
 
     async def _write(
         self, states: Mapping[TopicPartition, PartitionState], term: ControllerTerm

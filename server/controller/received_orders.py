@@ -19,6 +19,7 @@ from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import MetadataCache, PartitionImage, TopicImage
 from ..metadata.metadata_store import StoreError
+from ..metadata.znodes import NO_BROKER_EPOCH
 from ..replication.partition_order import PartitionOrder
 from ..runtime.turns import ORDERS, Pace
 from .control_requests import StopOrder
@@ -37,8 +38,6 @@ logger = room_logger("controller")
 
 CONFIGS_AT_A_TIME = 100
 """Topics whose settings are asked for together."""
-NO_BROKER_EPOCH = -1
-"""What older controllers say."""
 
 
 class ClusterReplicas(LocalReplicas, Protocol):

@@ -108,7 +108,8 @@ class TopicMaker:
 
     def _first_state(self, replicas: tuple[int, ...], term: ControllerTerm) -> PartitionState:
         live = tuple(broker for broker in replicas if broker in self._context.live_brokers)
-        return PartitionState(live[0], 0, live, term.epoch)
+        run = self._context.broker_epoch(live[0])
+        return PartitionState(live[0], 0, live, term.epoch, leader_broker_epoch=run)
 
     async def _create(self, new: Mapping[str, PlannedTopic], term: ControllerTerm) -> KafkaError | None:
         """Creates planned topics; returns what hindered all of them."""

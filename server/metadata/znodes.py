@@ -1,5 +1,6 @@
 """Paths and JSON of the metadata tree: byte for byte what Apache Kafka up to 3.9 keeps in ZooKeeper (its `ZkData`).
 
+One field is ours, `leader_broker_epoch` of a partition's state, which Kafka's decoder skips.
 The functions are pure. Decoders accept every version of a node that Kafka ever wrote; encoders write the newest.
 """
 
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote, unquote
 from uuid import UUID
@@ -59,6 +60,8 @@ PERSISTENT_PATHS = (
 """Made by whoever starts first; parents before children."""
 
 NO_LEADER = -1
+NO_BROKER_EPOCH = -1
+"""Of who is not there, and what older controllers say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class BrokerRegistration:
     broker_id: int
     endpoints: tuple[BrokerEndpoint, ...]
     rack: str | None = None
-    broker_epoch: int = -1
+    broker_epoch: int = NO_BROKER_EPOCH
     """czxid of the registration; not part of the JSON."""
     transaction_levels: tuple[int, int] | None = None
     """The lowest and highest level of the feature `transaction.version` that it supports, if it says so."""
@@ -106,19 +109,14 @@ class PartitionState:
     partition_epoch: int = 0
     leader_recovery_state: int = 0
     """1 while the leader, elected uncleanly, has not yet recovered."""
+    leader_broker_epoch: int = field(default=NO_BROKER_EPOCH, compare=False)
+    """Which run of the leader was elected; unknown where Apache Kafka wrote last, which leaves this field out."""
     zxid: int = field(default=0, compare=False)
     """Place of the write in the order of all; 0 unless it was just read."""
 
     def with_partition_epoch(self, partition_epoch: int) -> PartitionState:
         """The same state as it stands in a node of that version."""
-        return PartitionState(
-            self.leader,
-            self.leader_epoch,
-            self.isr,
-            self.controller_epoch,
-            partition_epoch,
-            self.leader_recovery_state,
-        )
+        return replace(self, partition_epoch=partition_epoch, zxid=0)
 
 
 def broker_path(broker_id: int) -> str:
@@ -324,6 +322,8 @@ def encode_state(state: PartitionState) -> bytes:
     }
     if state.leader_recovery_state:
         value["leader_recovery_state"] = state.leader_recovery_state
+    if state.leader_broker_epoch != NO_BROKER_EPOCH:
+        value["leader_broker_epoch"] = state.leader_broker_epoch
     return _encode(value)
 
 
@@ -337,6 +337,7 @@ def decode_state(data: bytes, version: int, zxid: int = 0) -> PartitionState:
         value["controller_epoch"],
         version,
         value.get("leader_recovery_state", 0),
+        value.get("leader_broker_epoch", NO_BROKER_EPOCH),
         zxid,
     )
 

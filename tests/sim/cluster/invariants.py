@@ -6,27 +6,30 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from tests.sim.cluster.world import ClusterBroker, ClusterWorld
 
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.metadata.node_tree import Transaction
 from barnabas.server.replication.partition import Partition
 
 LOOK_SECONDS = 0.02
 MOST_BYTES = 1 << 24
 STATE_PATH = re.compile(r"/kafka/brokers/topics/([^/]+)/partitions/(\d+)/state")
+TOPIC_PATH = re.compile(r"/kafka/brokers/topics/([^/]+)")
 NO_LEADER = -1
 LEAST_IN_SYNC = 2
 """`min.insync.replicas` of all topics that are made here."""
 
 Seen = tuple[int, int]
 """Last offset of a batch, and its checksum."""
-
-
-class InvariantError(AssertionError):
-    """Something was so that never may."""
+Identity = tuple[UUID, TopicPartition]
+"""A topic that is made anew is another."""
+Life = tuple[int, int, Identity]
+"""Of a replica: its broker, and which of that one's lives."""
 
 
 @dataclass
@@ -44,12 +47,14 @@ class Invariants:
     def __init__(self, world: ClusterWorld) -> None:
         self.world = world
         self.violations: list[str] = []
-        self.committed: dict[TopicPartition, Committed] = {}
+        self.committed: dict[Identity, Committed] = {}
+        self._topics: dict[str, dict[str, Any] | None] = {}
         self._states: dict[TopicPartition, dict[str, Any]] = {}
-        self._leaders: dict[tuple[TopicPartition, int], int] = {}
-        self._watermarks: dict[tuple[int, int, TopicPartition], tuple[int, int, int]] = {}
-        """Of each life of each replica: leader epoch, partition epoch and high watermark, as seen last."""
-        self._compared: dict[tuple[int, int, TopicPartition], int] = {}
+        self._leaders: dict[tuple[Identity, int], tuple[int, int]] = {}
+        """Of each epoch: a broker, and which of its lives."""
+        self._watermarks: dict[Life, tuple[int, int, int]] = {}
+        """Leader epoch, partition epoch and high watermark, as seen last."""
+        self._compared: dict[Life, int] = {}
         world.ensemble.on_write.append(self._written)
         self._look_later()
 
@@ -75,15 +80,16 @@ class Invariants:
 
     def _written(self, transaction: Transaction) -> None:
         for path, node in transaction.changes.items():
-            found = STATE_PATH.fullmatch(path)
-            if found is None or node is None:
-                continue
-            partition = TopicPartition(found[1], int(found[2]))
-            state = json.loads(node.data or b"{}")
-            former = self._states.get(partition)
-            self._states[partition] = state
-            if former is not None:
-                self._check_state(partition, former, state)
+            if found := TOPIC_PATH.fullmatch(path):
+                self._topics[found[1]] = None if node is None else json.loads(node.data)
+            elif found := STATE_PATH.fullmatch(path):
+                partition = TopicPartition(found[1], int(found[2]))
+                former = self._states.pop(partition, None)
+                if node is not None:
+                    state = self._states[partition] = json.loads(node.data)
+                    self._check_state(partition, former or state, state)
+        for partition in self._states:
+            self._check_replicas(partition)
 
     def _check_state(self, partition: TopicPartition, former: dict[str, Any], state: dict[str, Any]) -> None:
         if state["leader_epoch"] < former["leader_epoch"] or state["controller_epoch"] < former["controller_epoch"]:
@@ -92,6 +98,13 @@ class Invariants:
             self._say(f"unclean: {partition} went from {former} to {state}")
         if state["leader"] not in (NO_LEADER, *state["isr"]) or not state["isr"]:
             self._say(f"isr: {partition} has {state}")
+
+    def _check_replicas(self, partition: TopicPartition) -> None:
+        """Whoever is in sync has a replica."""
+        topic, isr = self._topics[partition.topic], self._states[partition]["isr"]
+        replicas = None if topic is None else topic["partitions"].get(str(partition.partition))
+        if replicas is None or not set(isr) <= set(replicas):
+            self._say(f"isr: {partition} has {isr} in sync and replicas {replicas}")
 
     # -- the brokers -----------------------------------------------------------------------------------------------
 
@@ -104,15 +117,15 @@ class Invariants:
                     self._look_at(broker, partition)
 
     def _look_at(self, broker: ClusterBroker, partition: Partition) -> None:
-        name, log = partition.topic_partition, partition.log
+        name, log = (partition.topic_id, partition.topic_partition), partition.log
         me = (broker.broker_id, broker.lives, name)
         watermark, end = log.high_watermark, log.log_end_offset
         if watermark > end:
             self._say(f"watermark: {me} has {watermark} and ends at {end}")
         if partition.is_leader:
-            first = self._leaders.setdefault((name, partition.leader_epoch), broker.broker_id)
-            if first != broker.broker_id:
-                self._say(f"two leaders: {name} in epoch {partition.leader_epoch}: {first} and {broker.broker_id}")
+            first = self._leaders.setdefault((name, partition.leader_epoch), me[:2])
+            if first != me[:2]:
+                self._say(f"two leaders: {name} in epoch {partition.leader_epoch}: {first} and {me[:2]}, their lives")
         epoch, version, last = self._watermarks.get(me, (-2, 0, 0))
         if partition.leader_epoch == epoch and watermark < last:
             self._say(f"watermark: {me} went back from {last} to {watermark} in epoch {epoch}")
@@ -123,13 +136,17 @@ class Invariants:
         committed = self.committed.setdefault(name, Committed())
         if watermark > self._compared.get(me, 0):
             self._compare(me, partition, committed, watermark)
-        state = self._states.get(name)
-        if state is not None and broker.broker_id in state["isr"] and end < committed.end:
-            self._say(f"in sync: {me} ends at {end}, {committed.end} is committed, and it is in {state['isr']}")
+        isr = self._in_sync(partition)
+        if broker.broker_id in isr and end < committed.end:
+            self._say(f"in sync: {me} ends at {end}, {committed.end} is committed, and it is in {isr}")
 
-    def _compare(
-        self, me: tuple[int, int, TopicPartition], partition: Partition, committed: Committed, watermark: int
-    ) -> None:
+    def _in_sync(self, partition: Partition) -> list[int]:
+        """Of the very topic that this replica is of, while there is that."""
+        topic, state = self._topics.get(partition.topic_partition.topic), self._states.get(partition.topic_partition)
+        is_same = topic is not None and topic["topic_id"] == uuid_text(partition.topic_id)
+        return state["isr"] if is_same and state is not None else []
+
+    def _compare(self, me: Life, partition: Partition, committed: Committed, watermark: int) -> None:
         """What is newly committed here is the same as elsewhere, or the first of it."""
         start = max(self._compared.get(me, 0), partition.log.log_start_offset)
         self._compared[me] = watermark

@@ -15,6 +15,7 @@ from tests.sim.workload import TOPIC
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.replication.isr_changes import IsrChange
 
 TP = TopicPartition(TOPIC, 0)
 
@@ -66,6 +67,53 @@ def test_a_leader_that_is_back_before_the_next_controller_looks_leads_in_a_new_e
         await starting
         await until(world, lambda: epoch(cluster) > before)
         await until(world, lambda: all(_knows(world, one.broker_id) == epoch(cluster) for one in world.running))
+
+    run(main, 1)
+
+
+def test_a_restarted_leader_leads_in_a_new_epoch_though_the_state_was_written_since() -> None:
+    """A request of the leader's former life, to a controller that has not heard of the new one yet and dies then."""
+
+    async def main(loop: SimLoop) -> None:
+        cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
+        world = cluster.world
+        await asyncio.gather(*map(cluster.nemesis.bring_up, world.brokers.values()))
+        await cluster._create_topic()
+        leader = cluster.invariants.state(TP)["leader"]
+        while controller(world) in (None, leader):
+            await cluster.nemesis._move_controller()
+            await asyncio.sleep(0.1)
+        chief = world.brokers[controller(world) or 0]
+        (third,) = world.brokers.keys() - {leader, chief.broker_id}
+        before = epoch(cluster)
+        assert chief.server is not None
+        orders = chief.server.state.controller
+        run_of = orders.broker_epoch(leader)
+        assert run_of is not None
+        written = world.ensemble.tree.look(f"/kafka/brokers/topics/{TOPIC}/partitions/0/state")
+        assert written is not None
+        wish = IsrChange(TP, before, written.version, (leader, third))
+        # What goes from ZooKeeper to the controller is late, what the controller writes is not.
+        world.network.cut(world.ensemble.node, chief.node, both_ways=False)
+        path = f"/kafka/brokers/ids/{leader}"
+        former = world.ensemble.tree.look(path)
+        broker = world.brokers[leader]
+        broker.crash("A")
+        for session in [one for one, node in _sessions(world) if node is broker.node]:
+            world.ensemble.expire(session)
+        starting = broker.begin()
+        await until(world, lambda: world.ensemble.tree.look(path) not in (None, former))
+        world.spawn(chief.node, orders.alter_partitions(leader, run_of, [wish]))
+        await until(world, lambda: sorted(cluster.invariants.in_sync()[TP]) == sorted((leader, third)))
+        assert epoch(cluster) == before
+        chief.crash("kill")
+        for session in [one for one, node in _sessions(world) if node is chief.node]:
+            world.ensemble.expire(session)
+        await starting
+        await until(world, lambda: controller(world) is not None)
+        await until(world, lambda: epoch(cluster) > before)
+        await until(world, lambda: all(_knows(world, one.broker_id) == epoch(cluster) for one in world.running))
+        assert not cluster.invariants.violations
 
     run(main, 1)
 
