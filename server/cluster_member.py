@@ -100,7 +100,7 @@ class ClusterMember:
         """
         state = self._state
         self._registered(await self._membership.join())
-        self._notices.start(state.broker_id)
+        await self._notices.start(state.broker_id)
         await self._links.control.start()
         self._links.replication.schedule(self._scheduler)
         if state.config.auto_leader_rebalance_enable:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
 from urllib.parse import quote
 
 from ...protocol.acl_bindings import AccessControlEntry, ResourcePattern
 from ...protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
+from ...protocol.room_logger import room_logger
+from .change_notices import ChangeNotices
 from .metadata_store import (
     BadVersionError,
     Create,
@@ -27,16 +28,13 @@ from .metadata_store import (
     NoNodeError,
     SetData,
     Watch,
-    WatchEvent,
 )
+
+logger = room_logger("metadata")
 
 LITERAL_ROOT, EXTENDED_ROOT = "/kafka-acl", "/kafka-acl-extended"
 LITERAL_CHANGES, EXTENDED_CHANGES = "/kafka-acl-changes", "/kafka-acl-extended-changes"
-CHANGE_LIFE_MS = 15 * 60 * 1000
-PURGE_INTERVAL_MS = 60 * 1000
-NOTICES_A_PURGE = 1000
 _PREFIX_ROOT = f"{EXTENDED_ROOT}/prefixed"
-_NOTICE = "acl_changes_"
 
 
 def _words(name: str) -> str:
@@ -109,16 +107,16 @@ def _node_name(name: str) -> str:
     return name if is_usable else quote(name, safe="").replace(".", "%2E")
 
 
-def _encode_notice(pattern: ResourcePattern) -> tuple[str, bytes]:
+def _encode_notice(pattern: ResourcePattern) -> bytes:
     if pattern.pattern_type is AclPatternType.LITERAL:
-        return LITERAL_CHANGES, f"{pattern.resource_type.name}:{pattern.name}".encode()
+        return f"{pattern.resource_type.name}:{pattern.name}".encode()
     value = {
         "version": 1,
         "resourceType": pattern.resource_type.name,
         "name": pattern.name,
         "patternType": pattern.pattern_type.name,
     }
-    return EXTENDED_CHANGES, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _decode_notice(root: str, data: bytes) -> ResourcePattern:
@@ -130,7 +128,7 @@ def _decode_notice(root: str, data: bytes) -> ResourcePattern:
         value = json.loads(data)
         kind = AclResourceType[value["resourceType"].upper()]
         return ResourcePattern(kind, value["name"], AclPatternType[value["patternType"].upper()])
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not a notice of a change: {data[:200]!r}") from error
 
 
@@ -138,19 +136,20 @@ class AclStore:
     """Reads and writes rules. Every method may raise what a MetadataStore raises. Loop-thread only."""
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
-        self._store = store
-        self._now_ms = now_ms
-        self._next_purge_ms: dict[str, int] = {}
-        self._watched: set[str] = set()
+        self.store = store
+        self._notices = {
+            root: ChangeNotices(store, f"{root}/acl_changes_", now_ms=now_ms)
+            for root in (LITERAL_CHANGES, EXTENDED_CHANGES)
+        }
 
     async def prepare(self) -> None:
         """Make the lasting paths that are missing."""
         paths = [LITERAL_ROOT, LITERAL_CHANGES, EXTENDED_ROOT, _PREFIX_ROOT, EXTENDED_CHANGES]
         paths += [f"{root}/{name}" for root in (LITERAL_ROOT, _PREFIX_ROOT) for name in TYPE_NAMES.values()]
         for path in paths:
-            if await self._store.exists(path) is None:
+            if await self.store.exists(path) is None:
                 try:
-                    await self._store.create(path)
+                    await self.store.create(path)
                 except NodeExistsError:
                     continue
 
@@ -159,16 +158,18 @@ class AclStore:
         found = {}
         for root, pattern_type in ((LITERAL_ROOT, AclPatternType.LITERAL), (_PREFIX_ROOT, AclPatternType.PREFIXED)):
             for kind, kind_name in TYPE_NAMES.items():
-                for node in await self._store.children(f"{root}/{kind_name}"):
-                    data, _ = await self._store.get(f"{root}/{kind_name}/{node}")
-                    name, entries = decode_acls(data)
-                    found[ResourcePattern(kind, name or node, pattern_type)] = entries
+                names = await self.store.children(f"{root}/{kind_name}")
+                nodes = await self.store.get_many([f"{root}/{kind_name}/{name}" for name in names])
+                for node_name, node in zip(names, nodes, strict=True):
+                    if node is not None:
+                        name, entries = decode_acls(node[0])
+                        found[ResourcePattern(kind, name or node_name, pattern_type)] = entries
         return found
 
     async def entries(self, pattern: ResourcePattern) -> frozenset[AccessControlEntry]:
         """The rules of one pattern. Raises ValueError."""
         try:
-            data, _ = await self._store.get(acl_path(pattern))
+            data, _ = await self.store.get(acl_path(pattern))
         except NoNodeError:
             return frozenset()
         return decode_acls(data)[1]
@@ -176,80 +177,47 @@ class AclStore:
     async def change(self, pattern: ResourcePattern, change: Change) -> frozenset[AccessControlEntry]:
         """Change a pattern's rules and notify the brokers; returns what they are now. Raises ValueError."""
         path = acl_path(pattern)
+        is_literal = pattern.pattern_type is AclPatternType.LITERAL
+        notices = self._notices[LITERAL_CHANGES if is_literal else EXTENDED_CHANGES]
         while True:
             version: int | None = None
             present: frozenset[AccessControlEntry] = frozenset()
             try:
-                data, stat = await self._store.get(path)
+                data, stat = await self.store.get(path)
                 present, version = decode_acls(data)[1], stat.version
             except NoNodeError:
                 present = frozenset()
             wanted = change(present)
             if wanted == present:
                 return present
-            root, notice = _encode_notice(pattern)
             text = encode_acls(pattern, wanted)
             if version is None:
                 write: Create | SetData | Delete = Create(path, text)
             else:
                 write = SetData(path, text, version) if wanted else Delete(path, version)
             try:
-                await self._store.multi(
-                    [write, Create(f"{root}/{_NOTICE}", notice, sequential=True), *await self._old_notices(root)]
-                )
+                await self.store.multi([write, notices.notice(_encode_notice(pattern))])
             except (BadVersionError, NodeExistsError, NoNodeError):
                 continue
+            await notices.purge()
             return wanted
 
-    async def _old_notices(self, root: str) -> list[Delete]:
-        """Notices that are old enough for every broker to have read them, the oldest first; looked for now and then."""
-        now_ms = self._now_ms()
-        if now_ms < self._next_purge_ms.get(root, 0):
-            return []
-        old = []
-        for name in islice(await self._store.children(root), NOTICES_A_PURGE):
-            stat = await self._store.exists(f"{root}/{name}")
-            if stat is not None and stat.created_ms >= now_ms - CHANGE_LIFE_MS:
-                break
-            if stat is not None:
-                old.append(Delete(f"{root}/{name}"))
-        if len(old) < NOTICES_A_PURGE:
-            self._next_purge_ms[root] = now_ms + PURGE_INTERVAL_MS
-        return old
-
-    async def notices(
-        self, after: Mapping[str, str], heard: Callable[[], None]
+    async def news(
+        self, after: Mapping[str, str], watch: Callable[[str], Watch | None]
     ) -> tuple[list[ResourcePattern], dict[str, str]]:
-        """Patterns of which there is news since `after`, and what to say next time.
+        """Patterns whose rules have changed since `after`, and what to say next time.
 
-        `heard` is called once when there is more. Raises ValueError for a notice that says nothing.
+        `watch` gives what hears of news below a path.
         """
-        news: dict[ResourcePattern, None] = {}
+        changed: dict[ResourcePattern, None] = {}
         newest: dict[str, str] = {}
-        for root in (LITERAL_CHANGES, EXTENDED_CHANGES):
-            names = await self._store.children(root, self._watch(root, heard))
+        for root, notices in self._notices.items():
             last = after.get(root, "")
-            newest[root] = max([last, *names])
-            for name in names:
-                if name > last:
-                    try:
-                        data, _ = await self._store.get(f"{root}/{name}")
-                    except NoNodeError:
-                        continue
-                    news[_decode_notice(root, data)] = None
-        return list(news), newest
-
-    def session_lost(self) -> None:
-        """The session has ended, and its watches with it."""
-        self._watched.clear()
-
-    def _watch(self, root: str, heard: Callable[[], None]) -> Watch | None:
-        if root in self._watched:
-            return None
-
-        def fired(_: WatchEvent) -> None:
-            self._watched.discard(root)
-            heard()
-
-        self._watched.add(root)
-        return fired
+            new = await notices.after(last, watch(root))
+            newest[root] = max([last, *new])
+            for data in new.values():
+                try:
+                    changed[_decode_notice(root, data)] = None
+                except ValueError as error:
+                    logger.error("%s", error)
+        return list(changed), newest

@@ -6,7 +6,6 @@ highest are in force. What Kafka calls finalized: clients are told by ApiVersion
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from enum import IntEnum
 from typing import NamedTuple
@@ -15,12 +14,10 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
 from . import znodes
 from .cluster_store import ClusterStore
-from .metadata_store import MetadataStore, NoNodeError, SessionState, StoreError, WatchEvent
+from .metadata_store import MetadataStore, NoNodeError, StoreError, Watch
+from .store_follower import StoreFollower
 
 logger = room_logger("metadata")
-
-RETRY_SECONDS = 1.0
-"""After which it is looked again when the store could not be read."""
 TRANSACTION_VERSION = "transaction.version"
 
 
@@ -67,9 +64,7 @@ class ClusterFeatures:
         self._chosen: Mapping[str, int] | None = None
         self._version = -1
         """Of the node, -1 while there is none."""
-        self._news = asyncio.Event()
-        self._session = 0
-        self._listening: asyncio.Task[None] | None = None
+        self._follower = StoreFollower(store, "features", self._follow)
 
     @property
     def epoch(self) -> int:
@@ -85,14 +80,10 @@ class ClusterFeatures:
 
     async def start(self) -> None:
         """Know what is in force, and hear of changes from now on. Raises StoreError."""
-        await self._read()
-        self._store.on_state_change(self._session_changed)
-        self._listening = asyncio.ensure_future(self._listen())
+        await self._follower.start()
 
     async def close(self) -> None:
-        if self._listening is not None:
-            self._listening.cancel()
-            await asyncio.gather(self._listening, return_exceptions=True)
+        await self._follower.close()
 
     async def update(self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool) -> None:
         """All of them or none. Raises KafkaError INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED."""
@@ -126,9 +117,11 @@ class ClusterFeatures:
             await self._store.set(znodes.FEATURE, data, self._version)
         await self._read()
 
-    async def _read(self) -> None:
-        self._session = self._store.session_id
-        if await self._store.exists(znodes.FEATURE, self._told) is None:
+    async def _follow(self, is_new_session: bool) -> None:
+        await self._read(self._follower.watch(znodes.FEATURE))
+
+    async def _read(self, watch: Watch | None = None) -> None:
+        if await self._store.exists(znodes.FEATURE, watch) is None:
             self._chosen, self._version = None, -1
             return
         try:
@@ -139,25 +132,6 @@ class ClusterFeatures:
             self._chosen, self._version = znodes.decode_features(data), stat.version
         except (ValueError, TypeError, KeyError) as error:
             logger.error("%s says nothing: %s", znodes.FEATURE, error)
-
-    def _told(self, event: WatchEvent) -> None:
-        self._news.set()
-
-    def _session_changed(self, state: SessionState) -> None:
-        # The watch has ended with the session that set it.
-        if state is SessionState.CONNECTED and self._store.session_id != self._session:
-            self._news.set()
-
-    async def _listen(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            try:
-                await self._read()
-            except StoreError as error:
-                logger.warning("features cannot be read, another attempt follows: %r", error)
-                await asyncio.sleep(RETRY_SECONDS)
-                self._news.set()
 
 
 def _refusal(name: str, update: FeatureUpdate, present: int, brokers: list[tuple[int, int] | None]) -> str | None:

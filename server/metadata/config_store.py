@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, unquote
 
-from ...protocol.room_logger import room_logger
 from . import znodes
+from .change_notices import ChangeNotices
 from .metadata_store import (
     Create,
     Delete,
@@ -17,20 +17,13 @@ from .metadata_store import (
     SetData,
 )
 
-logger = room_logger("config")
-
-CONFIG_CHANGE_LIFE_MS = 15 * 60 * 1000
-PURGE_INTERVAL_MS = 60 * 1000
-NOTICES_A_PURGE = 1000
-
 
 class ConfigStore:
     """What has been configured at run time, in Kafka's layout (see `znodes`)."""
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
         self._store = store
-        self._now_ms = now_ms
-        self._next_purge_ms = 0
+        self.notices = ChangeNotices(store, znodes.CONFIG_CHANGE_PREFIX, now_ms=now_ms)
 
     async def topic_config(self, topic: str) -> dict[str, str]:
         """Returns a topic's own settings; empty if it has none."""
@@ -126,33 +119,9 @@ class ConfigStore:
         return await self._store.exists(path[: path.rindex("/")]) is not None
 
     async def _write_config(self, write: Operation, entity_type: str, name: str) -> None:
-        notice = Create(znodes.CONFIG_CHANGE_PREFIX, znodes.encode_config_change(entity_type, name), sequential=True)
+        notice = self.notices.notice(znodes.encode_config_change(entity_type, name))
         await self._store.multi([write, notice])
-        await self._purge_notices()
-
-    async def _purge_notices(self) -> None:
-        """Remove notices that are old enough for every broker to have read them; Kafka purges them likewise.
-
-        They are looked for now and then, not at each of thousands of changes.
-        """
-        now_ms = self._now_ms()
-        if now_ms < self._next_purge_ms:
-            return
-        names = (await self._store.children(znodes.CONFIG_CHANGES))[:NOTICES_A_PURGE]
-        if len(names) < NOTICES_A_PURGE:
-            self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
-        paths = [f"{znodes.CONFIG_CHANGES}/{name}" for name in names]
-        found = await self._store.get_many(paths)
-        oldest_ms = now_ms - CONFIG_CHANGE_LIFE_MS
-        old = [
-            Delete(path)
-            for path, node in zip(paths, found, strict=True)
-            if node is not None and node[1].created_ms < oldest_ms
-        ]
-        try:
-            await self._store.multi(old)
-        except NoNodeError as error:
-            logger.debug("another broker purges, too: %s is gone", error.path)
+        await self.notices.purge()
 
 
 async def config_write(store: MetadataStore, entity_type: str, name: str, config: Mapping[str, str]) -> Operation:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ...protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.room_logger import room_logger
-from ..metadata.metadata_store import SessionState, StoreError
+from ..metadata.store_follower import StoreFollower
 from ..runtime.log_limit import LimitedLog
 from .acl_index import AclIndex
 
@@ -25,8 +25,6 @@ DECISIONS = 20_000
 """Decisions that are remembered until a rule changes."""
 PAUSE_SECONDS = 0.1
 """Between two looks at what has changed: of many changes at once not each is looked for."""
-RETRY_SECONDS = 1.0
-"""A change that could not be read is looked for again after this time."""
 
 _Question = tuple[str, str, AclOperation, AclResourceType, str]
 
@@ -44,37 +42,23 @@ class AclAuthorizer:
     ) -> None:
         """`super_users` may do everything; `allow_if_no_acl` lets everybody do what no rule is about."""
         self._store = store
-        self._loop = loop
         self._index = AclIndex()
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
         self._decisions: dict[_Question, bool] = {}
         self._seen: dict[str, str] = {}
-        self._reading: asyncio.Task[None] | None = None
-        self._news = asyncio.Event()
+        self._follower = StoreFollower(store.store, "access rules", self._read, pause_seconds=PAUSE_SECONDS)
         self._changing = asyncio.Lock()
         self._denials = LimitedLog(logger, loop.time)
 
     async def start(self) -> None:
         """Read all rules and hear of changes from now on. Raises StoreError, ValueError."""
         await self._store.prepare()
-        _, self._seen = await self._store.notices(self._seen, self._news.set)
-        for pattern, entries in (await self._store.load()).items():
-            self._index.replace(pattern, entries)
-        self._reading = self._loop.create_task(self._follow())
+        await self._follower.start()
 
     async def close(self) -> None:
         """Hear of nothing more."""
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.gather(self._reading, return_exceptions=True)
-
-    def session_changed(self, state: SessionState) -> None:
-        """Told of the store's session: what happened while there was none is looked up."""
-        if state is SessionState.CONNECTED:
-            self._store.session_lost()
-            self._seen = {}
-            self._news.set()
+        await self._follower.close()
 
     def authorize(self, session: Session, operation: AclOperation, resource_type: AclResourceType, name: str) -> bool:
         """Whether the client of the session may do that to the resource."""
@@ -135,27 +119,30 @@ class AclAuthorizer:
         self._index.replace(pattern, entries)
         self._decisions.clear()
 
-    async def _follow(self) -> None:
-        """Take over what other brokers change."""
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            try:
-                await self._read_news()
-            except (StoreError, ValueError) as error:
-                logger.error("a change of access rules could not be read, and is looked for again: %r", error)
-                self._seen = {}
-                await asyncio.sleep(RETRY_SECONDS)
-                self._news.set()
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _read_news(self) -> None:
-        changed, newest = await self._store.notices(self._seen, self._news.set)
-        for pattern in changed:
-            async with self._changing:
-                self._replace(pattern, await self._store.entries(pattern))
-            await asyncio.sleep(0)
+    async def _read(self, is_new_session: bool) -> None:
+        """Take over what other brokers have changed."""
+        changed, newest = await self._store.news(self._seen, self._follower.watch)
+        if is_new_session:
+            await self._read_all()
+        else:
+            for pattern in changed:
+                await self._read_one(pattern)
         self._seen = newest
+
+    async def _read_all(self) -> None:
+        """Notices are gone after a while, and nobody knows how long there was no session."""
+        async with self._changing:
+            rules = await self._store.load()
+            for pattern in {*self._index.patterns(), *rules}:
+                self._replace(pattern, rules.get(pattern, frozenset()))
+
+    async def _read_one(self, pattern: ResourcePattern) -> None:
+        async with self._changing:
+            try:
+                self._replace(pattern, await self._store.entries(pattern))
+            except ValueError as error:
+                logger.error("the rules of %s stay as they were: %s", pattern.name, error)
+        await asyncio.sleep(0)
 
 
 def _by_pattern(bindings: Iterable[AclBinding]) -> Mapping[ResourcePattern, frozenset[AccessControlEntry]]:

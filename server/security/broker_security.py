@@ -63,7 +63,6 @@ class BrokerSecurity:
     ) -> None:
         """`authorizer` decides in place of the one that the configuration names. Raises ConfigError."""
         self.authorizer = authorizer or configured_authorizer(config, AclStore(store, now_ms=ports.now_ms), loop)
-        self._store = store
         self._config = config
         self._ports = ports
         self._scram_store = ScramStore(config_store)
@@ -83,7 +82,6 @@ class BrokerSecurity:
         await self.delegation_tokens.start()
         if self.acls is not None:
             await self.acls.start()
-            self._store.on_state_change(self.acls.session_changed)
 
     def outgoing(self, listener: ListenerConfig) -> OutgoingSecurity:
         """How other brokers are reached at their listener of that name. Raises ConfigError."""

@@ -10,10 +10,10 @@ import pytest
 from tests.sim.store import SimulatedStore
 
 from barnabas.protocol.config_resources import ConfigResourceType
-from barnabas.server.config import config_notices as module
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.config_notices import ConfigNotices
 from barnabas.server.config.dynamic_config import DynamicConfig
+from barnabas.server.metadata import store_follower
 from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.metadata_store import StoreUnavailableError
@@ -42,7 +42,7 @@ async def tree() -> NodeTree:
 @asynccontextmanager
 async def listening(tree: NodeTree, broker_id: int = 1) -> AsyncIterator[Broker]:
     broker = Broker(tree)
-    broker.notices.start(broker_id)
+    await broker.notices.start(broker_id)
     try:
         yield broker
     finally:
@@ -98,7 +98,7 @@ async def test_a_hundred_changes_of_one_entity_cost_one_reading(tree: NodeTree) 
         heard.append(name)
 
     broker.notices.watch("topics", heed)
-    broker.notices.start(1)
+    await broker.notices.start(1)
     await until(lambda: broker.dynamic.topic_log_config("t").retention_ms == 99)
     assert heard == ["t"]
     await broker.notices.close()
@@ -112,7 +112,7 @@ async def test_quotas_arrive_by_their_nodes(tree: NodeTree) -> None:
         heard.append(await quotas_at(broker.configs, "users", name))
 
     broker.notices.watch("users", heed)
-    broker.notices.start(1)
+    await broker.notices.start(1)
     entity: Entity = {CLIENT_ID: "c d", USER: "a/b"}
     await alter_stored_quotas(other.configs, entity, {PRODUCER_RATE: 5.0})
     await until(lambda: heard)
@@ -142,7 +142,7 @@ async def test_what_cannot_be_applied_keeps_nothing_else_away(tree: NodeTree) ->
 async def test_the_next_session_and_a_store_that_was_away_are_listened_to(
     tree: NodeTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RETRY_S", 0.001)
+    monkeypatch.setattr(store_follower, "RETRY_SECONDS", 0.001)
     other = Broker(tree).configs
     async with listening(tree) as broker:
         await asyncio.sleep(0)

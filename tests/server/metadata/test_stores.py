@@ -13,10 +13,18 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.metadata import znodes
+from barnabas.server.metadata.change_notices import LIFE_MS
 from barnabas.server.metadata.cluster_store import ClusterStore, ControllerTerm
-from barnabas.server.metadata.config_store import CONFIG_CHANGE_LIFE_MS, ConfigStore
+from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
-from barnabas.server.metadata.metadata_store import MOST_MULTI_BYTES, BadVersionError, Check, size_of
+from barnabas.server.metadata.metadata_store import (
+    MOST_MULTI_BYTES,
+    BadVersionError,
+    Check,
+    StoreUnavailableError,
+    Watch,
+    size_of,
+)
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.topic_store import PlannedTopic, TopicStore
 from barnabas.server.metadata.znodes import BrokerEndpoint, BrokerRegistration, PartitionState, TopicRegistration
@@ -214,9 +222,21 @@ async def test_old_announcements_are_purged() -> None:
     world = World()
     await world.cluster.prepare()
     await world.configs.set_topic_config("t", {"retention.ms": "5"})
-    world.clock.now += CONFIG_CHANGE_LIFE_MS + 1
+    world.clock.now += LIFE_MS + 1
     await world.configs.set_topic_config("t", {"retention.ms": "6"})
     assert await world.store.children("/config/changes") == ["config_change_0000000001"]
+
+
+async def test_a_change_is_done_though_old_announcements_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    await world.cluster.prepare()
+
+    async def fails(path: str, watch: Watch | None = None) -> list[str]:
+        raise StoreUnavailableError(path)
+
+    monkeypatch.setattr(world.store, "children", fails)
+    await world.configs.set_topic_config("t", {"retention.ms": "5"})
+    assert await world.configs.topic_config("t") == {"retention.ms": "5"}
 
 
 async def test_topic_too_large_for_one_write_is_written_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +273,7 @@ async def test_two_brokers_make_the_same_settings_at_once() -> None:
     )
     assert await world.configs.topic_config("t") == {"retention.ms": "5"}
     assert len(await world.store.children("/config/changes")) == 2
-    world.clock.now += CONFIG_CHANGE_LIFE_MS + 1
+    world.clock.now += LIFE_MS + 1
     await asyncio.gather(
         world.configs.set_topic_config("t", {"retention.ms": "6"}),
         other.set_topic_config("t", {"retention.ms": "6"}),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, play
+from tests.sim.store import SimulatedStore
 
 from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from barnabas.protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
@@ -22,8 +23,10 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.config.listeners import ListenerConfig
+from barnabas.server.metadata import store_follower
 from barnabas.server.metadata.acl_store import AclStore, acl_path, encode_acls
 from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.metadata_store import StoreUnavailableError, Watch
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.security.acl_authorizer import AclAuthorizer
 from barnabas.server.security.configured_authorizer import KAFKAS_OWN, configured_authorizer
@@ -116,10 +119,74 @@ async def test_what_another_broker_changes_counts_here_too() -> None:
     assert not other.authorize(session(), Op.READ, T.TOPIC, "t")
     for allowed in (True, False, True):
         await (one.create([READ_T]) if allowed else one.delete([READ_T]))
-        async with asyncio.timeout(10):
-            while other.authorize(session(), Op.READ, T.TOPIC, "t") is not allowed:
-                await asyncio.sleep(0.01)
+        await until_allowed(other, allowed)
         assert other.authorize(session(), Op.DESCRIBE, T.TOPIC, "t") is allowed
+    await one.close()
+    await other.close()
+
+
+async def until_allowed(guard: AclAuthorizer, allowed: bool = True, name: str = "t") -> None:
+    async with asyncio.timeout(30):
+        while guard.authorize(session(), Op.READ, T.TOPIC, name) is not allowed:
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_damaged_keeps_no_other_change_away() -> None:
+    tree = NodeTree(lambda: 0)
+    one, store = await authorizer(tree)
+    other, _ = await authorizer(tree)
+    await one.create([AclBinding(ResourcePattern(T.TOPIC, "damaged"), READ_T.entry)])
+    await until_allowed(other, name="damaged")
+    await store.set("/kafka-acl/Topic/damaged", b"no rules")
+    for notice in (b"NOTHING:t", b"\xff", b"TOPIC:damaged"):
+        await store.create("/kafka-acl-changes/acl_changes_", notice, sequential=True)
+    await store.create("/kafka-acl-extended-changes/acl_changes_", b'{"resourceType":1}', sequential=True)
+    await store.create("/kafka-acl-changes/zzz", b"TOPIC:t")
+    for allowed in (True, False):
+        await (one.create([READ_T]) if allowed else one.delete([READ_T]))
+        await until_allowed(other, allowed)
+    assert other.authorize(session(), Op.READ, T.TOPIC, "damaged")
+    await one.close()
+    await other.close()
+
+
+async def test_the_next_session_knows_what_has_no_notice_any_more() -> None:
+    tree = NodeTree(lambda: 0)
+    one, store = await authorizer(tree)
+    away = SimulatedStore(tree)
+    other = AclAuthorizer(AclStore(away, now_ms=lambda: 0), asyncio.get_running_loop())
+    await other.start()
+    await one.create([READ_T])
+    await until_allowed(other)
+    away.expire()
+    await one.delete([READ_T])
+    await one.create([AclBinding(ResourcePattern(T.TOPIC, "u"), READ_T.entry)])
+    for name in await store.children("/kafka-acl-changes"):
+        await store.delete(f"/kafka-acl-changes/{name}")
+    away.renew()
+    await until_allowed(other, False)
+    await until_allowed(other, name="u")
+    await one.close()
+    await other.close()
+
+
+async def test_a_store_that_was_away_for_a_moment_is_listened_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_follower, "RETRY_SECONDS", 0.001)
+    tree = NodeTree(lambda: 0)
+    one, _ = await authorizer(tree)
+    other, store = await authorizer(tree)
+    children, failures = store.children, [StoreUnavailableError("/")] * 2
+
+    async def failing(path: str, watch: Watch | None = None) -> list[str]:
+        if failures:
+            raise failures.pop()
+        return await children(path, watch)
+
+    monkeypatch.setattr(store, "children", failing)
+    for allowed in (True, False):
+        await (one.create([READ_T]) if allowed else one.delete([READ_T]))
+        await until_allowed(other, allowed)
+    assert not failures
     await one.close()
     await other.close()
 
