@@ -27,6 +27,7 @@ from tests.bench.requests import (
 )
 from tests.bench.starting import measure_start, measure_start_again
 from tests.bench.throughput import fetch_with, librdkafka_bench, prepare_fetch, produce_bench, replay_bench
+from tests.bench.transactions import transaction_benches
 
 PLAIN = (Goal("mb_per_s", "kafka", 1.4), Goal("mb_per_s", "ceiling", 0.85))
 WIDE = (Goal("mb_per_s", "kafka", 1.2),)
@@ -342,5 +343,6 @@ BENCHES = {
         *compaction_benches(),
         *java_benches(),
         *cluster_benches(),
+        *transaction_benches(),
     )
 }

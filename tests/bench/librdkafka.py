@@ -17,6 +17,7 @@ import confluent_kafka
 PRODUCER, CONSUMER = 0, 1
 BEGINNING = -2
 CONF_OK = 0
+PATIENCE_MS = 120_000
 STAY_BYTES = 1_000_000
 """So much goes to one partition before the next has its turn: a full batch."""
 
@@ -60,6 +61,11 @@ def load_library() -> ctypes.CDLL:
         "rd_kafka_flush": (number, [pointer, number]),
         "rd_kafka_outq_len": (number, [pointer]),
         "rd_kafka_destroy": (None, [pointer]),
+        "rd_kafka_init_transactions": (pointer, [pointer, number]),
+        "rd_kafka_begin_transaction": (pointer, [pointer]),
+        "rd_kafka_commit_transaction": (pointer, [pointer, number]),
+        "rd_kafka_abort_transaction": (pointer, [pointer, number]),
+        "rd_kafka_error_string": (text, [pointer]),
         "rd_kafka_consume_start": (number, [pointer, ctypes.c_int32, ctypes.c_int64]),
         "rd_kafka_consume_stop": (number, [pointer, ctypes.c_int32]),
         "rd_kafka_consume_callback": (number, [pointer, ctypes.c_int32, number, pointer, pointer]),
@@ -93,9 +99,31 @@ class Client:
     def _count_failure(self, handle: int, message: object, opaque: int) -> None:
         self.failed += 1
 
+    def transact(self, step: str, *timeout_ms: int) -> None:
+        """`rd_kafka_<step>`, as `begin_transaction`; raises RuntimeError where it fails."""
+        error = getattr(self.library, f"rd_kafka_{step}")(self.handle, *timeout_ms)
+        if error:
+            raise RuntimeError(f"{step}: {self.library.rd_kafka_error_string(error).decode()}")
+
+    def flush(self) -> None:
+        """Return when all that was sent is acknowledged. Raises RuntimeError if something was not."""
+        self.library.rd_kafka_flush(self.handle, PATIENCE_MS)
+        if undelivered := self.failed + self.library.rd_kafka_outq_len(self.handle):
+            raise RuntimeError(f"{undelivered} records were not acknowledged")
+
     def close(self) -> None:
         self.library.rd_kafka_topic_destroy(self.topic)
         self.library.rd_kafka_destroy(self.handle)
+
+
+def messages_of(payloads: Sequence[bytes]) -> tuple["ctypes.Array[Message]", list["ctypes.Array[ctypes.c_char]"]]:
+    """What `rd_kafka_produce_batch` takes, and what has to be kept as long."""
+    messages = (Message * len(payloads))()
+    keep = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
+    for message, payload in zip(messages, keep, strict=True):
+        message.payload = ctypes.cast(payload, ctypes.c_void_p)
+        message.len = len(payload)
+    return messages, keep
 
 
 class Producer(Client):
@@ -115,11 +143,7 @@ class Producer(Client):
         self._partitions = partitions
         self._stay = max(1, STAY_BYTES // sum(map(len, payloads)))
         self._count = len(payloads)
-        self._messages = (Message * len(payloads))()
-        self._keep = [ctypes.create_string_buffer(payload, len(payload)) for payload in payloads]
-        for message, payload in zip(self._messages, self._keep, strict=True):
-            message.payload = ctypes.cast(payload, ctypes.c_void_p)
-            message.len = len(payload)
+        self._messages, self._keep = messages_of(payloads)
 
     def send(self, seconds: float, max_records: float) -> int:
         """Send for so long or so many; returns how many there were once all of them are acknowledged.
@@ -133,9 +157,7 @@ class Producer(Client):
             queued = library.rd_kafka_produce_batch(self.topic, next(turns), 0, self._messages, self._count)
             sent += queued
             library.rd_kafka_poll(self.handle, 0 if queued == self._count else 1)
-        library.rd_kafka_flush(self.handle, 120_000)
-        if undelivered := self.failed + library.rd_kafka_outq_len(self.handle):
-            raise RuntimeError(f"{undelivered} of {sent} records were not acknowledged")
+        self.flush()
         return sent
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.bench import java_load, librdkafka, replay, single
+from tests.bench import java_load, librdkafka, replay, single, transaction_load
 from tests.bench.payloads import payloads
 
 
@@ -38,6 +38,10 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "metadata": single.metadata,
     "replay-produce": replay.produce,
     "replay-consume": replay.consume,
+    "transactions": transaction_load.many,
+    "transaction-latency": transaction_load.latencies,
+    "transaction-produce": transaction_load.long_ones,
+    "transaction-fill": transaction_load.fill,
     "java-produce": java_load.produce,
     "java-consume": java_load.consume,
 }

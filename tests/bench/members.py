@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.bench.wire import framed
+from tests.bench.wire import CLIENT_ID, framed
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
@@ -70,9 +70,9 @@ class Caller(asyncio.Protocol):
         self._transport.write(frame)
         return await answer
 
-    async def send(self, key: ApiKey, version: int, request: Any) -> Any:
+    async def send(self, key: ApiKey, version: int, request: Any, client_id: bytes = CLIENT_ID) -> Any:
         """A request and its answer as messages, of a version without tagged fields."""
-        frame = await self.ask(framed(key, version, encode_request(request, version)))
+        frame = await self.ask(framed(key, version, encode_request(request, version), client_id))
         return decode_response(key, version, frame, 8, len(frame))
 
     def close(self) -> None:

@@ -193,6 +193,17 @@ def test_ours_and_the_ceiling_side_by_side(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.verify
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    "name", ["transactions-32-16", "transaction-commit", "transaction-produce", "transaction-fetch"]
+)
+def test_transactions_of_ours(name: str, tmp_path: Path) -> None:
+    result = run_bench(BENCHES[name], ["ours"], Plan(tmp_path, 0.5, 1, warmup=0))
+    (figures,) = result.rounds["ours"]
+    assert all(figures[figure] > 0 for figure in result.bench.figures), figures
+
+
+@pytest.mark.verify
 @pytest.mark.timeout(120)
 def test_ours_starts_fast_and_small(tmp_path: Path) -> None:
     result = run_bench(BENCHES["start"], ["ours"], Plan(tmp_path, 0.5, 1))

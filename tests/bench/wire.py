@@ -45,9 +45,9 @@ def small_batch() -> bytes:
     return one_record_batch(b"x" * 100, int(time.time() * 1000))
 
 
-def framed(api_key: int, version: int, body: bytes) -> bytes:
+def framed(api_key: int, version: int, body: bytes, client_id: bytes = CLIENT_ID) -> bytes:
     """A whole request frame with header version 1."""
-    frame = struct.pack(">hhih", api_key, version, 7, len(CLIENT_ID)) + CLIENT_ID + body
+    frame = struct.pack(">hhih", api_key, version, 7, len(client_id)) + client_id + body
     return struct.pack(">i", len(frame)) + frame
 
 
