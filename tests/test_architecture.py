@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("protocol", "storage", "server", "clients", "testing")
+ROOMS = ("protocol", "storage", "server", "clients", "simulation", "testing")
 
 BANNED_MODULES = {
     "time", "random", "secrets", "threading", "multiprocessing", "concurrent", "queue", "subprocess", "tempfile",
@@ -33,6 +33,8 @@ PORTS = {
     "clients/security.py": "secrets of an authentication",
     "clients/spark/host.py": "what Spark's processes are started with, clock, waiting, temporary files",
     "clients/spark/connection.py": "a task's socket",
+    "simulation/chance.py": "chance, by seed",
+    "simulation/disk_names.py": "the operating system's texts for its errors",
     "testing/broker.py": "a thread of its own for the caller",
     "testing/cluster.py": "a thread of its own for the caller",
     "testing/clock.py": "the clock that a test shifts",

@@ -1,7 +1,7 @@
 """The seams between the broker and the world: everything that is not a function of its inputs comes through here.
 
 The event loop is the seam for timers, monotonic time and sockets (`loop.time`, `loop.call_later`,
-`loop.create_server`); the rest is this bundle. `server/runtime/host.py` builds the real one, `tests/sim` a
+`loop.create_server`); the rest is this bundle. `server/runtime/host.py` builds the real one, `simulation/` a
 deterministic one; a test bans every other way to the clock, to randomness, to threads and to the disk.
 """
 

@@ -11,8 +11,9 @@ from tests.cleaning.crash_world import FETCH_BYTES, ManagedHistory, new_world
 from tests.cleaning.history import Restart, Settings
 from tests.cleaning.promises import BrokenPromiseError, read, require
 from tests.cleaning.walk import random_settings, random_step
-from tests.sim.disk import SimCrash, SimDisk
 from tests.storage.crash_points import SURVIVORS, Image
+
+from barnabas.simulation.disk import SimCrash, SimDisk
 
 Steps = Callable[[ManagedHistory], None]
 SMALL = Settings(segment_bytes=500, segment_index_bytes=400, index_interval_bytes=150, delete_retention_ms=100)

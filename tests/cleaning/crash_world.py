@@ -12,11 +12,11 @@ from tests.cleaning.contents import batches_of
 from tests.cleaning.history import History, Producer, Restart, Settings
 from tests.cleaning.passes import BYTES_PER_KEY
 from tests.cleaning.promises import Pass, Promises, require
-from tests.sim.disk import SimDisk
 from tests.storage.lanes import checkpoint, delete_due, load, shut_down
 from tests.storage.logs import Clock
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.cleaning.clean_job import GroupCleaned, PassFinished
 from barnabas.storage.cleaning.cleaner import clean
 from barnabas.storage.cleaning.log_to_clean import CleanerSettings, LogToClean

@@ -8,9 +8,9 @@ from tests.cleaning.contents import data_records, latest, segments_of
 from tests.cleaning.history import History, Settings
 from tests.cleaning.passes import our_pass
 from tests.cleaning.promises import BrokenPromiseError, read, require
-from tests.sim.disk import SimDisk
 
 from barnabas.protocol.record_batch import RecordBatchBuilder
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.dump import verify_indexes
 from barnabas.storage.errors import StorageError
 from barnabas.storage.filesystem import FileSystem

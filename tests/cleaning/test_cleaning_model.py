@@ -11,8 +11,9 @@ from tests.cleaning.passes import our_pass
 from tests.cleaning.promises import Promises
 from tests.cleaning.walk import IDEMPOTENT, TRANSACTIONAL
 from tests.cleaning.walks import walk
-from tests.sim.disk import SimDisk
 from tests.storage.logs import Clock
+
+from barnabas.simulation.disk import SimDisk
 
 PAIRS = st.lists(
     st.tuples(st.integers(0, 9), st.integers(0, 4).map(lambda number: number == 0)), min_size=1, max_size=5

@@ -8,8 +8,9 @@ from tests.cleaning.history import History
 from tests.cleaning.passes import our_pass
 from tests.cleaning.promises import BrokenPromiseError, Promises
 from tests.cleaning.walk import random_settings, random_step
-from tests.sim.disk import SimDisk
 from tests.storage.logs import Clock
+
+from barnabas.simulation.disk import SimDisk
 
 MAP_SIZES = (8, 20, 60, 2000)
 HASHES = ("MD5", "MD5", "MD5", "SHA-1", "SHA-256", "SHA-512", "exact")

@@ -14,9 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import SimNetwork
-
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.codec import decode_request, encode_response
 from barnabas.protocol.errors import ErrorCode
@@ -27,6 +24,8 @@ from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.schema import ZERO_UUID
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.network import SimNetwork
 
 WINDOW = 5
 EARLIEST, LATEST = -2, -1

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 from tests.server.coordinator.transaction.producers import RawProducer
 from tests.server.data_plane import DataPlane, play
-from tests.sim.world import HOST, PORT
 
 from barnabas import Broker
 from barnabas.clients import Admin, Producer, TopicPartition
 from barnabas.clients.cli import main
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.simulation.machines import HOST, PORT
 
 ADDRESS = f"{HOST}:{PORT}"
 PLACES = [TopicPartition("t", 0), TopicPartition("t", 1)]

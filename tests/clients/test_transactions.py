@@ -7,10 +7,10 @@ import asyncio
 import pytest
 from tests.server.coordinator.transaction.producers import committed_offset, committed_values, find
 from tests.server.data_plane import DataPlane, play
-from tests.sim.world import HOST, PORT
 
 from barnabas.clients import Consumer, Producer, TopicPartition
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.simulation.machines import HOST, PORT
 
 ADDRESS = f"{HOST}:{PORT}"
 FIRST = TopicPartition("t", 0)

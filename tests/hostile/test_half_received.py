@@ -8,13 +8,13 @@ import struct
 from typing import Any
 
 import pytest
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import NetworkFaults, SimNetwork
 
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.network import socket_server
 from barnabas.server.network.connection import Connection
 from barnabas.server.network.socket_server import FRAME_SECONDS, SILENT_SECONDS, SocketServer
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.network import NetworkFaults, SimNetwork
 
 BUDGET = 4 << 20
 LARGE = 3 << 20

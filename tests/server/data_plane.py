@@ -8,10 +8,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from uuid import UUID
 
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import NetworkFaults
-from tests.sim.world import HOST, PORT, START_MS, WorkDelays, World
-
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.codec import decode_response, encode_request
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
@@ -36,6 +32,9 @@ from barnabas.server.broker import BrokerServer
 from barnabas.server.broker_state import BrokerState
 from barnabas.server.replication.partition import Partition
 from barnabas.server.security.authorizer import Authorizer
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import HOST, PORT, START_MS, WorkDelays, World
+from barnabas.simulation.network import NetworkFaults
 
 Talk = Callable[["DataPlane"], Awaitable[None]]
 PAGE_CACHE = {"acks.all.durability": "page-cache"}

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.sim.loop import SimLoop, run
 from tests.sim.scenario import FAULT_POINTS, Plan, Run
 from tests.sim.workload import DRAIN_SECONDS, MOST_UNACKNOWLEDGED, TOPIC
 
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.loop import SimLoop, run
 
 KEYS_OF_A_WRITER = 4
 TOMBSTONES = 0.1

@@ -7,14 +7,14 @@ import hashlib
 import random
 from dataclasses import dataclass, replace
 
-from tests.sim.disk import Mode
 from tests.sim.history import History
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import NetworkFaults
 from tests.sim.workload import TOPIC, Load, Workload
-from tests.sim.world import BOOTSTRAP, WorkDelays, World
 
 from barnabas.protocol.errors import KafkaError
+from barnabas.simulation.disk import Mode
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import BOOTSTRAP, WorkDelays, World
+from barnabas.simulation.network import NetworkFaults
 
 FAULT_POINTS = frozenset({"flush-late", "produce-answer-lost", "fetch-session-lost"})
 

@@ -7,14 +7,14 @@ import random
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.sim.loop import SimLoop, run
-from tests.sim.world import HOST, PORT, SimBroker, World
 
 from barnabas.clients.errors import BrokerUnreachableError, RequestTimeoutError, UnsupportedVersionError
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.network.broker_connections import BrokerConnections, Endpoint
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import HOST, PORT, SimBroker, World
 
 OTHER_HOST = "10.0.0.2"
 

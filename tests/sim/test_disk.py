@@ -4,9 +4,9 @@ import errno
 import os
 
 import pytest
-from tests.sim.disk import Mode, SimCrash, SimDisk
-from tests.sim.disk_nodes import POISON, SECTOR
 
+from barnabas.simulation.disk import Mode, SimCrash, SimDisk
+from barnabas.simulation.disk_nodes import POISON, SECTOR
 from barnabas.storage.filesystem import write_all
 
 SEEDS = range(60)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.sim.disk import SimDisk
 
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.filesystem import FileSystem, OsFileSystem, write_all
 
 Disk = tuple[FileSystem, str]

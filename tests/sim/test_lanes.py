@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.sim.loop import SimLoop, leave
-from tests.sim.world import SimWork, World
 from tests.storage.logs import batch
 
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server import broker as server_module
 from barnabas.server.replication import group_commit
 from barnabas.server.replication.partition import Partition
+from barnabas.simulation.loop import SimLoop, leave
+from barnabas.simulation.machines import SimWork, World
 from barnabas.storage.log_dir import CLEAN_SHUTDOWN_FILE, HIGH_WATERMARK_CHECKPOINT, LogDir
 
 TP = TopicPartition("t", 0)

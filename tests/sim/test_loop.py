@@ -6,9 +6,10 @@ import asyncio
 import random
 
 import pytest
-from tests.sim.loop import DeadlockError, SimLoop, run
-from tests.sim.network import NetworkFaults, SimNetwork
-from tests.sim.node import Node
+
+from barnabas.simulation.loop import DeadlockError, SimLoop, run
+from barnabas.simulation.network import NetworkFaults, SimNetwork
+from barnabas.simulation.node import SimNode
 
 
 def test_hours_pass_in_no_time() -> None:
@@ -30,7 +31,7 @@ def test_a_hang_is_found() -> None:
 def trace_of(seed: int) -> list[str]:
     async def main(loop: SimLoop) -> list[str]:
         trace: list[str] = []
-        nodes = [Node(name) for name in "abc"]
+        nodes = [SimNode(name) for name in "abc"]
         for node in nodes:
             for number in range(5):
                 node.run(loop.call_soon, trace.append, f"{node.name}{number}")
@@ -52,7 +53,7 @@ def test_order_between_machines_is_seeded_and_within_one_is_kept() -> None:
 def test_a_dead_machine_does_nothing_more() -> None:
     async def main(loop: SimLoop) -> list[str]:
         trace: list[str] = []
-        node = Node("a")
+        node = SimNode("a")
 
         async def life() -> None:
             try:
@@ -82,7 +83,7 @@ class Echo(asyncio.Protocol):
 def test_streams_keep_their_bytes_in_order(seed: int) -> None:
     async def main(loop: SimLoop) -> bytes:
         SimNetwork(loop, random.Random(seed), NetworkFaults(tail_chance=0.3, split_chance=0.9))
-        server, client = Node("server"), Node("client")
+        server, client = SimNode("server"), SimNode("client")
         sent = bytes(random.Random(seed).randbytes(200_000))
 
         async def serve() -> None:
@@ -104,7 +105,7 @@ def test_streams_keep_their_bytes_in_order(seed: int) -> None:
 def test_a_killed_peer_is_noticed() -> None:
     async def main(loop: SimLoop) -> None:
         SimNetwork(loop, random.Random(1))
-        server = Node("server")
+        server = SimNode("server")
 
         async def serve() -> None:
             await loop.create_server(Echo, "10.0.0.1", 9092)

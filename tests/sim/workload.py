@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tests.sim.history import History, WriterKind
-from tests.sim.world import Machines
 
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.machines import Machines
 
 TOPIC = "t"
 DRAIN_SECONDS = 120.0

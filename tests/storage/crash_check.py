@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import struct
 
-from tests.sim.disk import SimDisk
 from tests.storage.crash_world import ROOT, SMALL, Promise, World, make_manager
 from tests.storage.lanes import load, shut_down
 
 from barnabas.protocol.record_batch import Batch, RecordBatch, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.dump import verify_indexes
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig

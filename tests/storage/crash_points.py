@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from tests.sim.disk import Mode, SimCrash, SimDisk
 from tests.storage.crash_check import BrokenPromiseError, check_disk
 from tests.storage.crash_scenarios import Scenario
 from tests.storage.crash_world import Promise, World, new_disk
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import Mode, SimCrash, SimDisk
 from barnabas.storage.log_manager import LogManager
 
 SURVIVORS: tuple[tuple[Mode, int], ...] = (

@@ -6,11 +6,11 @@ import random
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from tests.sim.disk import SimDisk
 from tests.storage.lanes import checkpoint, delete_due, load, retain, shut_down
 
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig

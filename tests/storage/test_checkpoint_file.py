@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.disk import SimDisk
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.checkpoint_file import OffsetCheckpointFile, read_lines
 from barnabas.storage.errors import CorruptCheckpointError
 

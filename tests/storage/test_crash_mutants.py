@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.crash_check import BrokenPromiseError
 from tests.storage.crash_points import count_calls, images, prepare
 from tests.storage.crash_scenarios import BY_NAME
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage import log_checkpoints, log_loader
 from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.lane_task import LaneTask

@@ -11,13 +11,13 @@ from struct import pack
 from types import FrameType
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.logs import NOW_MS, append, open_log, retain
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record import Record, TimestampType
 from barnabas.protocol.record_batch import BATCH_HEADER, iter_batches
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.batch_scan import BatchScan
 from barnabas.storage.cleaning.batch_index import index_batches, nothing_indexed
 from barnabas.storage.cleaning.batch_walk import BatchWalk

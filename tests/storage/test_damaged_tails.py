@@ -4,12 +4,12 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.crash_check import check_derived_state, check_indexes, read_everything
 from tests.storage.crash_world import NOW_MS, SMALL, TP, make_manager, new_disk
 from tests.storage.lanes import load
 
 from barnabas.protocol.record_batch import RecordBatchBuilder
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log import Log
 
 BATCHES = 12

@@ -3,11 +3,11 @@
 from dataclasses import replace
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL, TP, make_manager, new_disk
 from tests.storage.lanes import load, shut_down
 
 from barnabas.protocol.record_batch import ControlType, RecordBatchBuilder, control_batch
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.dump import dump_file, verify_indexes
 from barnabas.storage.log import Log
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.crash_check import read_everything
 from tests.storage.crash_world import NOW_MS, make_manager
 from tests.storage.lanes import checkpoint, delete_due, load, retain, run, shut_down
@@ -15,6 +14,7 @@ from tests.storage.lanes import checkpoint, delete_due, load, retain, run, shut_
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager

@@ -6,12 +6,12 @@ import random
 from contextlib import suppress
 
 import pytest
-from tests.sim.disk import Mode, SimCrash, SimDisk
 from tests.storage.crash_world import NOW_MS, make_manager
 from tests.storage.lanes import checkpoint, load, shut_down
 from tests.storage.test_log_manager import ID_A, A, batch, started
 
 from barnabas.protocol.record_batch import iter_batches
+from barnabas.simulation.disk import Mode, SimCrash, SimDisk
 from barnabas.storage.found_logs import DuplicateLogError
 from barnabas.storage.future_logs import FutureLog
 from barnabas.storage.log import Log

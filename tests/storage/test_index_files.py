@@ -8,8 +8,8 @@ from struct import pack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.sim.disk import SimDisk
 
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.errors import CorruptIndexError
 from barnabas.storage.offset_index import OffsetIndex, OffsetPosition
 from barnabas.storage.time_index import TimeIndex, TimestampOffset

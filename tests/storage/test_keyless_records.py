@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.cleaning.compacted import new_log
 from tests.storage.logs import NOW_MS
 
@@ -11,6 +10,7 @@ from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.validation_result import RecordValidationError
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.disk import SimDisk
 
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.leader_epochs import LeaderEpochCache
 
 

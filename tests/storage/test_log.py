@@ -9,10 +9,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.logs import NOW_MS, Clock, append, base_offsets, batch, offsets_in, open_log, retain
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.errors import LogDirFailedError
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig

@@ -8,13 +8,13 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL, make_manager
 from tests.storage.lanes import checkpoint, delete_due, flush, load, retain, shut_down
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.record_batch import RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.filesystem import OsFileSystem
 from barnabas.storage.found_logs import DuplicateLogError
 from barnabas.storage.held_logs import AllLogDirsFailedError

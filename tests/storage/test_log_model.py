@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.sim.disk import SimDisk
 from tests.storage.logs import NOW_MS, Clock, batch, open_log, retain
 
 from barnabas.protocol.record_batch import iter_batches
+from barnabas.simulation.disk import SimDisk
 
 
 class LogAgainstList(RuleBasedStateMachine):

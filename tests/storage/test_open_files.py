@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS, SMALL
 from tests.storage.lanes import shut_down
 from tests.storage.test_log_manager import batch, started, values
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log_manager import LogManager
 from barnabas.storage.unsynced_files import run_together
 

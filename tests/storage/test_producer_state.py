@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.logs import NOW_MS, Clock, append, batch, marker, open_log
 
 from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_values import LogAppendInfo
 

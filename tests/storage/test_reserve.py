@@ -5,9 +5,9 @@ from __future__ import annotations
 import errno
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.crash_world import NOW_MS
 
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.reserve import DISK_SHARE, LOANS, Reserve
 
 SIZE = 64 << 10

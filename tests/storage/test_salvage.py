@@ -7,12 +7,12 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.sim.disk import SimDisk
 
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import BATCH_HEADER, HEADER_SIZE, RecordBatchBuilder, iter_batches
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.dump import DumpEntry, dump_file, verify_indexes
 from barnabas.storage.salvage import Damage, FoundBatch, find_batches
 

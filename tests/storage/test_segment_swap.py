@@ -6,10 +6,10 @@ import errno
 from contextlib import suppress
 
 import pytest
-from tests.sim.disk import Mode, SimCrash, SimDisk
 from tests.storage.cleaning.compacted import PATH, SETTINGS, committed, compact, fill, new_log, put, state, to_clean
 from tests.storage.logs import Clock, base_offsets, open_log, retain
 
+from barnabas.simulation.disk import Mode, SimCrash, SimDisk
 from barnabas.storage.cleaning.clean_job import GroupCleaned
 from barnabas.storage.cleaning.cleaner import clean
 from barnabas.storage.cleaning.log_to_clean import CleanerSettings

@@ -8,10 +8,6 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import NetworkFaults
-from tests.sim.world import BOOTSTRAP, World
-
 from barnabas.clients.admin import Admin
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.fetched_records import ConsumerRecord
@@ -19,6 +15,9 @@ from barnabas.clients.group.listener import RebalanceListener
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import BOOTSTRAP, World
+from barnabas.simulation.network import NetworkFaults
 
 GROUP = "readers"
 TOPIC = "t"

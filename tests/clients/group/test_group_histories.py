@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from tests.clients.group.group_world import PARTITIONS, TOPIC, Diary, GroupWorld, Reader, play
-from tests.sim.network import NetworkFaults
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.network import NetworkFaults
 
 STRATEGIES = ["range", "roundrobin", "sticky", "cooperative-sticky"]
 MOST_READERS = 4

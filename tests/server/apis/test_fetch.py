@@ -22,8 +22,6 @@ from tests.server.data_plane import (
     values_in,
 )
 from tests.server.orders import next_order
-from tests.sim.disk import Fault
-from tests.sim.world import WorkDelays
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.compression import Compression
@@ -34,6 +32,8 @@ from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequ
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import ControlType, control_batch
 from barnabas.server.replication.delayed_fetch import FetchedPartition
+from barnabas.simulation.disk import DiskFault
+from barnabas.simulation.machines import WorkDelays
 from barnabas.storage.errors import CorruptIndexError
 from barnabas.storage.transaction_index import AbortedTxn, TransactionIndex
 
@@ -412,7 +412,7 @@ def test_a_reader_waiting_on_a_directory_that_cannot_be_read_does_no_harm_to_pro
         reader, writer = await plane.connect(), await plane.connect()
         waiting = reader.send(fetch(at(1), at(0, 1), max_wait_ms=60_000, min_bytes=100_000), 12)
         await plane.until(lambda: len(plane.state.replica_manager.fetch_purgatory) == 1)
-        plane.world.broker.disk.faults.append(Fault("pread", 5, path_contains=broken.log.path))
+        plane.world.broker.disk.faults.append(DiskFault("pread", 5, path_contains=broken.log.path))
         answer = only_produced(await writer.send(produce(batch(b"v"), index=1), 9))
         assert answer.error_code == ErrorCode.NONE
         answers = fetched(await waiting)

@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from tests.server.data_plane import PAGE_CACHE, DataPlane, batch, play, produce
 from tests.server.orders import next_order
-from tests.sim.world import START_MS, WorkDelays
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.compression import Compression
@@ -19,6 +18,7 @@ from barnabas.protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from barnabas.protocol.record_batch_builder import ControlType, RecordBatchBuilder, control_batch
+from barnabas.simulation.machines import START_MS, WorkDelays
 
 LAST = 11
 LATEST, EARLIEST, MAX, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6

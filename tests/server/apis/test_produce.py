@@ -20,7 +20,6 @@ from tests.server.data_plane import (
     produce,
     values_in,
 )
-from tests.sim.world import WorkDelays
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.apis import ApiKey
@@ -31,6 +30,7 @@ from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record import TimestampType
 from barnabas.protocol.record_batch import iter_batches
+from barnabas.simulation.machines import WorkDelays
 
 SLOW_DISK = WorkDelays(usual=0.5)
 LAST = 13

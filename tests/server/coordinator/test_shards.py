@@ -8,13 +8,13 @@ import errno
 import pytest
 from tests.server.data_plane import DataPlane, play
 from tests.server.orders import next_order
-from tests.sim.disk import Fault
-from tests.sim.world import WorkDelays
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.coordinator.coordinator_log import CoordinatorLog, Entry
 from barnabas.server.coordinator.latest_records import LatestRecords
 from barnabas.server.coordinator.shards import Shards
+from barnabas.simulation.disk import DiskFault
+from barnabas.simulation.machines import WorkDelays
 
 State = dict[bytes, bytes]
 SLOW_DISK = WorkDelays(usual=1.0)
@@ -115,7 +115,7 @@ def test_a_partition_that_cannot_be_read_is_not_served() -> None:
         assert broken.directory != sound.directory
         for index in (0, 1):
             await keeper.append((b"a", b"1"), index=index)
-        plane.world.broker.disk.faults.append(Fault("pread", errno.EIO, path_contains=broken.path))
+        plane.world.broker.disk.faults.append(DiskFault("pread", errno.EIO, path_contains=broken.path))
         keeper.shards.current(0)
         assert await keeper.loaded(1) == {b"a": b"1"}
         with pytest.raises(KafkaError) as caught:

@@ -9,14 +9,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import SimNetwork
 
 from barnabas.protocol.errors import ProtocolError
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.network import socket_server
 from barnabas.server.network.connection import READ_AHEAD_BYTES, Connection
 from barnabas.server.network.socket_server import FRAME_SECONDS, STALL_SECONDS, SocketServer
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.network import SimNetwork
 
 Talk = Callable[["World"], Awaitable[None]]
 

@@ -14,7 +14,6 @@ from typing import Any, cast
 from uuid import UUID
 
 from tests.server.data_plane import batch
-from tests.sim.disk import Mode, SimDisk
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.fetch import EpochEndOffset, FetchableTopicResponse, FetchPartition, PartitionData
@@ -30,6 +29,7 @@ from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partition_order import PartitionOrder
 from barnabas.server.replication.partition_reader import PartitionReader
 from barnabas.server.replication.replica_fetcher import ReplicaFetcher
+from barnabas.simulation.disk import Mode, SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from tests.sim.loop import SimLoop, run
 
 from barnabas.server.replication.group_commit import GroupCommit
 from barnabas.server.replication.partition import Partition
 from barnabas.server.runtime.ports import Ports
 from barnabas.server.runtime.turns import FLUSHED_SECONDS
+from barnabas.simulation.loop import SimLoop, run
 
 
 @dataclass

@@ -9,9 +9,6 @@ from typing import Any
 
 import pytest
 from tests.server.data_plane import DataPlane
-from tests.sim.disk import Mode
-from tests.sim.loop import SimLoop, run
-from tests.sim.world import BOOTSTRAP, WorkDelays, World
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.producer import Producer
@@ -25,6 +22,9 @@ from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication import log_dir_mover
+from barnabas.simulation.disk import Mode
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import BOOTSTRAP, WorkDelays, World
 
 NAME = TopicPartition("t", 0)
 DIRS = {"log.dirs": "/one,/two", "log.segment.bytes": "20000", "log.segment.delete.delay.ms": "1000"}

@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 from tests.server.data_plane import batch
 from tests.server.orders import next_order
-from tests.sim.disk import SimDisk
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.partition import Partition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 

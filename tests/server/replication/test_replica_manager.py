@@ -22,13 +22,13 @@ from tests.server.data_plane import (
     produce,
     values_in,
 )
-from tests.sim.disk import Fault
-from tests.sim.world import WorkDelays
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.partition_order import PartitionOrder
+from barnabas.simulation.disk import DiskFault
+from barnabas.simulation.machines import WorkDelays
 
 SLOW_DISK = WorkDelays(usual=1.0)
 
@@ -209,7 +209,7 @@ def test_a_failing_fdatasync_fails_who_waits_for_it_and_takes_the_directory_offl
         await plane.append(batch(b"v"), index=1, acks=-1)
         broken, sound = plane.partition("t", 0), plane.partition("t", 1)
         connection = await plane.connect()
-        plane.world.broker.disk.faults.append(Fault("fdatasync", errno.EIO, path_contains=broken.log.path))
+        plane.world.broker.disk.faults.append(DiskFault("fdatasync", errno.EIO, path_contains=broken.log.path))
         answer = only_produced(await connection.send(produce(batch(b"v"), acks=-1), 9))
         assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
         plane.world.broker.disk.faults.clear()

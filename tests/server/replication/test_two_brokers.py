@@ -10,8 +10,6 @@ from uuid import UUID
 
 import pytest
 from tests.server.data_plane import at, batch, fetch, only_fetched, only_produced, produce, values_in
-from tests.sim.loop import SimLoop, run
-from tests.sim.world import PORT, SimBroker, World
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -31,6 +29,8 @@ from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.partition_order import PartitionOrder
 from barnabas.server.replication.replication import Replication
 from barnabas.server.runtime.scheduler import Scheduler
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import PORT, SimBroker, World
 
 TOPIC_ID = UUID(int=77)
 NAME = TopicPartition("t", 0)

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from tests.sim.loop import SimLoop, run
-
 from barnabas.server.runtime.turns import PIECES_A_COLLECTION, Turns
+from barnabas.simulation.loop import SimLoop, run
 
 Talk = Callable[[Turns, list[str]], Awaitable[None]]
 

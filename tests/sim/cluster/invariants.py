@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from tests.sim.cluster.world import ClusterBroker, ClusterWorld
-
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.metadata.node_tree import Transaction
 from barnabas.server.replication.partition import Partition
+from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 
 LOOK_SECONDS = 0.02
 MOST_BYTES = 1 << 24
@@ -116,7 +115,7 @@ class Invariants:
                 if not partition.is_offline:
                     self._look_at(broker, partition)
 
-    def _look_at(self, broker: ClusterBroker, partition: Partition) -> None:
+    def _look_at(self, broker: SimClusterBroker, partition: Partition) -> None:
         name, log = (partition.topic_id, partition.topic_partition), partition.log
         me = (broker.broker_id, broker.lives, name)
         watermark, end = log.high_watermark, log.log_end_offset

@@ -8,28 +8,7 @@ from dataclasses import dataclass, replace
 from tests.sim.history import WriterKind
 from tests.sim.workload import Load
 
-ACTS = (
-    "kill",
-    "power",
-    "power of all",
-    "stop",
-    "pause",
-    "cut",
-    "cut off",
-    "cut one way",
-    "cut from zookeeper",
-    "slow link",
-    "reset",
-    "expire",
-    "zookeeper down",
-    "move controller",
-    "clock jump",
-    "disk full",
-)
-"""What the nemesis does now and then."""
-STATES = ("tail", "slow disk", "slow zookeeper", "zookeeper breaks", "flush-late", "produce-answer-lost")
-"""What is so all the time."""
-NEEDS_DISK = frozenset({"power", "power of all"})
+from barnabas.simulation.nemesis import ACTS, NEEDS_DISK, STATES, Harm
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +56,11 @@ class ClusterPlan(Load):
             kinds=(WriterKind(), _second_kind(rng, faults)),
             settings=_settings(rng, durability),
         )
+
+    @property
+    def harm(self) -> Harm:
+        """What the nemesis goes by."""
+        return Harm(self.faults, self.seconds, self.gap, self.downtime, self.nemeses)
 
     def with_faults(self, faults: frozenset[str]) -> ClusterPlan:
         """The same with these faults, which come often."""

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tests.sim.cluster.world import ClusterBroker, ClusterWorld
-
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.replication.partition import Partition
+from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 
 
 def differences(world: ClusterWorld, in_sync: Mapping[TopicPartition, list[int]]) -> list[str]:
     """What is not yet as it should be."""
     found: list[str] = []
-    hosts: dict[TopicPartition, list[tuple[ClusterBroker, Partition]]] = {}
+    hosts: dict[TopicPartition, list[tuple[SimClusterBroker, Partition]]] = {}
     for broker in world.running:
         assert broker.server is not None
         for partition in broker.server.state.replica_manager.partitions:
@@ -33,7 +32,7 @@ def differences(world: ClusterWorld, in_sync: Mapping[TopicPartition, list[int]]
     return found
 
 
-def _contents(broker: ClusterBroker, partition: Partition) -> bytes:
+def _contents(broker: SimClusterBroker, partition: Partition) -> bytes:
     folder = f"/data/{partition.topic_partition.topic}-{partition.topic_partition.partition}"
     return b"".join(
         broker.disk.read_bytes(f"{folder}/{name}")

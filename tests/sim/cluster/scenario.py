@@ -8,21 +8,19 @@ import random
 from dataclasses import dataclass, field
 
 from tests.sim.cluster.invariants import Invariants
-from tests.sim.cluster.nemesis import Nemesis
 from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.replicas import differences
-from tests.sim.cluster.world import ClusterBroker, ClusterWorld
 from tests.sim.history import WriterKind
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import NetworkFaults
 from tests.sim.workload import TOPIC, Workload
-from tests.sim.world import WorkDelays
 
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.nemesis import Nemesis
 
 GROUP = "g"
 COMMITTED = TopicPartition(TOPIC, 0)
@@ -57,11 +55,10 @@ class ClusterRun(Workload):
     world: ClusterWorld
 
     def __init__(self, loop: SimLoop, plan: ClusterPlan) -> None:
-        faults = NetworkFaults(tail_chance=0.05 if "tail" in plan.faults else 0.0)
-        delays = WorkDelays(slow_chance=0.1 if "slow disk" in plan.faults else 0.0)
-        world = ClusterWorld(loop, plan.seed, plan.settings, faults, delays, plan.faults, plan.brokers)
+        world = ClusterWorld(loop, plan.seed, plan.settings, brokers_count=plan.brokers)
         super().__init__(world, plan, world.bootstrap)
-        self.nemesis = Nemesis(world, plan)
+        self.nemesis = Nemesis(world, plan.harm)
+        self.nemesis.set_states()
         self.invariants = Invariants(world)
         self.commits = Commits()
         self.random = random.Random(f"{plan.seed}/run")
@@ -74,8 +71,6 @@ class ClusterRun(Workload):
         world, plan = self.world, self.plan
         await asyncio.gather(*map(self.nemesis.bring_up, world.brokers.values()))
         await self._create_topic()
-        world.ensemble.slow_chance = 0.05 if "slow zookeeper" in plan.faults else 0.0
-        world.ensemble.break_chance = 0.02 if "zookeeper breaks" in plan.faults else 0.0
         clients = [
             *(
                 world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
@@ -86,7 +81,7 @@ class ClusterRun(Workload):
             world.spawn(world.machine("committer"), self._commit()),
         ]
         await self.nemesis.rage()
-        self._calm_down()
+        self.nemesis.calm_down()
         absent = self._absent() if plan.core_only else None
         if absent is not None:
             self._take_away(absent)
@@ -108,20 +103,13 @@ class ClusterRun(Workload):
         assert done, f"stuck: {complaint} within {seconds} s"
         await task
 
-    def _calm_down(self) -> None:
-        world = self.world
-        world.fault_points = frozenset()
-        world.delays.slow_chance = world.network.faults.tail_chance = 0.0
-        world.ensemble.slow_chance = world.ensemble.break_chance = 0.0
-        world.network.heal()
-
-    def _absent(self) -> ClusterBroker | None:
+    def _absent(self) -> SimClusterBroker | None:
         """A broker without which the others must go on: nobody's last one in sync."""
         broker = self.random.choice(list(self.world.brokers.values()))
         needed = any(isr == [broker.broker_id] for isr in self.invariants.in_sync().values())
         return None if needed else broker
 
-    def _take_away(self, broker: ClusterBroker) -> None:
+    def _take_away(self, broker: SimClusterBroker) -> None:
         """It is dead; or it is alive, nobody needs it, and a leader that it follows does not reach it."""
         world = self.world
         states = {one: one.server.state for one in world.running if one.server is not None}

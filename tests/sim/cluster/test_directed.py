@@ -8,14 +8,14 @@ from collections.abc import Callable
 import pytest
 from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import ClusterRun
-from tests.sim.cluster.world import ClusterWorld
-from tests.sim.loop import SimLoop, run
 from tests.sim.workload import TOPIC
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.replication.isr_changes import IsrChange
+from barnabas.simulation.cluster import ClusterWorld
+from barnabas.simulation.loop import SimLoop, run
 
 TP = TopicPartition(TOPIC, 0)
 

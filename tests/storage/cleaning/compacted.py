@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.sim.disk import SimDisk
 from tests.storage.logs import Clock, marker, open_log
 
 from barnabas.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.cleaning.clean_job import GroupCleaned, PassFinished
 from barnabas.storage.cleaning.cleaner import clean
 from barnabas.storage.cleaning.log_to_clean import CleanerSettings, LogToClean, log_to_clean

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tests.sim.disk import SimDisk
-
 from barnabas.protocol.record_batch import Batch, ControlType, Record, RecordBatchBuilder, control_batch, iter_batches
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.cleaning.clean_job import CleanJob, Event, GroupCleaned, PassFinished, SourceSegment
 from barnabas.storage.cleaning.cleaner import clean
 from barnabas.storage.segment_files import SEGMENT_SUFFIXES, segment_file_name

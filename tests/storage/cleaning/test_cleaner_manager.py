@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from tests.sim.disk import SimDisk
 from tests.storage.cleaning.compacted import SETTINGS, compact, end_transaction, new_log, put, to_clean
 from tests.storage.lanes import load, retain, shut_down
 from tests.storage.logs import NOW_MS, Clock, marker
 
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.disk import SimDisk
 from barnabas.storage.cleaning.log_to_clean import CleanerSettings, log_to_clean
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig

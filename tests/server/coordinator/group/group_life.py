@@ -21,9 +21,6 @@ from tests.server.coordinator.group.group_history import (
     plan,
 )
 from tests.server.coordinator.group.members import GROUP, QUICK, Cluster, Member, commit_request
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import NetworkFaults
-from tests.sim.world import WorkDelays, World
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -33,6 +30,9 @@ from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from barnabas.server.coordinator.group.group import Group
 from barnabas.server.coordinator.group.states import GroupState
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import WorkDelays, World
+from barnabas.simulation.network import NetworkFaults
 
 CALM_S = 150.0
 """How long a group may take to find its peace."""

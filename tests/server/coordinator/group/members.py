@@ -6,9 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from tests.sim.loop import SimLoop, run
-from tests.sim.world import HOST, PORT, World
-
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.codec import encode_versioned
 from barnabas.protocol.consumer_protocol import ConsumerProtocolSubscription
@@ -31,6 +28,8 @@ from barnabas.protocol.messages.offset_fetch import (
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
 from barnabas.server.broker_state import BrokerState
 from barnabas.server.coordinator.group.group import Group
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import HOST, PORT, World
 
 GROUP = "readers"
 SESSION_MS = 10_000

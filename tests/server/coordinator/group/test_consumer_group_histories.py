@@ -16,9 +16,6 @@ from uuid import UUID
 import pytest
 from tests.server.coordinator.group.consumer_members import Consumer, Owned, group_of
 from tests.server.coordinator.group.members import GROUP, QUICK, Cluster
-from tests.sim.loop import SimLoop, run
-from tests.sim.network import NetworkFaults
-from tests.sim.world import WorkDelays, World
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -27,6 +24,9 @@ from barnabas.server.coordinator.group.consumer import reconciler
 from barnabas.server.coordinator.group.consumer.group import ConsumerGroup
 from barnabas.server.coordinator.group.consumer.membership import ConsumerMembership
 from barnabas.server.coordinator.group.consumer.states import ConsumerGroupState
+from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.machines import WorkDelays, World
+from barnabas.simulation.network import NetworkFaults
 
 SESSION_S = 12.0
 CALM_S = 120.0

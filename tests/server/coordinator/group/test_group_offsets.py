@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 from tests.server.coordinator.group.members import GROUP, Cluster, commit_request, enter_together, play
-from tests.sim.world import SimWork
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -35,6 +34,7 @@ from barnabas.server.apis import answer_budget
 from barnabas.server.apis.kafka_apis import LANE
 from barnabas.server.coordinator.group.states import GroupState
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
+from barnabas.simulation.machines import SimWork
 
 HOUR_S = 3600
 KEPT_AN_HOUR = {"offsets.retention.minutes": "60", "offsets.retention.check.interval.ms": "60000"}

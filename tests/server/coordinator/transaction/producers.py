@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 from tests.server.data_plane import DataPlane, at, batch, fetch, only_fetched, only_produced, produce
-from tests.sim.world import START_MS
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.errors import ErrorCode
@@ -27,6 +26,7 @@ from barnabas.protocol.messages.txn_offset_commit import (
 )
 from barnabas.protocol.record_batch import iter_batches
 from barnabas.server.coordinator.transaction.metadata import TransactionMetadata
+from barnabas.simulation.machines import START_MS
 
 NONE = ErrorCode.NONE
 

@@ -14,10 +14,10 @@ from tests.server.coordinator.transaction.producers import (
     find,
 )
 from tests.server.data_plane import DataPlane, play
-from tests.sim.world import WorkDelays
 
 from barnabas.protocol.errors import KafkaError
 from barnabas.server.coordinator.transaction.states import TransactionState
+from barnabas.simulation.machines import WorkDelays
 
 TRANSACTIONS = 25
 GROUP = "g"

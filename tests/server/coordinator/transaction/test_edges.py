@@ -7,7 +7,6 @@ import asyncio
 import pytest
 from tests.server.coordinator.transaction.producers import NONE, RawProducer, committed_values
 from tests.server.data_plane import DataPlane, play
-from tests.sim.world import WorkDelays
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.add_partitions_to_txn import (
@@ -27,6 +26,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 from barnabas.server.coordinator import allowance
 from barnabas.server.coordinator.transaction.metadata import LAST_EPOCH
 from barnabas.server.coordinator.transaction.states import TransactionState
+from barnabas.simulation.machines import WorkDelays
 
 _E = ErrorCode
 SYNC_SECONDS = 0.1

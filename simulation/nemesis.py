@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
-from tests.sim.cluster.plan import ACTS, ClusterPlan
-from tests.sim.cluster.world import ClusterBroker, ClusterWorld
-from tests.sim.disk import Mode
-from tests.sim.node import Node
-
-from barnabas.server.metadata.metadata_store import Delete
+from ..server.metadata.metadata_store import Delete
+from .chance import chance
+from .cluster import ClusterWorld, SimClusterBroker
+from .disk import Mode
+from .node import SimNode
 
 CONTROLLER = "/kafka/controller"
 STOP_SECONDS = 10.0
@@ -21,18 +20,61 @@ START_SECONDS = 20.0
 """A start that takes longer is tried anew."""
 START_PAUSE = 0.1
 HOUR_MS = 3_600_000
+TAIL_CHANCE = 0.05
+SLOW_DISK_CHANCE = 0.1
+SLOW_ZOOKEEPER_CHANCE = 0.05
+BREAK_CHANCE = 0.02
+ACTS = (
+    "kill",
+    "power",
+    "power of all",
+    "stop",
+    "pause",
+    "cut",
+    "cut off",
+    "cut one way",
+    "cut from zookeeper",
+    "slow link",
+    "reset",
+    "expire",
+    "zookeeper down",
+    "move controller",
+    "clock jump",
+    "disk full",
+)
+"""What the nemesis does now and then."""
+STATES = ("tail", "slow disk", "slow zookeeper", "zookeeper breaks", "flush-late", "produce-answer-lost")
+"""What is so all the time."""
+NEEDS_DISK = frozenset({"power", "power of all"})
+"""Whoever acknowledges from the page cache promises nothing for these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Harm:
+    """How much of what goes wrong. Times are seconds."""
+
+    faults: frozenset[str]
+    """Of `ACTS` and `STATES`."""
+    seconds: float
+    """For so long something is done now and then."""
+    gap: float
+    """Between two acts of one nemesis, at most."""
+    downtime: float
+    """How long an act lasts, at most."""
+    nemeses: int
+    """How many things go wrong at a time."""
 
 
 class Nemesis:
     """Draws from the plan's faults until its time is up. Each broker suffers one thing at a time."""
 
-    def __init__(self, world: ClusterWorld, plan: ClusterPlan) -> None:
+    def __init__(self, world: ClusterWorld, plan: Harm) -> None:
         self.world = world
         self.plan = plan
-        self.random = random.Random(f"{plan.seed}/nemesis")
+        self.random = chance(f"{world.seed}/nemesis")
         self.done: list[str] = []
         """What was done, for who reads a failure."""
-        self._suffering: set[ClusterBroker] = set()
+        self._suffering: set[SimClusterBroker] = set()
         self._ends_at = 0.0
         self._acts: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "kill": lambda: self._crash("kill"),
@@ -53,8 +95,18 @@ class Nemesis:
             "disk full": self._fill_disk,
         }
 
+    def set_states(self) -> None:
+        """Make so what is so all the time, of network, disks and brokers."""
+        world, faults = self.world, self.plan.faults
+        world.fault_points = faults
+        world.network.faults.tail_chance = TAIL_CHANCE if "tail" in faults else 0.0
+        world.delays.slow_chance = SLOW_DISK_CHANCE if "slow disk" in faults else 0.0
+
     async def rage(self) -> None:
-        """Do harm until the time is up; everything is mended when this returns."""
+        """Do harm until the time is up; every act is mended when this returns."""
+        ensemble, faults = self.world.ensemble, self.plan.faults
+        ensemble.slow_chance = SLOW_ZOOKEEPER_CHANCE if "slow zookeeper" in faults else 0.0
+        ensemble.break_chance = BREAK_CHANCE if "zookeeper breaks" in faults else 0.0
         acts = [act for act in ACTS if act in self.plan.faults]
         self._ends_at = self.world.loop.time() + self.plan.seconds
         await asyncio.gather(*(self._go_on(acts) for _ in range(self.plan.nemeses)))
@@ -68,7 +120,15 @@ class Nemesis:
                 self.done.append(f"{loop.time():.3f} {act}")
                 await self._acts[act]()
 
-    async def bring_up(self, broker: ClusterBroker) -> None:
+    def calm_down(self) -> None:
+        """Nothing is so any more that was so all the time; everybody reaches everybody."""
+        world = self.world
+        world.fault_points = frozenset()
+        world.delays.slow_chance = world.network.faults.tail_chance = 0.0
+        world.ensemble.slow_chance = world.ensemble.break_chance = 0.0
+        world.network.heal()
+
+    async def bring_up(self, broker: SimClusterBroker) -> None:
         """Start a broker; what fails or hangs is tried again, as a supervisor does."""
         while True:
             task = broker.begin()
@@ -81,7 +141,7 @@ class Nemesis:
 
     # -- acts ------------------------------------------------------------------------------------------------------
 
-    def _victim(self) -> ClusterBroker | None:
+    def _victim(self) -> SimClusterBroker | None:
         whole = [broker for broker in self.world.running if broker not in self._suffering]
         return self.random.choice(whole) if whole else None
 
@@ -114,7 +174,7 @@ class Nemesis:
             broker.crash("kill")
         await self._return(broker)
 
-    async def _return(self, broker: ClusterBroker) -> None:
+    async def _return(self, broker: SimClusterBroker) -> None:
         await self._last()
         await self.bring_up(broker)
         self._suffering.discard(broker)
@@ -128,16 +188,16 @@ class Nemesis:
             self.world.loop.frozen.discard(broker.node)
             self._suffering.discard(broker)
 
-    async def _between(self, first: Node, second: Node, *, both_ways: bool = True) -> None:
+    async def _between(self, first: SimNode, second: SimNode, *, both_ways: bool = True) -> None:
         self.world.network.cut(first, second, both_ways=both_ways)
         await self._last()
         self.world.network.mend(first, second)
 
-    def _two(self) -> tuple[Node, Node]:
+    def _two(self) -> tuple[SimNode, SimNode]:
         first, second = self.random.sample(list(self.world.brokers.values()), 2)
         return first.node, second.node
 
-    def _one(self) -> Node:
+    def _one(self) -> SimNode:
         return self.random.choice(list(self.world.brokers.values())).node
 
     async def _cut(self) -> None:

@@ -8,11 +8,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-NODE: contextvars.ContextVar[tuple[Node, int]] = contextvars.ContextVar("node")
+NODE: contextvars.ContextVar[tuple[SimNode, int]] = contextvars.ContextVar("node")
 """The machine and the incarnation of it that the running callback belongs to."""
 
 
-class Node:
+class SimNode:
     """Callbacks inherit their machine through the context in which they were scheduled."""
 
     def __init__(self, name: str) -> None:
@@ -45,4 +45,4 @@ class Node:
         return self.context.run(function, *arguments)
 
     def __repr__(self) -> str:
-        return f"Node({self.name!r})"
+        return f"SimNode({self.name!r})"

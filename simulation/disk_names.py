@@ -8,7 +8,7 @@ import posixpath
 import random
 from functools import lru_cache
 
-from tests.sim.disk_nodes import DirectoryNode, FileNode, NameChange, Node, Place, surviving_name_changes
+from .disk_nodes import DirectoryNode, FileNode, NameChange, Node, Place, surviving_name_changes
 
 
 def os_error(number: int, path: str) -> OSError:

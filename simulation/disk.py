@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import errno
-import os
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from tests.sim.disk_names import DiskNames, os_error
-from tests.sim.disk_nodes import DirectoryNode, FileNode, NameChange, Resize, Write
-
-from barnabas.storage.filesystem import make_dirs, write_atomic
+from ..storage.filesystem import make_dirs, write_atomic
+from .chance import chance
+from .disk_names import DiskNames, os_error
+from .disk_nodes import DirectoryNode, DiskWrite, FileNode, NameChange, Resize
 
 _ENDLESS = 1 << 62
 
@@ -25,7 +23,7 @@ class SimCrash(BaseException):
 
 
 @dataclass(slots=True)
-class Fault:
+class DiskFault:
     """An error that calls of one kind answer with, while their path contains a text."""
 
     operation: str
@@ -75,7 +73,7 @@ class SimDisk:
         self._make_room: Callable[[], None] = lambda: None
         self.crashed = False
         self.log: list[str] = []
-        self.faults: list[Fault] = []
+        self.faults: list[DiskFault] = []
         self._keep_log = keep_log
         self._crash_at: int | None = None
         self._kill_fraction = 0.5
@@ -96,7 +94,7 @@ class SimDisk:
 
     def survivor(self, seed: int, mode: Mode) -> SimDisk:
         """The disk as the next start finds it. This disk stays as it is, so that many survivors can be drawn."""
-        rng = random.Random(f"{seed}/{mode}")
+        rng = chance(f"{seed}/{mode}")
         disk = SimDisk(now_ms=self.now_ms, capacity=self.capacity, max_open_files=self.max_open_files)
         disk._names = self._names.clone() if mode == "kill" else self._names.after_power_loss(rng, mode)
         disk._used = sum(len(node.cache) for node in disk._names.files())
@@ -113,9 +111,9 @@ class SimDisk:
 
     def fail(
         self, operation: str, error: int, path_contains: str = "", *, skip: int = 0, times: int | None = 1
-    ) -> Fault:
+    ) -> DiskFault:
         """Lets calls fail: the next `times` (None: all) of `operation` whose path contains the text, after `skip`."""
-        fault = Fault(operation, error, path_contains, skip, times)
+        fault = DiskFault(operation, error, path_contains, skip, times)
         self.faults.append(fault)
         return fault
 
@@ -132,7 +130,7 @@ class SimDisk:
         """Changes bytes behind everybody's back, cache and durable image: rot, a lost or misdirected write."""
         node = self._names.file(path)
         node.make_durable()
-        node.change(Write(position, data))
+        node.change(DiskWrite(position, data))
         node.make_durable()
 
     def cut(self, path: str, size: int) -> None:
@@ -283,7 +281,7 @@ class SimDisk:
             self.open(path, create=True).close()
         self._look("lock", path)
         if path in self._locks:
-            raise BlockingIOError(errno.EWOULDBLOCK, os.strerror(errno.EWOULDBLOCK), path)
+            raise os_error(errno.EWOULDBLOCK, path)
         self._locks.add(path)
         return SimLock(self._locks, path)
 
@@ -405,7 +403,7 @@ class SimFile:
 
     def _put(self, content: bytes, position: int) -> int:
         if content:
-            self._node.change(Write(position, content))
+            self._node.change(DiskWrite(position, content))
             self._node.modified_ms = self._disk.now_ms()
         return len(content)
 

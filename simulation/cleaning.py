@@ -6,11 +6,10 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from tests.sim.disk import SimDisk
-
-from barnabas.server.runtime.ports import WorkerDiedError
-from barnabas.storage.cleaning.clean_job import CleanJob, Event
-from barnabas.storage.cleaning.cleaner import clean
+from ..server.runtime.ports import WorkerDiedError
+from ..storage.cleaning.clean_job import CleanJob, Event
+from ..storage.cleaning.cleaner import clean
+from .disk import SimDisk
 
 SLOWEST_STEP = 0.05
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 
-from tests.sim.cluster.ensemble import Ensemble
-from tests.sim.cluster.zookeeper_client import SimKazoo
-from tests.sim.disk import Mode
-from tests.sim.world import PORT, Machine, Machines
-
-from barnabas.server.broker import BrokerServer
-from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.server.config.zookeeper import zookeeper_settings
-from barnabas.server.metadata.metadata_store import MetadataStore
-from barnabas.server.metadata.zookeeper_store import ZooKeeperStore
-from barnabas.server.runtime.ports import Ports
+from ..server.broker import BrokerServer
+from ..server.config.broker_config import BrokerConfig
+from ..server.config.zookeeper import zookeeper_settings
+from ..server.metadata.metadata_store import MetadataStore
+from ..server.metadata.zookeeper_store import ZooKeeperStore
+from ..server.runtime.ports import Ports
+from .chance import chance
+from .ensemble import Ensemble
+from .machines import PORT, Machine, Machines
+from .zookeeper_client import SimKazoo
 
 
 @dataclass
@@ -26,9 +24,8 @@ class ClusterWorld(Machines):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        chance = random.Random(f"{self.seed}/zookeeper")
-        self.ensemble = Ensemble(self.loop, chance, self.network, self.now_ms)
-        self.brokers = {number: ClusterBroker(self, number) for number in range(1, self.brokers_count + 1)}
+        self.ensemble = Ensemble(self.loop, chance(f"{self.seed}/zookeeper"), self.network, self.now_ms)
+        self.brokers = {number: SimClusterBroker(self, number) for number in range(1, self.brokers_count + 1)}
 
     @property
     def bootstrap(self) -> str:
@@ -36,12 +33,12 @@ class ClusterWorld(Machines):
         return ",".join(f"{broker.host}:{PORT}" for broker in self.brokers.values())
 
     @property
-    def running(self) -> list[ClusterBroker]:
+    def running(self) -> list[SimClusterBroker]:
         """The brokers that are up."""
         return [broker for broker in self.brokers.values() if broker.server is not None]
 
 
-class ClusterBroker(Machine):
+class SimClusterBroker(Machine):
     """One broker of the cluster."""
 
     world: ClusterWorld
@@ -62,6 +59,3 @@ class ClusterBroker(Machine):
             return await ZooKeeperStore.open(settings, loop=self.world.loop, work=ports.work, client=client)
 
         return BrokerServer(config, ports, self.world.loop, join_store=join)
-
-
-__all__ = ["ClusterBroker", "ClusterWorld", "Mode"]

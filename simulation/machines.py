@@ -9,18 +9,18 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tests.sim.cleaning import SimCleaning
-from tests.sim.disk import Mode, SimDisk
-from tests.sim.loop import SimLoop
-from tests.sim.network import NetworkFaults, SimNetwork
-from tests.sim.node import Node
-
-from barnabas.server.broker import BrokerServer
-from barnabas.server.config.broker_config import BrokerConfig
-from barnabas.server.metadata.embedded_store import EmbeddedStore
-from barnabas.server.metadata.node_tree import NodeTree
-from barnabas.server.runtime.ports import Ports
-from barnabas.server.security.authorizer import Authorizer
+from ..server.broker import BrokerServer
+from ..server.config.broker_config import BrokerConfig
+from ..server.metadata.embedded_store import EmbeddedStore
+from ..server.metadata.node_tree import NodeTree
+from ..server.runtime.ports import Ports
+from ..server.security.authorizer import Authorizer
+from .chance import chance
+from .cleaning import SimCleaning
+from .disk import Mode, SimDisk
+from .loop import SimLoop
+from .network import NetworkFaults, SimNetwork
+from .node import SimNode
 
 T = TypeVar("T")
 
@@ -58,13 +58,13 @@ class SimWork:
     async def run(self, lane: str, job: Callable[[], T]) -> T:
         future: asyncio.Future[T] = self._loop.create_future()
 
-        def done(result: T | None, error: BaseException | None) -> None:
+        def done(result: Any, error: BaseException | None) -> None:
             if future.done():
                 return
             if error is not None:
                 future.set_exception(error)
             else:
-                future.set_result(result)  # type: ignore[arg-type]
+                future.set_result(result)
 
         self.submit(lane, job, done)
         return await future
@@ -76,7 +76,7 @@ class SimWork:
         result, error = None, None
         try:
             result = job()
-        except Exception as caught:
+        except Exception as caught:  # noqa: BLE001 - handed to `done`, whose owner decides
             error = caught
         self._loop.call_at(ends, done, result, error)
 
@@ -94,20 +94,20 @@ class Machines:
     """Named fault points of the broker that fire now and then."""
 
     def __post_init__(self) -> None:
-        self.random = random.Random(f"{self.seed}/world")
-        self.network = SimNetwork(self.loop, random.Random(f"{self.seed}/network"), self.network_faults)
+        self.random = chance(f"{self.seed}/world")
+        self.network = SimNetwork(self.loop, chance(f"{self.seed}/network"), self.network_faults)
 
     def now_ms(self) -> int:
         """Wall clock of this world."""
         return START_MS + int(self.loop.time() * 1000)
 
-    def machine(self, name: str) -> Node:
+    def machine(self, name: str) -> SimNode:
         """A new machine, for clients."""
-        return Node(name)
+        return SimNode(name)
 
-    def spawn(self, node: Node, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    def spawn(self, node: SimNode, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run a coroutine as a program of a machine. Kept, so that a killed program's `finally` never runs."""
-        task: asyncio.Task[T] = node.run(self.loop.create_task, work)  # type: ignore[arg-type]
+        task: asyncio.Task[T] = node.run(self.loop.create_task, work)
         self.loop.keep(task)
         return task
 
@@ -126,7 +126,7 @@ class Machine(ABC):
     def __init__(self, world: Machines, host: str, name: str) -> None:
         self.world = world
         self.host = host
-        self.node = Node(name)
+        self.node = SimNode(name)
         self.clock_ahead_ms = 0
         self.disk = SimDisk(now_ms=self.now_ms, keep_log=False)
         self.server: BrokerServer | None = None
@@ -186,7 +186,7 @@ class Machine(ABC):
 
     async def _start(self) -> None:
         world = self.world
-        rng = random.Random(f"{world.seed}/{self.node.name}/{self.lives}")
+        rng = chance(f"{world.seed}/{self.node.name}/{self.lives}")
 
         def fault(name: str) -> bool:
             return name in world.fault_points and rng.random() < FAULT_CHANCE
@@ -206,7 +206,7 @@ class Machine(ABC):
         self.server = server
 
     def _cleaning(self, fault: Callable[[str], bool]) -> SimCleaning:
-        cleaning = SimCleaning(self.disk, random.Random(f"{self.world.seed}/cleaner/{self.lives}"), fault)
+        cleaning = SimCleaning(self.disk, chance(f"{self.world.seed}/cleaner/{self.lives}"), fault)
         cleaning.touched = self.touched
         return cleaning
 

@@ -15,7 +15,7 @@ POISON = 0xEE
 
 
 @dataclass(slots=True, frozen=True)
-class Write:
+class DiskWrite:
     """Bytes put at a position."""
 
     position: int
@@ -29,7 +29,7 @@ class Resize:
     size: int
 
 
-Change: TypeAlias = Write | Resize
+Change: TypeAlias = DiskWrite | Resize
 
 
 def apply_change(image: bytearray, change: Change) -> None:
@@ -46,13 +46,13 @@ def apply_change(image: bytearray, change: Change) -> None:
     image[change.position : end] = change.data
 
 
-def _sectors(change: Write) -> list[Write]:
+def _sectors(change: DiskWrite) -> list[DiskWrite]:
     """The write cut at sector boundaries: the pieces of which a power loss keeps any subset."""
     pieces = []
     start, end = change.position, change.position + len(change.data)
     while start < end:
         stop = min(end, (start // SECTOR + 1) * SECTOR)
-        pieces.append(Write(start, change.data[start - change.position : stop - change.position]))
+        pieces.append(DiskWrite(start, change.data[start - change.position : stop - change.position]))
         start = stop
     return pieces
 

@@ -10,11 +10,8 @@ from typing import Any
 
 from kazoo import exceptions
 from kazoo.protocol.states import WatchedEvent, ZnodeStat
-from tests.sim.loop import SimLoop
-from tests.sim.network import SimNetwork
-from tests.sim.node import Node
 
-from barnabas.server.metadata.metadata_store import (
+from ..server.metadata.metadata_store import (
     BadVersionError,
     Create,
     EventType,
@@ -29,7 +26,10 @@ from barnabas.server.metadata.metadata_store import (
     StoreError,
     WatchEvent,
 )
-from barnabas.server.metadata.node_tree import NodeTree, Outcome, Transaction, stat_of
+from ..server.metadata.node_tree import NodeTree, Outcome, Transaction, stat_of
+from .loop import SimLoop
+from .network import SimNetwork
+from .node import SimNode
 
 LATENCY = 0.001
 HELD_S = 0.05
@@ -58,7 +58,7 @@ class ServedSession:
 
     timeout: float
     last_heard: float
-    connection: Connection | None = None
+    connection: EnsembleConnection | None = None
 
 
 class Ensemble:
@@ -68,7 +68,7 @@ class Ensemble:
         self.loop = loop
         self.random = rng
         self.network = network
-        self.node = Node("zookeeper")
+        self.node = SimNode("zookeeper")
         self.tree = NodeTree(now_ms)
         self.sessions: dict[int, ServedSession] = {}
         self.is_down = False
@@ -82,7 +82,7 @@ class Ensemble:
 
     # -- sessions --------------------------------------------------------------------------------------------------
 
-    def attach(self, session_id: int, timeout: float, connection: Connection) -> int:
+    def attach(self, session_id: int, timeout: float, connection: EnsembleConnection) -> int:
         """Begin a session (0), or go on with one; 0 if that has expired."""
         if not session_id:
             session_id = self.tree.open_session()
@@ -159,22 +159,22 @@ class Ensemble:
                 heed(transaction)
 
 
-class Connection:
+class EnsembleConnection:
     """One connection of one session: what goes over it arrives in order, until it breaks."""
 
-    def __init__(self, ensemble: Ensemble, client: Node, broken: Callable[[], None]) -> None:
+    def __init__(self, ensemble: Ensemble, client: SimNode, broken: Callable[[], None]) -> None:
         self.ensemble = ensemble
         self.client = client
         self.is_broken = False
         self._client_context = client.context
         self._broken = broken
-        self._lines: dict[Node, deque[tuple[Callable[..., None], tuple[Any, ...]]]] = {
+        self._lines: dict[SimNode, deque[tuple[Callable[..., None], tuple[Any, ...]]]] = {
             client: deque(),
             ensemble.node: deque(),
         }
         self._arrives_at = {client: 0.0, ensemble.node: 0.0}
 
-    def send(self, to: Node, deliver: Callable[..., None], *arguments: Any, slow: float = 0.0) -> None:
+    def send(self, to: SimNode, deliver: Callable[..., None], *arguments: Any, slow: float = 0.0) -> None:
         """Have something arrive at one of both sides, unless the connection breaks before."""
         line = self._lines[to]
         line.append((deliver, arguments))
@@ -182,7 +182,7 @@ class Connection:
         if len(line) == 1:
             self._pump(to)
 
-    def _pump(self, to: Node) -> None:
+    def _pump(self, to: SimNode) -> None:
         line, loop, network = self._lines[to], self.ensemble.loop, self.ensemble.network
         sender = self.client if to is self.ensemble.node else self.ensemble.node
         if self.is_broken:
@@ -212,7 +212,7 @@ class Connection:
 class RemoteWatch:
     """A watch at the ensemble: its event goes over the connection it was set by."""
 
-    connection: Connection
+    connection: EnsembleConnection
     watcher: Watcher
     fired: Callable[[Watcher, WatchedEvent], None]
 

@@ -8,26 +8,26 @@ from typing import Any
 
 from kazoo import exceptions
 from kazoo.protocol.states import KazooState, WatchedEvent
-from tests.sim.cluster.ensemble import Connection, Ensemble, RemoteWatch, Watcher, translated, znode_stat
-from tests.sim.node import Node
 
-from barnabas.server.metadata.metadata_store import Check, Create, Delete, Operation, SetData, StoreError
-from barnabas.server.metadata.tree_watches import WatchKind
+from ..server.metadata.metadata_store import Check, Create, Delete, Operation, SetData, StoreError
+from ..server.metadata.tree_watches import WatchKind
+from .ensemble import Ensemble, EnsembleConnection, RemoteWatch, Watcher, translated, znode_stat
+from .node import SimNode
 
 RECONNECT_S = 0.3
 """An attempt follows within this time."""
 
 
-class Answer:
+class KazooAnswer:
     """kazoo's IAsyncResult, as far as it is looked at."""
 
     def __init__(self) -> None:
         self.value: Any = None
         self.exception: Exception | None = None
-        self._heed: Callable[[Answer], None] | None = None
+        self._heed: Callable[[KazooAnswer], None] | None = None
         self._is_there = False
 
-    def rawlink(self, heed: Callable[[Answer], None]) -> None:
+    def rawlink(self, heed: Callable[[KazooAnswer], None]) -> None:
         """Have the answer told."""
         self._heed = heed
         if self._is_there:
@@ -47,7 +47,7 @@ class Asked:
     """A request whose answer is not there."""
 
     work: Callable[[int], Any]
-    answer: Answer
+    answer: KazooAnswer
     watcher: Watcher | None = None
     watch_path: str = ""
     watch_kind: int = WatchKind.NONE
@@ -72,15 +72,15 @@ class SimTransaction:
     def check(self, path: str, version: int) -> None:
         self.operations.append(Check(path, version))
 
-    def commit_async(self) -> Answer:
+    def commit_async(self) -> KazooAnswer:
         ensemble, operations = self.client.ensemble, self.operations
-        return self.client.ask(Asked(lambda session: ensemble.commit(operations, session), Answer()))
+        return self.client.ask(Asked(lambda session: ensemble.commit(operations, session), KazooAnswer()))
 
 
 class SimKazoo:
     """One client of one life of a machine. Its own callbacks end with that life."""
 
-    def __init__(self, ensemble: Ensemble, node: Node, timeout: float) -> None:
+    def __init__(self, ensemble: Ensemble, node: SimNode, timeout: float) -> None:
         self.ensemble = ensemble
         self.connected = False
         self.session_id = 0
@@ -88,7 +88,7 @@ class SimKazoo:
         self._context = node.context
         self._timeout = timeout
         self._listeners: list[Callable[[str], None]] = []
-        self._connection: Connection | None = None
+        self._connection: EnsembleConnection | None = None
         self._waiting: list[Asked] = []
         """Asked for while there is no connection."""
         self._in_flight: list[Asked] = []
@@ -119,30 +119,30 @@ class SimKazoo:
         if self._connection is not None:
             self._connection.is_broken = True
 
-    def get_async(self, path: str, watch: Watcher | None) -> Answer:
+    def get_async(self, path: str, watch: Watcher | None) -> KazooAnswer:
         def work(session: int) -> Any:
             data, stat = self.ensemble.tree.get(path, session)
             return data, znode_stat(stat)
 
-        return self.ask(Asked(work, Answer(), watch, path, WatchKind.DATA))
+        return self.ask(Asked(work, KazooAnswer(), watch, path, WatchKind.DATA))
 
-    def exists_async(self, path: str, watch: Watcher | None) -> Answer:
+    def exists_async(self, path: str, watch: Watcher | None) -> KazooAnswer:
         def work(session: int) -> Any:
             stat = self.ensemble.tree.exists(path, session)
             return None if stat is None else znode_stat(stat)
 
-        return self.ask(Asked(work, Answer(), watch, path, WatchKind.DATA))
+        return self.ask(Asked(work, KazooAnswer(), watch, path, WatchKind.DATA))
 
-    def get_children_async(self, path: str, watch: Watcher | None) -> Answer:
+    def get_children_async(self, path: str, watch: Watcher | None) -> KazooAnswer:
         work = lambda session: self.ensemble.tree.children(path, session)  # noqa: E731 - as its neighbours
-        return self.ask(Asked(work, Answer(), watch, path, WatchKind.CHILDREN))
+        return self.ask(Asked(work, KazooAnswer(), watch, path, WatchKind.CHILDREN))
 
     def transaction(self) -> SimTransaction:
         return SimTransaction(self)
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    def ask(self, asked: Asked) -> Answer:
+    def ask(self, asked: Asked) -> KazooAnswer:
         """Send it, or have it wait for a connection."""
         if self._closed:
             asked.answer.give(None, exceptions.ConnectionClosedError())
@@ -152,11 +152,11 @@ class SimKazoo:
             self._send(self._connection, asked)
         return asked.answer
 
-    def _send(self, connection: Connection, asked: Asked) -> None:
+    def _send(self, connection: EnsembleConnection, asked: Asked) -> None:
         self._in_flight.append(asked)
         connection.send(self.ensemble.node, self._serve, connection, asked)
 
-    def _serve(self, connection: Connection, asked: Asked) -> None:
+    def _serve(self, connection: EnsembleConnection, asked: Asked) -> None:
         """At the ensemble."""
         ensemble, rng = self.ensemble, self.ensemble.random
         session = ensemble.sessions.get(self.session_id)
@@ -200,7 +200,7 @@ class SimKazoo:
         if self._closed:
             return
         ensemble = self.ensemble
-        connection = self._connection = Connection(ensemble, self._node, self._lost)
+        connection = self._connection = EnsembleConnection(ensemble, self._node, self._lost)
         if ensemble.is_down:
             connection.break_off()
             return
@@ -208,7 +208,7 @@ class SimKazoo:
         connection.send(ensemble.node, self._shake_hands, connection, self.session_id)
         self._later(self._timeout / 3, self._ping, connection)
 
-    def _shake_hands(self, connection: Connection, session_id: int) -> None:
+    def _shake_hands(self, connection: EnsembleConnection, session_id: int) -> None:
         """At the ensemble."""
         if self.ensemble.is_down:
             connection.break_off()
@@ -216,7 +216,7 @@ class SimKazoo:
         found = self.ensemble.attach(session_id, self._timeout, connection)
         connection.send(self._node, self._shaken, connection, found)
 
-    def _shaken(self, connection: Connection, session_id: int) -> None:
+    def _shaken(self, connection: EnsembleConnection, session_id: int) -> None:
         self._last_heard = self.ensemble.loop.time()
         if not session_id:
             self.session_id = 0
@@ -232,7 +232,7 @@ class SimKazoo:
         for asked in waiting:
             self._send(connection, asked)
 
-    def _ping(self, connection: Connection) -> None:
+    def _ping(self, connection: EnsembleConnection) -> None:
         """A connection is given up over which nothing has come for two thirds of the session's time."""
         if connection.is_broken or self._closed:
             return
@@ -243,7 +243,7 @@ class SimKazoo:
             connection.send(self.ensemble.node, self._pinged, connection)
         self._later(self._timeout / 3, self._ping, connection)
 
-    def _pinged(self, connection: Connection) -> None:
+    def _pinged(self, connection: EnsembleConnection) -> None:
         """At the ensemble."""
         session = self.ensemble.sessions.get(self.session_id)
         if session is not None and session.connection is connection:

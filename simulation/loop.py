@@ -14,9 +14,13 @@ import random
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar, TypeVarTuple
 
-from tests.sim.node import NODE, Node
+from .chance import chance
+from .node import NODE, SimNode
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class DeadlockError(AssertionError):
@@ -30,15 +34,20 @@ class StepLimitError(AssertionError):
 class SimLoop(asyncio.BaseEventLoop):
     """Runs callbacks of all nodes in one thread under virtual time. The same seed gives the same run."""
 
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _timer_cancelled_count: int
+    _stopping: bool
+
     def __init__(self, rng: random.Random, *, most_steps: int = 5_000_000) -> None:
         super().__init__()
         self._random = rng
         self._now = 0.0
-        self._queues: dict[Node, deque[asyncio.Handle]] = {}
+        self._queues: dict[SimNode, deque[asyncio.Handle]] = {}
         self._steps = 0
         self._most_steps = most_steps
         self._kept: list[object] = []
-        self.frozen: set[Node] = set()
+        self.frozen: set[SimNode] = set()
         """Machines that stand still: what happens to them waits, as with SIGSTOP."""
         self.network: Any = None
         self.set_exception_handler(self._unhandled)
@@ -58,7 +67,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._kept.append(thing)
 
     def call_in(
-        self, node: Node, delay: float, callback: Callable[..., object], *arguments: Any
+        self, node: SimNode, delay: float, callback: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
         """Schedule a callback of a node, whoever calls."""
         return self.call_later(delay, callback, *arguments, context=node.context)
@@ -84,7 +93,7 @@ class SimLoop(asyncio.BaseEventLoop):
             raise StepLimitError(f"{self._steps} steps at {self._now:.3f} virtual seconds")
         if handle.cancelled():
             return
-        if not node.is_alive(handle_incarnation(handle)):
+        if not node.is_alive(node_of(handle)[1]):
             self._kept.append(handle)
             return
         handle._run()
@@ -93,7 +102,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """Sort what is ready, and the timers whose time has come, into the nodes' queues."""
         ready, scheduled = self._ready, self._scheduled
         while scheduled and (scheduled[0].cancelled() or scheduled[0].when() <= self._now):
-            timer = heapq.heappop(scheduled)
+            timer: Any = heapq.heappop(scheduled)
             timer._scheduled = False
             if timer.cancelled():
                 self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
@@ -101,7 +110,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 ready.append(timer)
         while ready:
             handle = ready.popleft()
-            node = handle._context.get(NODE, (WORLD, 0))[0]
+            node = node_of(handle)[0]
             self._queues.setdefault(node, deque()).append(handle)
 
     def _jump(self) -> None:
@@ -134,7 +143,7 @@ class SimLoop(asyncio.BaseEventLoop):
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
         return await self.network.connect(protocol_factory, host, port)
 
-    def run_in_executor(self, executor: Any, func: Any, *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         raise AssertionError("blocking work goes through the Work port")
 
 
@@ -142,21 +151,21 @@ FORMER: list[SimLoop] = []
 """The world that ended last. What came out of it is still being looked at."""
 MOST_AWAITS = 20
 """In the `finally` blocks of one task."""
-WORLD = Node("world")
+WORLD = SimNode("world")
 """Whatever belongs to no machine: the test itself, the network, the nemesis."""
 
 
-def handle_incarnation(handle: asyncio.Handle) -> int:
-    """The incarnation of its node that scheduled a callback."""
-    incarnation: int = handle._context.get(NODE, (WORLD, 0))[1]
-    return incarnation
+def node_of(handle: Any) -> tuple[SimNode, int]:
+    """The machine that scheduled a callback, and in which of its lives."""
+    found: tuple[SimNode, int] = handle._context.get(NODE, (WORLD, 0))
+    return found
 
 
 def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = 5_000_000) -> Any:
     """Run `await main(loop)` to its end under virtual time."""
     while FORMER:
         bury(FORMER.pop())
-    loop = SimLoop(random.Random(seed), most_steps=most_steps)
+    loop = SimLoop(chance(seed), most_steps=most_steps)
     context = contextvars.copy_context()
     try:
         task = context.run(loop.create_task, main(loop))
@@ -170,8 +179,9 @@ def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = 5_000_00
 
 def leave(loop: SimLoop) -> None:
     """End the world: what is still pending is forgotten without a sound."""
+    task: Any
     for task in asyncio.all_tasks(loop):
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        task._log_destroy_pending = False
         loop.keep(task)
     loop._ready.clear()
     loop._scheduled.clear()

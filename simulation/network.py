@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from tests.sim.loop import WORLD, SimLoop
-from tests.sim.node import NODE, Node
+from .loop import WORLD, SimLoop
+from .node import NODE, SimNode
 
 HIGH_WATER = 1 << 16
 KERNEL_BYTES = 1 << 16
@@ -44,11 +44,11 @@ class SimNetwork:
         self.random = rng
         self.faults = faults or NetworkFaults()
         self.connections: dict[Stream, None] = {}
-        self._listeners: dict[tuple[str, int], tuple[Callable[[], Any], Node]] = {}
+        self._listeners: dict[tuple[str, int], tuple[Callable[[], Any], SimNode]] = {}
         self._next_port = 30000
         self._serving: set[tuple[str, int]] = set()
-        self._cut: set[tuple[Node, Node]] = set()
-        self.slow: dict[tuple[Node, Node], float] = {}
+        self._cut: set[tuple[SimNode, SimNode]] = set()
+        self.slow: dict[tuple[SimNode, SimNode], float] = {}
         """Seconds that each piece takes longer from one machine to another."""
         loop.network = self
 
@@ -93,7 +93,7 @@ class SimNetwork:
 
     # -- faults ----------------------------------------------------------------------------------------------------
 
-    def cut(self, sender: Node, receiver: Node, *, both_ways: bool = True) -> None:
+    def cut(self, sender: SimNode, receiver: SimNode, *, both_ways: bool = True) -> None:
         """Hold back all bytes from one machine to another."""
         self._cut.add((sender, receiver))
         if both_ways:
@@ -105,7 +105,7 @@ class SimNetwork:
         self.slow.clear()
         self._pump()
 
-    def mend(self, first: Node, second: Node) -> None:
+    def mend(self, first: SimNode, second: SimNode) -> None:
         """Let everything through again between two machines."""
         for way in ((first, second), (second, first)):
             self._cut.discard(way)
@@ -116,7 +116,7 @@ class SimNetwork:
         for stream in list(self.connections):
             stream.pump()
 
-    def is_cut(self, sender: Node, receiver: Node) -> bool:
+    def is_cut(self, sender: SimNode, receiver: SimNode) -> bool:
         return (sender, receiver) in self._cut
 
     def reset_some(self, share: float) -> int:
@@ -162,7 +162,7 @@ class SimServer:
 class Stream(asyncio.Transport):
     """One end of a connection."""
 
-    def __init__(self, network: SimNetwork, node: Node, peer_name: tuple[str, int]) -> None:
+    def __init__(self, network: SimNetwork, node: SimNode, peer_name: tuple[str, int]) -> None:
         super().__init__({"peername": peer_name})
         self.peer: Stream = self
         self._network = network
@@ -303,7 +303,7 @@ class Stream(asyncio.Transport):
         while self._inbox and not self._reading_paused and not self._closed:
             piece = memoryview(self._inbox.popleft())
             if isinstance(self._protocol, asyncio.BufferedProtocol):
-                room = self._protocol.get_buffer(len(piece))
+                room: Any = self._protocol.get_buffer(len(piece))
                 count = min(len(room), len(piece))
                 room[:count] = piece[:count]
                 if count < len(piece):
@@ -343,6 +343,6 @@ class Stream(asyncio.Transport):
         network.loop.call_in(peer._node, delay, peer._break)
 
 
-def current_node() -> Node:
+def current_node() -> SimNode:
     """The machine whose code is running."""
     return NODE.get((WORLD, 0))[0]
