@@ -6,24 +6,13 @@ and some megabytes, and the time to produce them. `decompress`, and snappy, need
 
 from __future__ import annotations
 
-import sys
-import zlib
-from collections.abc import Callable
 from enum import IntEnum
-from typing import Any
-
-import cramjam
+from functools import cache
+from importlib import import_module
+from typing import Protocol, cast
 
 from .decompression_room import Room, give_back, take_room
 from .errors import ErrorCode, KafkaError, ProtocolError
-from .lz4_frame import compress_lz4, decompress_lz4
-from .snappy_framing import compress_xerial, decompress_snappy
-from .zstd_frame import open_zstd_frame
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 __all__ = [
     "CODEC_BY_CONFIG_NAME",
@@ -53,21 +42,36 @@ class Compression(IntEnum):
 
 
 CODEC_BY_CONFIG_NAME = {codec.config_name: codec for codec in Compression} | {"none": Compression.NONE}
-_GZIP_WINDOW_BITS = 31  # the gzip container of RFC 1952
-_LZ4_FAST_LEVEL = 9  # Kafka's default level, at which it takes the fast compressor instead of the high one
-_LZ4_MAX_LEVEL = 12
-_ZSTD_MODEST_LEVEL = 6
-_ZSTD_TABLE_SIZE = 1024 * 1024
-_ZSTD_TABLES: dict[int, int] = {
-    zstd.CompressionParameter.window_log: 21,
-    zstd.CompressionParameter.chain_log: 20,
-    zstd.CompressionParameter.hash_log: 20,
+
+
+class CodecModule(Protocol):
+    """A module that knows one codec."""
+
+    def compress(self, data: memoryview, level: int | None, magic: int, /) -> bytes:
+        """`data` compressed; `level` None is Kafka's default."""
+        ...
+
+    def decompress(self, data: memoryview, room: Room, max_size: int, magic: int, /) -> bytes | memoryview | None:
+        """What `data` holds, until `room` is used again; None if it is more than `max_size`. Raises ProtocolError."""
+        ...
+
+
+_MODULES = {
+    Compression.GZIP: ".gzip_members",
+    Compression.SNAPPY: ".snappy_framing",
+    Compression.LZ4: ".lz4_frame",
+    Compression.ZSTD: ".zstd_frame",
 }
-"""Ten megabytes; the highest level would take six hundred for a batch of twenty, and gain little."""
-# RFC 1952 and RFC 8878 allow several members or frames. Nobody sends more than a few; each costs a copy of the rest.
-_MAX_FRAMES = 16
-_STEP = 4 * 1024 * 1024
-"""Output at a time: the decompressors hold what they give back twice for a moment."""
+
+
+@cache
+def _module(codec: int) -> CodecModule:
+    """Loaded with the first batch of its kind: the libraries take megabytes, and most brokers see one codec or two."""
+    try:
+        name = _MODULES[Compression(codec)]
+    except (KeyError, ValueError):
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}") from None
+    return cast(CodecModule, import_module(name, __package__))
 
 
 def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
@@ -79,27 +83,7 @@ def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | N
     view = memoryview(data)
     if codec == Compression.NONE:
         return bytes(view)
-    if codec == Compression.GZIP:
-        return zlib.compress(view, -1 if level is None else level, _GZIP_WINDOW_BITS)
-    if codec == Compression.SNAPPY:
-        return compress_xerial(view)
-    if codec == Compression.LZ4:
-        high_level = None if level in (None, _LZ4_FAST_LEVEL) else min(level, _LZ4_MAX_LEVEL)
-        return compress_lz4(view, level=high_level, magic=magic)
-    if codec == Compression.ZSTD:
-        packed: bytes = zstd.compress(view, options=_zstd_options(len(view), level))
-        return packed
-    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")
-
-
-def _zstd_options(size: int, level: int | None) -> dict[int, int]:
-    """The level's options, with tables no larger than those for a megabyte of data."""
-    if level is None:
-        return {}
-    options: dict[int, int] = {zstd.CompressionParameter.compression_level: level}
-    if level > _ZSTD_MODEST_LEVEL and size > _ZSTD_TABLE_SIZE:
-        options |= _ZSTD_TABLES
-    return options
+    return _module(codec).compress(view, level, magic)
 
 
 def decompress(codec: int, data: bytes | bytearray | memoryview, *, max_size: int, magic: int = 2) -> bytes:
@@ -121,53 +105,9 @@ def look_into(
     """
     view = memoryview(data)
     try:
-        plain = _decompress(codec, view, room, max_size, magic)
-    except (zlib.error, zstd.ZstdError, cramjam.DecompressionError, ProtocolError) as error:
+        plain = bytes(view) if codec == Compression.NONE else _module(codec).decompress(view, room, max_size, magic)
+    except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot decompress records: {error}") from error
     if plain is None or len(plain) > max_size:
         raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, f"records decompress to more than {max_size} bytes")
     return plain
-
-
-def _decompress(codec: int, data: memoryview, room: Room, max_size: int, magic: int) -> bytes | memoryview | None:
-    if codec == Compression.NONE:
-        return bytes(data)
-    if codec == Compression.GZIP:
-        return _decompress_frames(lambda: zlib.decompressobj(_GZIP_WINDOW_BITS), data, max_size)
-    if codec == Compression.SNAPPY:
-        return decompress_snappy(data, max_size)
-    if codec == Compression.LZ4:
-        return decompress_lz4(data, room, max_size, magic=magic)
-    if codec == Compression.ZSTD:
-        plain = open_zstd_frame(data, room, max_size)
-        return _decompress_frames(zstd.ZstdDecompressor, data, max_size) if plain is None else plain
-    raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}")
-
-
-def _decompress_frames(
-    new_decompressor: Callable[[], Any], data: memoryview, max_size: int
-) -> bytes | memoryview | None:
-    """Run the stdlib's streaming decompressors over one member or frame after another; None for too much output."""
-    whole = bytearray()
-    rest: bytes | memoryview = data
-    for _ in range(_MAX_FRAMES):
-        decompressor = new_decompressor()
-        while not decompressor.eof:
-            # One byte more than allowed tells "exactly full" from "there is more".
-            wanted = min(max_size + 1, _STEP)
-            part = decompressor.decompress(rest, wanted)
-            if len(part) > max_size:
-                return None
-            if len(part) < wanted and not decompressor.eof:
-                raise ProtocolError("compressed data ends too early")
-            max_size -= len(part)
-            # zlib hands back what it has not looked at; zstd keeps it.
-            rest = getattr(decompressor, "unconsumed_tail", b"")
-            if not whole and decompressor.eof and not decompressor.unused_data:
-                only_part: bytes = part
-                return only_part
-            whole += part
-        rest = decompressor.unused_data
-        if not rest:
-            return memoryview(whole)
-    raise ProtocolError(f"more than {_MAX_FRAMES} compressed frames in one batch")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zstandard import ZstdDecompressor
+from typing import Any
 
 LEAST_KEPT = 64 * 1024
 """The largest block of the LZ4 frames that clients write."""
@@ -20,8 +20,8 @@ class Room:
 
     def __init__(self) -> None:
         self.memory = memoryview(bytearray(LEAST_KEPT))
-        self.zstd = ZstdDecompressor()
-        """Making one takes as long as opening a small batch."""
+        self.zstd: Any = None
+        """What opens zstd frames, once there was one: making it takes as long as opening a small batch."""
         self.expected_size = LEAST_KEPT
         """How large a zstd frame of unknown size may become, judging by the one before."""
 

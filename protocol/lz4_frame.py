@@ -32,6 +32,8 @@ _length = Struct("<I")
 _open_block = cramjam.lz4.decompress_block_into
 # One length byte of 255 stands for 255 more bytes of a match: no honest block grows by more.
 _MAX_EXPANSION = 255
+_FAST_LEVEL = 9  # Kafka's default level, at which it takes the fast compressor instead of the high one
+_MAX_LEVEL = 12
 
 
 def xxhash32_short(data: bytes) -> int:
@@ -61,9 +63,10 @@ _FIRST_BLOCK = len(_HEADER)
 _HEADER_MAGIC_0 = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_MAGIC + _DESCRIPTOR),))
 
 
-def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) -> bytes:
-    """One LZ4 frame with `data` in blocks of 64 KiB; `level` None is the fast compressor, 1-12 the high one."""
+def compress(data: memoryview, level: int | None, magic: int) -> bytes:
+    """One LZ4 frame with `data` in blocks of 64 KiB; for `magic` 0 with the header checksum of message format v0."""
     parts: list[bytes | memoryview] = [_HEADER if magic else _HEADER_MAGIC_0]
+    level = None if level in (None, _FAST_LEVEL) else min(level, _MAX_LEVEL)
     for start in range(0, len(data), _BLOCK_SIZE):
         block = data[start : start + _BLOCK_SIZE]
         if level is None:
@@ -78,7 +81,7 @@ def compress_lz4(data: memoryview, *, level: int | None = None, magic: int = 2) 
     return b"".join(parts)
 
 
-def decompress_lz4(data: memoryview, room: Room, max_size: int, *, magic: int = 2) -> memoryview | None:
+def decompress(data: memoryview, room: Room, max_size: int, magic: int) -> memoryview | None:
     """What one LZ4 frame holds, until the next one is opened in `room`; None if that is more than `max_size` bytes.
 
     Raises ProtocolError for bytes that are no frame that Kafka's clients could read.

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from struct import Struct
 
-from cramjam import snappy
+from cramjam import DecompressionError, snappy
 
+from .decompression_room import Room
 from .errors import ProtocolError
 
 XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -22,7 +23,7 @@ _length = Struct(">I")
 _MAX_EXPANSION = 22
 
 
-def compress_xerial(data: memoryview) -> bytes:
+def compress(data: memoryview, _level: int | None, _magic: int) -> bytes:
     """The xerial stream that holds `data` in blocks of 32 KiB."""
     parts = [_XERIAL_HEADER]
     for start in range(0, len(data), _BLOCK_SIZE):
@@ -31,10 +32,10 @@ def compress_xerial(data: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def decompress_snappy(data: memoryview, max_size: int) -> bytes | None:
+def decompress(data: memoryview, _room: Room, max_size: int, _magic: int) -> bytes | None:
     """What a xerial stream or one raw block holds; None if that is more than `max_size` bytes.
 
-    Raises ProtocolError or cramjam.DecompressionError for bytes that are neither.
+    Raises ProtocolError for bytes that are neither.
     """
     if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _decompress_block(data, max_size)
@@ -64,9 +65,12 @@ def decompress_snappy(data: memoryview, max_size: int) -> bytes | None:
 def _decompress_block(block: memoryview, max_size: int) -> bytes | None:
     if not block:
         raise ProtocolError("empty snappy block")
-    declared = snappy.decompress_raw_len(block)
-    if declared > max_size:
-        return None
-    if declared > _MAX_EXPANSION * len(block):
-        raise ProtocolError("snappy block declares more than it can hold")
-    return bytes(snappy.decompress_raw(block))
+    try:
+        declared = snappy.decompress_raw_len(block)
+        if declared > max_size:
+            return None
+        if declared > _MAX_EXPANSION * len(block):
+            raise ProtocolError("snappy block declares more than it can hold")
+        return bytes(snappy.decompress_raw(block))
+    except DecompressionError as error:
+        raise ProtocolError(str(error)) from error

@@ -1,12 +1,31 @@
-"""One zstd frame opened with a context that is kept from batch to batch: half of the time of a small batch."""
+"""zstd frames (RFC 8878). One frame is opened with a context that is kept from batch to batch: half of the time of a
+small batch.
+"""
 
 from __future__ import annotations
 
+import sys
 from struct import Struct
 
-from zstandard import ZstdError, frame_content_size, frame_header_size, get_frame_parameters
+from zstandard import ZstdDecompressor, ZstdError, frame_content_size, frame_header_size, get_frame_parameters
 
+from .compressed_streams import decompress_frames
 from .decompression_room import Room
+from .errors import ProtocolError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_MODEST_LEVEL = 6
+_TABLE_SIZE = 1024 * 1024
+_TABLES: dict[int, int] = {
+    zstd.CompressionParameter.window_log: 21,
+    zstd.CompressionParameter.chain_log: 20,
+    zstd.CompressionParameter.hash_log: 20,
+}
+"""Ten megabytes; the highest level would take six hundred for a batch of twenty, and gain little."""
 
 _block_header = Struct("<HB")
 _BLOCK_HEADER_SIZE, _CHECKSUM_SIZE = 3, 4
@@ -14,7 +33,27 @@ _RUN = 1
 """The type of a block that is one byte, repeated."""
 
 
-def open_zstd_frame(data: memoryview, room: Room, max_size: int) -> bytes | None:
+def compress(data: memoryview, level: int | None, _magic: int) -> bytes:
+    """One frame with `data`, with tables no larger than those for a megabyte of it."""
+    options: dict[int, int] = {} if level is None else {zstd.CompressionParameter.compression_level: level}
+    if level is not None and level > _MODEST_LEVEL and len(data) > _TABLE_SIZE:
+        options |= _TABLES
+    packed: bytes = zstd.compress(data, options=options)
+    return packed
+
+
+def decompress(data: memoryview, room: Room, max_size: int, _magic: int) -> bytes | memoryview | None:
+    """What the frames hold; None if that is more than `max_size` bytes. Raises ProtocolError."""
+    plain = _open_one(data, room, max_size)
+    if plain is not None:
+        return plain
+    try:
+        return decompress_frames(zstd.ZstdDecompressor, data, max_size)
+    except zstd.ZstdError as error:
+        raise ProtocolError(str(error)) from error
+
+
+def _open_one(data: memoryview, room: Room, max_size: int) -> bytes | None:
     """What one whole frame holds, if that is at most `max_size` bytes and not much more than the frame before held.
 
     None for everything else: several frames, and whatever is wrong.
@@ -24,6 +63,8 @@ def open_zstd_frame(data: memoryview, room: Room, max_size: int) -> bytes | None
         most = min(room.expected_size, max_size) if size < 0 else size
         if not 0 < most <= max_size or (size < 0 and not _is_one_frame(data)):
             return None
+        if room.zstd is None:
+            room.zstd = ZstdDecompressor()
         plain: bytes = room.zstd.decompress(data, max_output_size=most, allow_extra_data=False)
     except ZstdError:
         return None

@@ -33,10 +33,8 @@ from .coordinator.transaction.transactions import Transactions
 from .metadata.cluster_features import TRANSACTION_VERSION, ClusterFeatures
 from .metadata.cluster_store import ClusterStore
 from .metadata.config_store import ConfigStore
-from .metadata.embedded_store import EmbeddedStore
 from .metadata.metadata_cache import MetadataCache
 from .metadata.producer_ids import ProducerIds
-from .metadata.served.tree_server import TreeServer
 from .metadata.topic_store import TopicStore
 from .metadata.znodes import TRANSACTION_LEVELS, BrokerEndpoint, BrokerRegistration
 from .network.socket_server import SocketServer
@@ -481,7 +479,9 @@ class BrokerServer:
         broker_id = self.config.broker_id if state is None else state.broker_id
         return ready, {"broker.id": broker_id, "listeners": [str(one) for one in self.listeners]}
 
-    def _embedded_store(self) -> EmbeddedStore:
+    def _embedded_store(self) -> MetadataStore:
+        from .metadata.embedded_store import EmbeddedStore  # brokers of an ensemble are spared SQLite
+
         return EmbeddedStore.open(
             self.config.metadata_store_path,
             now_ms=self._ports.now_ms,
@@ -494,7 +494,12 @@ class BrokerServer:
     async def _serve_tree(self, store: MetadataStore) -> None:
         """Let other brokers use the store that is here, if they may. Raises OSError."""
         addresses = self.config.coordinator_addresses
-        if not addresses or not isinstance(store, EmbeddedStore):
+        if not addresses:
+            return
+        from .metadata.embedded_store import EmbeddedStore
+        from .metadata.served.tree_server import TreeServer
+
+        if not isinstance(store, EmbeddedStore):
             return
         token_bytes, open_files = self._ports.token_bytes, self._ports.open_files
         server = TreeServer(store.line, addresses, self._loop, token_bytes=token_bytes, open_files=open_files)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+STORE_LANE = "metadata"
+"""The lane on which a store's files are written."""
 ANY_VERSION = -1
 """As an expected version: replace or delete whatever is there."""
 MOST_MULTI_BYTES = 1_000_000

@@ -13,14 +13,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .metadata_store import StoreUnavailableError
+from .metadata_store import STORE_LANE, StoreUnavailableError
 from .node_tree import NodeTree, Transaction
 
 if TYPE_CHECKING:
     from ..runtime.ports import Work
     from .tree_journal import Journal
 
-LANE = "metadata"
 MOST_IN_ROUND = 128
 
 Plan = Callable[[], Transaction]
@@ -90,7 +89,7 @@ class WriteLine:
             journal = self._journal
             try:
                 self._work.submit(
-                    LANE,
+                    STORE_LANE,
                     lambda: journal.write(stored),
                     lambda _, error: self._end_stored_round(outcomes, error),
                 )

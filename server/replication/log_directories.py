@@ -14,7 +14,7 @@ from ...storage.log_manager import LogManager
 from ...storage.reserve import Reserve
 from ..config.broker_config import BrokerConfig
 from ..config.dynamic_config import DynamicConfig
-from ..metadata.write_line import LANE as STORE_LANE
+from ..metadata.metadata_store import STORE_LANE
 from ..runtime.ports import Ports
 from .replica_manager import ReplicaManager
 

@@ -8,7 +8,6 @@ the broker and gives an `Authorizer`.
 from __future__ import annotations
 
 import asyncio
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
 from ..config.keys.validators import ConfigError
@@ -38,6 +37,8 @@ def configured_authorizer(config: BrokerConfig, store: AclStore, loop: asyncio.A
         if allow not in ("true", "false"):
             raise ConfigError("allow.everyone.if.no.acl.found", allow, "Expected value to be either true or false")
         return AclAuthorizer(store, loop, super_users=super_users(config), allow_if_no_acl=allow == "true")
+    from importlib.metadata import entry_points  # loads much that a broker needs for nothing else
+
     for entry_point in entry_points(group=ENTRY_POINTS, name=name):
         return cast("Authorizer", entry_point.load()(dict(config.static)))
     raise ConfigError(KEY, name, f"no installed package has an entry point of that name in {ENTRY_POINTS}")

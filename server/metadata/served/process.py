@@ -17,7 +17,7 @@ from ....storage.reserve import Reserve
 from ...runtime.host import RESERVE_BYTES, ThreadWork, event_loop, now_ms, open_files, raise_open_files
 from ...runtime.log_output import LogOutput
 from ..embedded_store import EmbeddedStore
-from ..write_line import LANE
+from ..metadata_store import STORE_LANE
 from .tree_server import TreeServer
 
 logger = room_logger("metadata")
@@ -69,6 +69,6 @@ async def _serve(folder: Path, addresses: Sequence[tuple[str, int]], loop: async
 
 async def _keep_room(reserve: Reserve, work: ThreadWork) -> None:
     try:
-        await work.run(LANE, reserve.fill)
+        await work.run(STORE_LANE, reserve.fill)
     except OSError as error:
         logger.warning("the reserve of the disk cannot be used: %s", error)
