@@ -8,21 +8,20 @@ and the port is any free one unless one is asked for.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..server.broker import BrokerServer
 from ..server.cleaning.cleaning_work import cleaning_work
 from ..server.config.broker_config import BrokerConfig
-from ..server.runtime.host import event_loop, host_ports
+from ..server.runtime.host import host_ports
 from .arguments import Setting, Topics, partition_counts, properties, whole_number
 from .clock import Clock
 from .contents import Contents, NewRecords, until
+from .embedded import Embedded, blocking
 from .faults import Faults
 from .folders import TemporaryFolder, copy, make
 from .security import BrokerAccess
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
     from ..clients.fetched_records import ConsumerRecord
     from ..protocol.topic_partition import TopicPartition
     from ..server.cleaning.cleaning_pass import PassReport
-
-T = TypeVar("T")
-P = ParamSpec("P")
 
 EMBEDDED_DEFAULTS = {
     "acks.all.durability": "page-cache",
@@ -46,24 +42,7 @@ EMBEDDED_DEFAULTS = {
 WAIT_SECONDS = 10.0
 
 
-def _blocking(
-    method: Callable[Concatenate[Broker, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Broker, P], T]:
-    """The method for blocking callers. What it raises comes from the caller's line, not from the broker's thread."""
-
-    @wraps(method)
-    def call(self: Broker, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        __tracebackhide__ = True
-        try:
-            return self._call(method(self, *args, **kwargs))
-        except Exception as caught:  # noqa: BLE001 - raised again
-            error = caught
-        raise error.with_traceback(None) from None
-
-    return call
-
-
-class Broker:
+class Broker(Embedded):
     """A running broker; `bootstrap` is what clients want to know.
 
     topics: names, or names with partition counts, to create before the broker is ready.
@@ -78,6 +57,8 @@ class Broker:
     may call them; under `async with` it is those that begin with an a.
     """
 
+    what = "broker"
+
     def __init__(
         self,
         topics: Topics = (),
@@ -91,6 +72,7 @@ class Broker:
         sasl: Mapping[str, str] | None = None,
         tls: bool = False,
     ) -> None:
+        super().__init__()
         self._access = BrokerAccess(sasl or {}, tls=tls, host=host)
         self._topics = partition_counts(topics)
         self._data_dir = data_dir
@@ -104,8 +86,6 @@ class Broker:
         self._clock = clock
         self._temporary: TemporaryFolder | None = None
         self._server: BrokerServer | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
         self.faults = Faults(self._on_loop)
         """What goes wrong on purpose."""
 
@@ -136,48 +116,14 @@ class Broker:
         """Settings of Java's clients, and of ours by `security_of`, that lead in: as `user`, or the first there is."""
         return {"bootstrap.servers": self.bootstrap, **self._access.client_settings(user, mechanism)}
 
-    # -- on a thread of its own ------------------------------------------------------------------------------------
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.stop()
-
     def start(self) -> None:
         """Start on a thread of its own; clients are served when this returns. Raises OSError, KafkaError."""
         __tracebackhide__ = True
-        if self._loop is not None:
-            raise RuntimeError("the broker is running")
-        self._loop = event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas", daemon=True)
-        self._thread.start()
-        try:
-            self._call(self._start())
-        except BaseException as error:  # noqa: BLE001 - raised again
-            self._end_thread()
-            raise error.with_traceback(None) from None
+        self._start_thread()
 
     def stop(self) -> None:
         """Stop; nothing is left of it, its data aside if they were given a folder. Stopping twice is fine."""
-        if self._thread is None:
-            return
-        try:
-            self._call(self._stop())
-        finally:
-            self._end_thread()
-
-    # -- on the caller's loop --------------------------------------------------------------------------------------
-
-    async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
-        await self._start()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._stop()
-        self._loop = None
+        self._stop_thread()
 
     async def acreate_topic(self, name: str, partitions: int = 1, config: Mapping[str, Setting] | None = None) -> None:
         """Create a topic; it can be written to when this returns. Raises KafkaError, TypeError."""
@@ -307,44 +253,24 @@ class Broker:
         found: bool = self._on_loop(lambda: name in self.server.state.metadata)
         return found
 
-    create_topic = _blocking(acreate_topic)
-    delete_topic = _blocking(adelete_topic)
-    compact = _blocking(acompact)
-    expire = _blocking(aexpire)
-    produce = _blocking(aproduce)
-    records = _blocking(arecords)
-    wait_for = _blocking(await_for)
-    committed = _blocking(acommitted)
-    lag = _blocking(alag)
-    wait_for_lag = _blocking(await_for_lag)
-    restart = _blocking(arestart)
-    save_snapshot = _blocking(asave_snapshot)
+    create_topic = blocking(acreate_topic)
+    delete_topic = blocking(adelete_topic)
+    compact = blocking(acompact)
+    expire = blocking(aexpire)
+    produce = blocking(aproduce)
+    records = blocking(arecords)
+    wait_for = blocking(await_for)
+    committed = blocking(acommitted)
+    lag = blocking(alag)
+    wait_for_lag = blocking(await_for_lag)
+    restart = blocking(arestart)
+    save_snapshot = blocking(asave_snapshot)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
     @property
     def _contents(self) -> Contents:
         return Contents(self.server.state)
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the broker's thread and wait."""
-        if self._thread is None or self._loop is None:
-            work.close()
-            reason = (
-                "is not running" if self._loop is None else "runs on your loop; await the method with an a before it"
-            )
-            raise RuntimeError(f"the broker {reason}")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _on_loop(self, job: Callable[[], Any]) -> Any:
-        """Do something on the broker's thread, or here where that is this one, or where it does not run yet."""
-        if self._thread is None or self._thread is threading.current_thread():
-            return job()
-
-        async def do() -> Any:
-            return job()
-
-        return self._call(do())
 
     async def _start(self) -> None:
         try:
@@ -389,14 +315,6 @@ class Broker:
             self._temporary.remove()
             self._temporary = None
         self._access.close()
-
-    def _end_thread(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
 
 
 def _shown(lags: Mapping[TopicPartition, int]) -> str:

@@ -12,9 +12,8 @@ after a session's timeout.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from ..protocol.errors import KafkaError
 from ..protocol.topic_partition import TopicPartition
@@ -24,9 +23,10 @@ from ..server.config.broker_config import BrokerConfig
 from ..server.controller.topic_rules import TopicCreation
 from ..server.metadata.metadata_cache import PartitionImage
 from ..server.metadata.node_tree import NodeTree
-from ..server.runtime.host import event_loop, host_ports, now_ms
+from ..server.runtime.host import host_ports, now_ms
 from .arguments import Setting, Topics, partition_counts, properties
 from .broker import EMBEDDED_DEFAULTS, WAIT_SECONDS
+from .embedded import Embedded, blocking
 from .folders import TemporaryFolder
 from .links import Links
 from .security import BROKER, BrokerAccess
@@ -50,7 +50,7 @@ class ClusterBroker:
         """Whether its session was ended, and it counts as dead."""
 
 
-class Cluster:
+class Cluster(Embedded):
     """Running brokers with the ids 1, 2, 3 …; `bootstrap` is what clients want to know.
 
     topics: names, or names with partition counts, to create before the cluster is ready.
@@ -61,6 +61,8 @@ class Cluster:
     Methods block and any thread may call them; under `async with` it is those that begin with an a.
     """
 
+    what = "cluster"
+
     def __init__(
         self,
         brokers: int = 3,
@@ -70,6 +72,7 @@ class Cluster:
         sasl: Mapping[str, str] | None = None,
         tls: bool = False,
     ) -> None:
+        super().__init__()
         if brokers < 1:
             raise ValueError(f"a cluster has brokers, not {brokers}")
         self._access = BrokerAccess(sasl or {}, tls=tls, is_cluster=True)
@@ -92,8 +95,6 @@ class Cluster:
         self._tree = NodeTree(now_ms)
         self._links = Links()
         self._temporary: TemporaryFolder | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
 
     # -- what clients and tests want to know -----------------------------------------------------------------------
 
@@ -149,43 +150,17 @@ class Cluster:
 
     # -- life ------------------------------------------------------------------------------------------------------
 
-    def __enter__(self) -> Self:
-        self._loop = event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="barnabas-cluster", daemon=True)
-        self._thread.start()
-        try:
-            self._call(self._start_all())
-        except BaseException:
-            self._end_thread()
-            raise
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        try:
-            self._call(self._stop_all())
-        finally:
-            self._end_thread()
-
-    async def __aenter__(self) -> Self:
-        self._loop = asyncio.get_running_loop()
-        await self._start_all()
-        return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        await self._stop_all()
-        self._loop = None
-
-    async def _start_all(self) -> None:
+    async def _start(self) -> None:
         self._temporary = TemporaryFolder()
         try:
             await asyncio.gather(*map(self.astart, self._members))
             for name, partitions in self._topics.items():
                 await self.acreate_topic(name, partitions)
         except BaseException:
-            await self._stop_all()
+            await self._stop()
             raise
 
-    async def _stop_all(self) -> None:
+    async def _stop(self) -> None:
         for broker_id in self.brokers:
             server = self.server(broker_id)
             self._forget(broker_id)
@@ -374,58 +349,16 @@ class Cluster:
 
         return await self._await(led, f"nobody leads {topic}-{partition}", timeout)
 
-    # -- blocking --------------------------------------------------------------------------------------------------
-
-    def start(self, broker_id: int) -> None:
-        """`astart` for `with`."""
-        self._call(self.astart(broker_id))
-
-    def kill(self, broker_id: int) -> None:
-        """`akill` for `with`."""
-        self._call(self.akill(broker_id))
-
-    def stop(self, broker_id: int) -> None:
-        """`astop` for `with`."""
-        self._call(self.astop(broker_id))
-
-    def pause(self, broker_id: int) -> None:
-        """`apause` for `with`."""
-        self._call(self.apause(broker_id))
-
-    def resume(self, broker_id: int) -> None:
-        """`aresume` for `with`."""
-        self._call(self.aresume(broker_id))
-
-    def cut(self, broker_id: int, other: int | None = None) -> None:
-        """`acut` for `with`."""
-        self._call(self.acut(broker_id, other))
-
-    def heal(self, broker_id: int, other: int | None = None) -> None:
-        """`aheal` for `with`."""
-        self._call(self.aheal(broker_id, other))
-
-    def create_topic(
-        self, name: str, partitions: int = 1, replicas: int = -1, config: Mapping[str, Setting] | None = None
-    ) -> None:
-        """`acreate_topic` for `with`."""
-        self._call(self.acreate_topic(name, partitions, replicas, config))
-
-    def wait_for_isr(
-        self,
-        topic: str,
-        partition: int = 0,
-        brokers: int | Iterable[int] = MOST_REPLICAS,
-        *,
-        timeout: float = WAIT_SECONDS,
-    ) -> tuple[int, ...]:
-        """`await_isr` for `with`."""
-        return self._call(self.await_isr(topic, partition, brokers, timeout=timeout))
-
-    def wait_for_leader(
-        self, topic: str, partition: int = 0, *, other_than: int | None = None, timeout: float = WAIT_SECONDS
-    ) -> int:
-        """`await_leader` for `with`."""
-        return self._call(self.await_leader(topic, partition, other_than=other_than, timeout=timeout))
+    start = blocking(astart)
+    kill = blocking(akill)
+    stop = blocking(astop)
+    pause = blocking(apause)
+    resume = blocking(aresume)
+    cut = blocking(acut)
+    heal = blocking(aheal)
+    create_topic = blocking(acreate_topic)
+    wait_for_isr = blocking(await_isr)
+    wait_for_leader = blocking(await_leader)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -437,17 +370,3 @@ class Cluster:
                 raise TimeoutError(f"{reason} after {seconds} s")
             await asyncio.sleep(LOOK_SECONDS)
         return found
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        if self._thread is None or self._loop is None:
-            work.close()
-            raise RuntimeError("the cluster does not run on a thread of its own; await the method with an a before it")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def _end_thread(self) -> None:
-        loop, thread = self._loop, self._thread
-        self._loop = self._thread = None
-        if loop is not None and thread is not None:
-            loop.call_soon_threadsafe(loop.stop)
-            thread.join()
-            loop.close()
