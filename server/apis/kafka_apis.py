@@ -17,6 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.headers import decode_request_header, response_header_version
 from ...protocol.produce_entries import AllAppended, read_produce
 from ...protocol.room_logger import room_logger
+from ..metadata.metadata_store import StoreFailedError
 from .answer_budget import holds_much
 from .error_answers import error_answer
 from .request_context import RequestContext
@@ -299,7 +300,10 @@ class KafkaApis:
 
     def _fail(self, context: RequestContext, request: Any, error: Exception) -> None:
         """Answer a request that failed as a whole; where there is no answer, the connection is closed."""
-        if not isinstance(error, KafkaError):
+        if isinstance(error, StoreFailedError):
+            logger.warning("API key %d failed for want of the metadata store: %r", context.api_key, error)
+            error = error.as_answer()
+        elif not isinstance(error, KafkaError):
             self.failures += 1
             logger.error("API key %d version %d failed", context.api_key, context.api_version, exc_info=error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ...protocol.config_resources import ConfigOperation, ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
+from ..metadata.metadata_store import StoreFailedError
 from ..metadata.topic_names import check_name
 from ..runtime.turns import RESOURCES, Pace
 from .broker_loggers import ROOT, check_level, set_level
@@ -69,8 +70,9 @@ async def alter_each(
             if counts[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             await alter(resource)
-        except KafkaError as error:
-            answers.append(answer(**named, error_code=error.code, error_message=error.message))
+        except (KafkaError, StoreFailedError) as error:
+            told = error if isinstance(error, KafkaError) else error.as_answer()
+            answers.append(answer(**named, error_code=told.code, error_message=told.message))
         else:
             answers.append(answer(**named, error_code=ErrorCode.NONE, error_message=None))
         await pace.step()

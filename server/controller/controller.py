@@ -21,7 +21,16 @@ from ...protocol.topic_partition import TopicPartition
 from ..config.broker_config import BrokerConfig
 from ..metadata.cluster_store import ClusterStore, ControllerTerm
 from ..metadata.metadata_cache import MetadataCache
-from ..metadata.metadata_store import BadVersionError, SessionExpiredError, StoreError, StoreUnavailableError
+from ..metadata.metadata_store import (
+    STORE_FAILED,
+    BadVersionError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+    StoreError,
+    StoreUnavailableError,
+)
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import BrokerRegistration, PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
@@ -38,7 +47,7 @@ from .reassignments import Reassignments
 from .replica_channel import ReplicaChannel
 from .takeover import Takeover
 from .topic_deletion import TopicDeletion
-from .topic_maker import STORE_FAILED, CreatedTopic, TopicMaker
+from .topic_maker import CreatedTopic, TopicMaker
 from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicRules
 
 logger = room_logger("controller")
@@ -50,6 +59,10 @@ ALL_AT_ONCE = 1_000_000
 DELETION_SECONDS = 10.0
 """For so long a client waits until other brokers have deleted their replicas."""
 LEFT_TO_DELETE = "Not every replica could be deleted; the deletion goes on when its log directory is back."
+
+
+OVERTAKEN = (BadVersionError, NodeExistsError, NoNodeError, NotEmptyError)
+"""The store holds something else than this controller knows of."""
 
 
 class Elsewhere(Protocol):
@@ -212,7 +225,11 @@ class Controller:
 
     @asynccontextmanager
     async def _change(self) -> AsyncIterator[ControllerTerm]:
-        """The one change that is made now. Raises KafkaError NOT_CONTROLLER."""
+        """The one change that is made now.
+
+        Raises KafkaError: NOT_CONTROLLER, also where the store holds something else than is known here, as clients ask
+        again then; KAFKA_STORAGE_ERROR if it could not be written.
+        """
         async with self._turn:
             term = self._active_term()
             try:
@@ -220,9 +237,16 @@ class Controller:
             except SessionExpiredError as error:
                 self.term_in_doubt()
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "The session of this controller is over.") from error
-            except (BadVersionError, StoreUnavailableError):
+            except StoreUnavailableError as error:
                 self.term_in_doubt()
-                raise
+                raise error.as_answer() from error
+            except OVERTAKEN as error:
+                if self.on_doubt is None:
+                    raise  # there is nobody else
+                logger.warning("a change came to nothing, the store holds something else: %r", error)
+                self.term_in_doubt()
+                text = "Somebody else has changed what this controller was to change."
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, text) from error
             except KafkaError as error:
                 if error.code is ErrorCode.NOT_CONTROLLER:
                     self.term_in_doubt()
@@ -314,7 +338,7 @@ class Controller:
                     results[wish.name] = error.as_result()
                 except StoreUnavailableError as error:
                     logger.error("partitions of %s could not be created: %s", wish.name, error)
-                    results[wish.name] = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
+                    results[wish.name] = error.as_answer()
                 else:
                     results[wish.name] = None
             self._doubt_store(results)
@@ -365,7 +389,7 @@ class Controller:
                 await self._deletion.begin(present, term)
             except StoreUnavailableError as error:
                 logger.error("topics could not be deleted: %s", error)
-                results.update(dict.fromkeys(present, KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)))
+                results.update(dict.fromkeys(present, error.as_answer()))
                 self._doubt_store(results)
             else:
                 results.update(dict.fromkeys(present))

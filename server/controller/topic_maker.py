@@ -23,8 +23,6 @@ from .topic_rules import PartitionsCreation, TopicConfigs, TopicCreation, TopicP
 
 logger = room_logger("controller")
 
-STORE_FAILED = "The metadata store could not be written."
-
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
@@ -117,7 +115,7 @@ class TopicMaker:
             await self._store.create_topics(new.values(), term)
         except StoreUnavailableError as error:
             logger.error("topics could not be created: %s", error)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
+            return error.as_answer()
         partitions = []
         for name, topic in new.items():
             if topic.config:

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from ...protocol.errors import ErrorCode, KafkaError
+
 STORE_LANE = "metadata"
 """The lane on which a store's files are written."""
 ANY_VERSION = -1
@@ -21,6 +23,7 @@ MOST_MULTI_BYTES = 1_000_000
 """The largest multi, by `size_of`: a ZooKeeper server closes the connection over a MiB (`jute.maxbuffer`)."""
 _OPERATION_BYTES = 80
 """Headers, lengths and access rights of an operation."""
+STORE_FAILED = "The metadata store could not be written."
 
 
 class StoreError(Exception):
@@ -60,15 +63,20 @@ class TooLargeError(StoreError):
     """More than `MOST_MULTI_BYTES` in one write; nothing was written."""
 
 
-class SessionExpiredError(StoreError):
-    """The session is over; its ephemeral nodes are gone. Only a new session can go on.
+class StoreFailedError(StoreError):
+    """Nothing can be read or written now. Whether a write that was under way took place is unknown."""
 
-    Whether a write that was under way took place is unknown.
-    """
+    def as_answer(self) -> KafkaError:
+        """What clients are told."""
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED)
 
 
-class StoreUnavailableError(StoreError):
-    """The store could not be reached or written. Whether a write took place is unknown: read back and compare."""
+class SessionExpiredError(StoreFailedError):
+    """The session is over; its ephemeral nodes are gone. Only a new session can go on."""
+
+
+class StoreUnavailableError(StoreFailedError):
+    """The store could not be reached or written: read back and compare."""
 
 
 class Stat(NamedTuple):

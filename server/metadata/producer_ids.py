@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .metadata_store import BadVersionError, MetadataStore, SessionExpiredError, StoreUnavailableError
+from .metadata_store import BadVersionError, MetadataStore, StoreFailedError
 from .znodes import PRODUCER_ID_BLOCK, decode_producer_id_block, encode_producer_id_block
 
 BLOCK_SIZE = 1000
@@ -58,7 +58,7 @@ class ProducerIds:
                 await self._store.set(PRODUCER_ID_BLOCK, block, stat.version)
             except BadVersionError:
                 continue
-            except (SessionExpiredError, StoreUnavailableError) as error:
+            except StoreFailedError as error:
                 text = "No block of producer ids could be claimed."
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, text) from error
             return range(first, last + 1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.errors import KafkaError
 from ....protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
@@ -18,7 +18,7 @@ from ....protocol.messages.alter_client_quotas import (
 )
 from ...config.dynamic_config import DynamicConfig
 from ...metadata.config_store import ConfigStore
-from ...metadata.metadata_store import StoreUnavailableError
+from ...metadata.metadata_store import StoreFailedError
 from ...quotas.client_quotas import ClientQuotas
 from ...quotas.entities import Entity, check_quota, entity_of, invalid
 from ...quotas.stored_quotas import alter_stored_quotas
@@ -76,8 +76,8 @@ async def _alter(
     async with changing:
         try:
             present = await alter_stored_quotas(config_store, entity, changes)
-        except StoreUnavailableError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be written.") from error
+        except StoreFailedError as error:
+            raise error.as_answer() from error
         await quotas.changed(entity, present)
 
 

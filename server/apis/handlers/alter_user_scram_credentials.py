@@ -20,7 +20,7 @@ from ....protocol.room_logger import room_logger
 from ....protocol.sasl_server import LONGEST_USER, MAX_ITERATIONS, MIN_ITERATIONS, ScramCredential
 from ...config.dynamic_config import DynamicConfig
 from ...metadata.config_store import ConfigStore
-from ...metadata.metadata_store import StoreError
+from ...metadata.metadata_store import STORE_FAILED, StoreError
 from ...metadata.scram_store import ScramStore
 from ...runtime.turns import RESOURCES, Pace
 from ..request_context import RequestContext
@@ -80,7 +80,7 @@ async def _alter(store: ScramStore, user: str, wanted: Sequence[Change]) -> None
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, text)
         await store.change(user, credentials)
     except StoreError as error:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata store could not be written.") from error
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, STORE_FAILED) from error
 
 
 def _mechanism(change: Change) -> str:

@@ -9,7 +9,7 @@ from ....protocol.acl_bindings import AclBinding
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ....protocol.room_logger import room_logger
-from ...metadata.metadata_store import StoreError
+from ...metadata.metadata_store import STORE_FAILED, StoreError
 from ...runtime.turns import Pace
 from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import binding_of
@@ -47,7 +47,7 @@ async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AclAu
             for binding in group:
                 for result in bindings[binding]:
                     result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                    result.error_message = "The metadata store could not be written."
+                    result.error_message = STORE_FAILED
         else:
             logger.info(
                 "%s from %s made %d rules about %s, such as %s",

@@ -18,7 +18,7 @@ from ....protocol.messages.delete_acls import (
     DeleteAclsResponse,
 )
 from ....protocol.room_logger import room_logger
-from ...metadata.metadata_store import StoreError
+from ...metadata.metadata_store import STORE_FAILED, StoreError
 from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import filter_of
 from ..request_context import RequestContext
@@ -53,8 +53,7 @@ async def _deleted(ctx: RequestContext, one: DeleteAclsFilter, acls: AclAuthoriz
         await acls.delete(selected)
     except (StoreError, ValueError) as error:
         logger.error("access rules could not be deleted: %r", error)
-        text = "The metadata store could not be written."
-        return DeleteAclsFilterResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=text)
+        return DeleteAclsFilterResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, error_message=STORE_FAILED)
     if selected:
         logger.info(
             "%s from %s took back %d rules, such as %s",

@@ -37,6 +37,7 @@ from barnabas.server.metadata.cluster_store import ClusterStore
 from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_cache import MetadataCache, TopicImage
+from barnabas.server.metadata.metadata_store import StoreUnavailableError
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.znodes import BrokerRegistration
 
@@ -558,3 +559,25 @@ async def test_resources_are_listed_by_kind(
 async def test_an_unknown_kind_of_resource_is_refused(broker: Any) -> None:
     request = ListConfigResourcesRequest(resource_types=[99])
     assert handled(list_config_resources, context(broker, 1), request).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+async def test_a_store_that_cannot_be_written_fails_what_needs_it_alone(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def unavailable(*_: object) -> None:
+        raise StoreUnavailableError("/config/topics/flights")
+
+    monkeypatch.setattr(broker.config_store, "set_topic_config", unavailable)
+    named = [(BROKER, "3", "message.max.bytes"), (TOPIC, "flights", "retention.ms"), (BROKER, "", "log.retention.ms")]
+    resources = [
+        incremental.AlterConfigsResource(
+            resource_type=kind,
+            resource_name=name,
+            configs=[incremental.AlterableConfig(name=key, config_operation=SET, value="2000")],
+        )
+        for kind, name, key in named
+    ]
+    request = incremental.IncrementalAlterConfigsRequest(resources=resources)
+    responses = (await handled(incremental_alter_configs, context(broker, 1), request)).responses
+    assert [one.error_code for one in responses] == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    assert broker.dynamic_config.config.message_max_bytes == 2000

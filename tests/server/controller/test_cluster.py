@@ -11,7 +11,14 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
-from barnabas.server.metadata.metadata_store import MetadataStore
+from barnabas.server.metadata.metadata_store import (
+    BadVersionError,
+    MetadataStore,
+    NoNodeError,
+    SessionExpiredError,
+    StoreError,
+    StoreUnavailableError,
+)
 from barnabas.server.metadata.znodes import NO_LEADER, PartitionState
 from barnabas.server.replication.isr_changes import IsrChange
 
@@ -458,3 +465,37 @@ async def test_what_goes_wrong_in_a_term_ends_it_and_the_next_begins() -> None:
             await plane.until(lambda: not controller.is_active or controller.controller_epoch > epoch)
         await plane.until(lambda: 4 in plane.members[3].metadata.brokers)
         await create(plane, (4, 3), name="u")
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (BadVersionError, ErrorCode.NOT_CONTROLLER),
+        (NoNodeError, ErrorCode.NOT_CONTROLLER),
+        (SessionExpiredError, ErrorCode.NOT_CONTROLLER),
+        (StoreUnavailableError, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+async def test_what_the_store_refuses_has_an_answer_that_clients_know(
+    failure: type[StoreError], code: ErrorCode
+) -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 2))
+        await plane.until(lambda: plane.members[1].leads(T0))
+        controller, epoch = plane.controller, plane.controller.controller_epoch
+
+        async def fail(*_: object) -> None:
+            raise failure("/brokers/topics/t")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(plane.members[1].topic_store, "set_topic", fail)
+            with pytest.raises(KafkaError) as refused:
+                await controller.reassign({T0: [1, 3]})
+        assert refused.value.code is code
+
+        def begins_anew() -> bool:
+            active = [one.controller for one in plane.members.values() if one.controller.is_active]
+            return any(one.controller_epoch > epoch for one in active)
+
+        await plane.until(begins_anew)
+        assert await plane.controller.reassign({T0: [1, 3]}) == {T0: None}
