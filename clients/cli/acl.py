@@ -47,13 +47,13 @@ def list_rules(
 ) -> None:
     """List rules: all, or those that concern something or somebody."""
     named = _named(topic, group, transactional_id, cluster=cluster)
-    kind, name = named[0] if named else (AclResourceType.ANY, None)
-    pattern = AclPatternType.ANY if name is None else AclPatternType.MATCH
-    wanted = AclBindingFilter(kind, name, pattern, principal)
+    filters = [AclBindingFilter(kind, name, AclPatternType.MATCH, principal) for kind, name in named]
+    if not filters:
+        filters = [AclBindingFilter(AclResourceType.ANY, None, AclPatternType.ANY, principal)]
 
     async def work() -> list[AclBinding]:
         async with admin_of(bootstrap) as admin:
-            return await admin.describe_acls(wanted)
+            return [rule for wanted in filters for rule in await admin.describe_acls(wanted)]
 
     print_rows(list(map(_row, run(work()))), as_json=json)
 

@@ -70,6 +70,8 @@ def test_rules_are_added_listed_and_removed() -> None:
         assert [(r["principal"], r["permission"]) for r in rows(broker, "acl", "list", "-p", "User:bob")] == [
             ("User:bob", "Deny")
         ]
+        both = rows(broker, "acl", "list", "-t", "orders", "-g", "readers")
+        assert {(r["resource"], r["name"]) for r in both} == {("Topic", "or"), ("Group", "*")}
         assert len(rows(broker, "acl", "remove", "-t", "or", "--prefixed", "-o", "Read")) == 1
         assert len(rows(broker, "acl", "list")) == 2
         assert runner.invoke(app, ["acl", "add", "-p", "User:x", "-t", "t", "-o", "Fly", *at]).exit_code == 2
