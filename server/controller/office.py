@@ -27,6 +27,9 @@ logger = room_logger("controller")
 
 RETRY_SECONDS = 0.25
 """After which the store is asked again, if it did not answer."""
+TOPICS_REST_SECONDS = 0.1
+"""Between two looks at which topics there are, as each is a list of all: ten thousand that are made one after the other
+would be ten thousand such lists."""
 
 T = TypeVar("T")
 
@@ -145,16 +148,25 @@ class Office:
     def _watch_all(self, term: ControllerTerm) -> None:
         """From now on the controller hears of whatever happens in the tree, and of what has happened already."""
         self._follow(self._cluster.brokers, self._controller.brokers_changed)
-        self._follow(self._topics.names, self._controller.topics_changed)
+        self._follow(self._topics.names, self._controller.topics_changed, rest_seconds=TOPICS_REST_SECONDS)
         self._follow(self._notices.isr_changes, lambda found: self._isr_changes(found, term))
         self._follow(self._notices.log_dir_events, lambda found: self._log_dir_events(found, term))
         self._follow(self._notices.reassignment_wishes, lambda found: self._reassignments(found, term))
         self._follow(self._notices.election_wishes, lambda found: self._elections(found, term))
 
-    def _follow(self, look: Callable[[Watch], Awaitable[T]], heed: Callable[[T], Awaitable[None]]) -> None:
-        self._watching.append(asyncio.get_running_loop().create_task(self._keep_looking(look, heed)))
+    def _follow(
+        self,
+        look: Callable[[Watch], Awaitable[T]],
+        heed: Callable[[T], Awaitable[None]],
+        *,
+        rest_seconds: float = 0.0,
+    ) -> None:
+        work = self._keep_looking(look, heed, rest_seconds)
+        self._watching.append(asyncio.get_running_loop().create_task(work))
 
-    async def _keep_looking(self, look: Callable[[Watch], Awaitable[T]], heed: Callable[[T], Awaitable[None]]) -> None:
+    async def _keep_looking(
+        self, look: Callable[[Watch], Awaitable[T]], heed: Callable[[T], Awaitable[None]], rest_seconds: float
+    ) -> None:
         changed = asyncio.Event()
 
         def tell(_: WatchEvent) -> None:
@@ -172,6 +184,7 @@ class Office:
                 logger.exception("a term as controller ends early")
                 self._doubt()
                 return
+            await asyncio.sleep(rest_seconds)
             await changed.wait()
 
     async def _look_once(

@@ -8,6 +8,7 @@ from tests.server.controller.topics_in_cluster import T0, create, everybody_beli
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.controller import office
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
@@ -18,6 +19,7 @@ from barnabas.server.metadata.metadata_store import (
     SessionExpiredError,
     StoreError,
     StoreUnavailableError,
+    Watch,
 )
 from barnabas.server.metadata.znodes import NO_LEADER, PartitionState
 from barnabas.server.replication.isr_changes import IsrChange
@@ -448,6 +450,23 @@ async def test_replicas_are_spread_over_racks() -> None:
         topic = await plane.members[1].topic_store.topic("t")
         assert topic is not None
         assert all(len({plane.racks[one] for one in replicas}) == 2 for replicas in topic.assignment.values())
+
+
+async def test_topics_are_not_all_listed_for_each_that_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(office, "TOPICS_REST_SECONDS", 3600.0)
+    async with ClusterPlane() as plane:
+        store, looks = plane.members[1].topic_store, 0
+        names = store.names
+
+        async def counted(watch: Watch | None = None) -> list[str]:
+            nonlocal looks
+            looks += 1
+            return await names(watch)
+
+        monkeypatch.setattr(store, "names", counted)
+        for number in range(20):
+            await create(plane, (1, 2), name=f"t{number}")
+        assert looks <= 1
 
 
 async def test_what_goes_wrong_in_a_term_ends_it_and_the_next_begins() -> None:
