@@ -5,7 +5,6 @@ A member program takes `bootstrap group topic strategy session-timeout-ms`, leav
 before, of all partitions or of those, is committed), `lost 0` (what it got of them is not), `# anything`.
 """
 
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -13,16 +12,16 @@ from pathlib import Path
 
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.compat.reporting import PATIENCE_S, ReportingProcess
 from tests.server_process import wait_until
 
 PARTITIONS = 6
-PATIENCE_S = 60
 SESSION_MS = 6000
 
 Place = tuple[int, int]
 
 
-class MemberProcess:
+class MemberProcess(ReportingProcess):
     """A running member. What it has consumed is what it got and committed."""
 
     def __init__(self, command: Sequence[str], errors: Path) -> None:
@@ -32,59 +31,33 @@ class MemberProcess:
         self.uncommitted: list[Place] = []
         self.got: set[Place] = set()
         """All that it ever got, whatever became of it."""
-        self._errors_path = errors
-        with errors.open("wb") as log:
-            self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        super().__init__(command, errors)
 
-    def _read(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            word, *rest = line.split()
-            if word == "got":
-                places = [(int(one), int(two)) for one, _, two in (each.partition(":") for each in rest)]
-                self.uncommitted += places
-                self.got |= set(places)
-            elif word in ("done", "lost"):
-                partitions = {int(each) for each in rest} or set(range(PARTITIONS))
-                own = [place for place in self.uncommitted if place[0] in partitions]
-                self.uncommitted = [place for place in self.uncommitted if place[0] not in partitions]
-                if word == "done":
-                    self.consumed += own
-            elif word == "assigned":
-                self.assigned = {int(each) for each in rest}
-            elif word == "revoked":
-                self.revoked.append({int(each) for each in rest})
-
-    def check(self) -> None:
-        """Raise with what it complained about if it has ended by itself."""
-        if self._process.poll() is not None:
-            raise AssertionError(f"a member exited {self._process.poll()}: {self._errors_path.read_text()[-3000:]}")
+    def heard(self, word: str, rest: Sequence[str]) -> None:
+        if word == "got":
+            places = [(int(one), int(two)) for one, _, two in (each.partition(":") for each in rest)]
+            self.uncommitted += places
+            self.got |= set(places)
+        elif word in ("done", "lost"):
+            partitions = {int(each) for each in rest} or set(range(PARTITIONS))
+            own = [place for place in self.uncommitted if place[0] in partitions]
+            self.uncommitted = [place for place in self.uncommitted if place[0] not in partitions]
+            if word == "done":
+                self.consumed += own
+        elif word == "assigned":
+            self.assigned = {int(each) for each in rest}
+        elif word == "revoked":
+            self.revoked.append({int(each) for each in rest})
 
     def leave(self) -> None:
         """Have it leave the group and wait for its end."""
-        assert self._process.stdin
-        self._process.stdin.write("\n")
-        self._process.stdin.close()
-        assert self._process.wait(PATIENCE_S) == 0, self._errors_path.read_text()[-3000:]
-        self._ended()
+        self.end()
+        self.assigned = set()
         assert not self.uncommitted
 
     def kill(self) -> None:
         """End it without a word to the group."""
-        self._process.kill()
-        self._process.wait()
-        self._ended()
-
-    def _ended(self) -> None:
-        self._thread.join(PATIENCE_S)
+        super().kill()
         self.assigned = set()
 
 

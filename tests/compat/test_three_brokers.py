@@ -1,8 +1,6 @@
 """Foreign clients on three brokers: they write with acks all, read as a group, and outlive brokers that are killed."""
 
-import subprocess
 import sys
-import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -10,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.compat.members import PARTITIONS, PATIENCE_S, SESSION_MS, MemberProcess
+from tests.compat.members import PARTITIONS, SESSION_MS, MemberProcess
+from tests.compat.reporting import PATIENCE_S, ReportingProcess
 from tests.compat.test_groups import command_of
 from tests.compat.test_java import program
 from tests.java import java_command
@@ -26,56 +25,30 @@ MORE = 30
 """So many records of each partition show that a client goes on."""
 
 
-class WriterProcess:
+class WriterProcess(ReportingProcess):
     """A running writer: `sent` are the numbers that were acknowledged, in that order, `failed` what was not."""
 
     def __init__(self, command: Sequence[str], errors: Path) -> None:
         self.sent: list[int] = []
-        self.failed: list[str] = []
-        self._errors = errors
-        with errors.open("wb") as log:
-            self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        self.failed: list[Sequence[str]] = []
+        super().__init__(command, errors)
 
-    def _read(self) -> None:
-        assert self._process.stdout
-        for line in self._process.stdout:
-            word, value, *_ = line.split()
-            if word == "sent":
-                self.sent.append(int(value))
-            else:
-                self.failed.append(line)
+    def heard(self, word: str, rest: Sequence[str]) -> None:
+        if word == "sent":
+            self.sent.append(int(rest[0]))
+        else:
+            self.failed.append([word, *rest])
 
     def wait_writing(self) -> None:
         """More is acknowledged in every partition."""
         before = len(self.sent)
 
         def goes_on() -> bool:
-            assert self._process.poll() is None, self._errors.read_text()[-3000:]
+            self.check()
             more = Counter(number % PARTITIONS for number in self.sent[before:])
             return len(more) == PARTITIONS and min(more.values()) >= MORE
 
         wait_until(goes_on, timeout_s=PATIENCE_S, what=f"more than {before} records are acknowledged")
-
-    def end(self) -> None:
-        """Have it write no more, and wait for the last answers."""
-        assert self._process.stdin
-        self._process.stdin.write("\n")
-        self._process.stdin.close()
-        assert self._process.wait(PATIENCE_S) == 0, self._errors.read_text()[-3000:]
-        self._thread.join(PATIENCE_S)
-
-    def close(self) -> None:
-        """End it, whatever it does."""
-        self._process.kill()
-        self._process.wait()
 
 
 def writer_of(client: str, version: str, folder: Path) -> list[str]:

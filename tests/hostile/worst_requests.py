@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
@@ -133,10 +134,16 @@ class Worst(NamedTuple):
         """The largest of these that fits into a megabyte and that the broker reads."""
         head = encode_request_header(RequestHeader(self.key, self.version, 1, "hostile"))
         per_item = max(1, (len(self._body(2000, topic_id)) - len(self._body(1000, topic_id))) // 1000)
-        items = FRAME_BYTES // per_item
-        while len(body := self._body(items, topic_id)) + len(head) > FRAME_BYTES or not self._is_read(body):
-            items = items * 19 // 20
-        return head + body
+        counts = [FRAME_BYTES // per_item]
+        while counts[-1] > 1:
+            counts.append(counts[-1] * 19 // 20)
+
+        def passes(items: int) -> bool:
+            body = self._body(items, topic_id)
+            return len(body) + len(head) <= FRAME_BYTES and self._is_read(body)
+
+        largest = 0 if passes(counts[0]) else bisect_left(counts, True, lo=1, key=passes)
+        return head + self._body(counts[largest], topic_id)
 
     def _body(self, items: int, topic_id: UUID) -> bytes:
         return encode_request(self.make(items, topic_id), self.version)
