@@ -12,15 +12,17 @@ import pytest
 from tests.barnabas_server import BarnabasServer
 from tests.compat.report import PAGES, PROPERTY, ClientReport, replace_table, table
 
+EAGER = {"group.initial.rebalance.delay.ms": "0"}
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a running broker."""
+    """The address of a running broker, which does not wait for more members of a group."""
     target = os.environ.get("BARNABAS_COMPAT_TARGET")
     if target:
         yield target
         return
-    with BarnabasServer(tmp_path_factory.mktemp("broker")) as server:
+    with BarnabasServer(tmp_path_factory.mktemp("broker"), properties=EAGER) as server:
         yield server.bootstrap
 
 
@@ -31,7 +33,7 @@ def group_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if target:
         yield target
         return
-    settings = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
+    settings = EAGER | {"group.min.session.timeout.ms": "1000"}
     with BarnabasServer(tmp_path_factory.mktemp("broker"), properties=settings) as server:
         yield server.bootstrap
 

@@ -5,12 +5,16 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 PATIENCE_S = 60
 
 
 class ReportingProcess(ABC):
-    """A running program. `heard` is told of each line in a thread of its own, its complaints go to a file."""
+    """A running program, which ends with its `with` block at the latest.
+
+    `heard` is told of each line in a thread of its own; what it complains of goes to a file.
+    """
 
     def __init__(self, command: Sequence[str], errors: Path) -> None:
         self._errors = errors
@@ -24,6 +28,12 @@ class ReportingProcess(ABC):
             )
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     @abstractmethod
     def heard(self, word: str, rest: Sequence[str]) -> None:

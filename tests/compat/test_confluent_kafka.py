@@ -60,6 +60,7 @@ class Scenario:
         """`count` records from `offset` on; errors raise."""
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "unused", "enable.auto.commit": False}
         consumer = Consumer({**settings, "auto.offset.reset": "error"})
+        consumer.list_topics(topic, timeout=30)  # who knows no leader yet asks for offsets after half a second
         consumer.assign([TopicPartition(topic, partition, offset)])
         got: list[confluent_kafka.Message] = []
         deadline = time.monotonic() + 30
@@ -170,6 +171,7 @@ def check_partitions(scenario: Scenario) -> None:
     scenario.send(topic, sent)
     settings = {"bootstrap.servers": scenario.bootstrap, "group.id": "unused", "enable.auto.commit": False}
     consumer = Consumer(settings)
+    consumer.list_topics(topic, timeout=30)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(30)])
     got: dict[int, list[bytes]] = {}
     deadline = time.monotonic() + 30

@@ -60,6 +60,7 @@ def fill(bootstrap: str, topic: str, codec: str, *, partition: int = 0, count: i
 def read(bootstrap: str, topic: str, count: int, partition: int = 0) -> Rows:
     """The first `count` records of a partition; their offsets must be 0, 1, 2, ..."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "unused", "enable.auto.commit": False})
+    consumer.list_topics(topic, timeout=30)  # who knows no leader yet asks for offsets after half a second
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     rows: Rows = []
     deadline = time.monotonic() + 30

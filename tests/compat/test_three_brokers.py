@@ -104,7 +104,7 @@ def test_leaders_and_coordinators_are_killed(
 ) -> None:
     writing = [*writer_of(client, version, tmp_path), cluster.bootstrap, "orders", str(PARTITIONS)]
     reading = [*command_of(client, version, tmp_path), cluster.bootstrap, "readers", "orders", strategy]
-    with closing(WriterProcess(writing, tmp_path / "writer.log")) as writer:
+    with WriterProcess(writing, tmp_path / "writer.log") as writer:
         writer.wait_writing()
         member = MemberProcess([*reading, str(SESSION_MS)], tmp_path / "member.log")
 

@@ -106,7 +106,7 @@ def test_a_full_disk_is_started_on_again_and_again_and_heals(broker: BarnabasSer
         broker.start()
         start, end = ends(broker)
         assert read(broker, start, end) == end - start >= 60
-        assert produce(broker, 20, 3) < 20, "there is no room for all"
+        assert produce(broker, 20, 1) < 20, "there is no room for all"
         assert reserve.stat().st_size > whole // 2
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.delete_topics(["doomed"])["doomed"].result()
