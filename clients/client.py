@@ -198,10 +198,12 @@ class Client:
         """Whether every refresh asks for all topics there are."""
         self._all_topics = wanted
 
-    async def topic(self, name: str, timeout_ms: int) -> TopicInfo:
-        """The topic once it has partitions; it may be in creation. Raises KafkaError, RequestTimeoutError inclusive."""
+    async def topic(self, name: str, timeout_ms: int, *, partition: int | None = None) -> TopicInfo:
+        """The topic once it has partitions, or this one; it may be in creation. Raises KafkaError, RequestTimeoutError
+        inclusive.
+        """
         known = self.cluster.topics.get(name)
-        if known is not None and known.partitions:
+        if known is not None and known.partitions and (partition is None or partition in known.partitions):
             return known
         self.watch_topics([name])
 
@@ -211,6 +213,8 @@ class Client:
             if info is None or not info.partitions:
                 code = info.error if info is not None else ErrorCode.LEADER_NOT_AVAILABLE
                 raise KafkaError(code or ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r} is not available")
+            if partition is not None and partition not in info.partitions:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{name} has {len(info.partitions)} partitions")
             return info
 
         return await self.retrying(ask, timeout_ms=timeout_ms)

@@ -186,8 +186,9 @@ class Producer:
     ) -> asyncio.Future[RecordMetadata]:
         """Queue one record; the future tells where it went, or raises KafkaError.
 
-        Waits only for the topic's metadata and, while `buffer_memory` is full, for room. Raises KafkaError: no such
-        topic or partition, a record beyond `max_request_size`, BufferFullError after `max_block_ms`.
+        Waits only for the topic, or that partition of it, to be there and, while `buffer_memory` is full, for room.
+        Raises KafkaError: no such topic or partition, or no room (BufferFullError), after `max_block_ms`; a record
+        beyond `max_request_size`.
         """
         if self._closed or self._task is None or self._task.done():
             raise RuntimeError("the producer is not running")
@@ -281,11 +282,8 @@ class Producer:
             yield chosen, run._replace(keys=keys, values=values)
 
     async def _topic(self, topic: str, partition: int | None) -> TopicInfo:
-        """What is known of it, once it has partitions. Raises KafkaError, also if it has no such partition."""
-        info = await self._client.topic(topic, self._max_block_ms)
-        if partition is not None and partition not in info.partitions:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has {len(info.partitions)} partitions")
-        return info
+        """What is known of it, once it has partitions, this one among them. Raises KafkaError after that time."""
+        return await self._client.topic(topic, self._max_block_ms, partition=partition)
 
     def _too_large(self, size: int) -> KafkaError:
         return KafkaError(

@@ -12,6 +12,7 @@ from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
+from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.record import Headers
 from ..accumulator import RecordMetadata
 from ..producer import Producer
@@ -108,6 +109,10 @@ async def _send_all(
         if not failed and (error := future.exception()) is not None:
             failed.append(error)
 
+    if partition is not None and partition not in (found := await producer.partitions_for(topic)):
+        # A program may wait for it to come; who has typed it is told at once.
+        reason = f"{topic} has {len(found)} partitions, and no {partition}"
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, reason)
     count = 0
     with record_counter("produced") as show:
         async for lines in chunks:

@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from tests.clients.scripted_broker import DROP, SILENCE, ScriptedCluster, play
+from tests.clients.scripted_broker import DROP, SILENCE, ScriptedCluster, StoredPartition, play
 
 from barnabas.clients.errors import (
     BrokerUnreachableError,
@@ -260,7 +260,7 @@ def test_many_at_once_are_what_one_by_one_would_be() -> None:
 def test_many_of_one_partition_keep_their_order_and_wait_for_memory() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         sent = [b"%05d" % i for i in range(5000)]
-        async with producer(cluster, batch_size=1000, buffer_memory=8000) as p:
+        async with producer(cluster, batch_size=1000, buffer_memory=8000, max_block_ms=1000) as p:
             await asyncio.gather(*await p.send_many("t", sent, partition=0))
             with pytest.raises(KafkaError, match="max_request_size"):
                 await p.send_many("t", [b"x", bytes(2**20)])
@@ -375,6 +375,21 @@ def test_an_unreachable_cluster_is_named() -> None:
     async def story(cluster: ScriptedCluster) -> None:
         with pytest.raises(BrokerUnreachableError, match=r"cannot reach broker at nowhere:1234"):
             await Producer("nowhere:1234", rng=random.Random(1)).start()
+
+    play(story)
+
+
+def test_a_partition_that_was_added_is_awaited() -> None:
+    """What is known of the topic may be minutes old, and not every broker has heard of the new partition."""
+
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster) as p:
+            await p.send_and_wait("t", b"old", partition=0)
+            sending = cluster.loop.create_task(p.send_and_wait("t", b"new", partition=1))
+            await asyncio.sleep(1)
+            assert not sending.done()
+            cluster.partitions["t", 1] = StoredPartition(leader=1)
+            assert (await sending).partition == 1
 
     play(story)
 
