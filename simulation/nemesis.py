@@ -107,7 +107,7 @@ class Nemesis:
         ensemble, faults = self.world.ensemble, self.plan.faults
         ensemble.slow_chance = SLOW_ZOOKEEPER_CHANCE if "slow zookeeper" in faults else 0.0
         ensemble.break_chance = BREAK_CHANCE if "zookeeper breaks" in faults else 0.0
-        acts = [act for act in ACTS if act in self.plan.faults]
+        acts = [act for act in self._acts if act in self.plan.faults]
         self._ends_at = self.world.loop.time() + self.plan.seconds
         await asyncio.gather(*(self._go_on(acts) for _ in range(self.plan.nemeses)))
 

@@ -14,6 +14,7 @@ from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.metadata.node_tree import Transaction
 from barnabas.server.replication.partition import Partition
 from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
+from barnabas.storage.errors import LogDirFailedError
 
 LOOK_SECONDS = 0.02
 MOST_BYTES = 1 << 24
@@ -70,6 +71,15 @@ class Invariants:
     def in_sync(self) -> dict[TopicPartition, list[int]]:
         """As the tree has it."""
         return {partition: state["isr"] for partition, state in self._states.items()}
+
+    def topic(self, name: str) -> dict[str, Any] | None:
+        """A topic as the tree has it."""
+        return self._topics.get(name)
+
+    def partition_count(self, name: str) -> int:
+        """How many partitions a topic has; 0 if there is none of this name."""
+        topic = self.topic(name)
+        return 0 if topic is None else len(topic["partitions"])
 
     def state(self, partition: TopicPartition) -> dict[str, Any]:
         """Who leads, as the tree has it."""
@@ -148,9 +158,11 @@ class Invariants:
     def _compare(self, me: Life, partition: Partition, committed: Committed, watermark: int) -> None:
         """What is newly committed here is the same as elsewhere, or the first of it."""
         start = max(self._compared.get(me, 0), partition.log.log_start_offset)
-        self._compared[me] = watermark
         while start < watermark:
-            data = partition.log.read(start, MOST_BYTES, max_offset=watermark, min_one_message=True)
+            try:
+                data = partition.log.read(start, MOST_BYTES, max_offset=watermark, min_one_message=True)
+            except LogDirFailedError:
+                return
             for batch in iter_batches(memoryview(data.records)):
                 header = batch.header
                 base, found = header.base_offset, (header.last_offset, header.crc)
@@ -159,5 +171,6 @@ class Invariants:
                     committed.end = header.last_offset + 1
                 elif committed.batches.get(base) != found:
                     self._say(f"content: {me} has {found} at {base}, {committed.batches.get(base)} was committed")
+                    self._compared[me] = watermark
                     return
-                start = header.last_offset + 1
+                self._compared[me] = start = header.last_offset + 1

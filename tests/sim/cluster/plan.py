@@ -10,6 +10,11 @@ from tests.sim.workload import Load
 
 from barnabas.simulation.nemesis import ACTS, NEEDS_DISK, STATES, Harm
 
+MORE_ACTS = ("disk dies", "bits rot", "reassign", "grow")
+"""Of `ClusterNemesis`."""
+WORK = ("churn", "members")
+"""Clients beside those of the topic that is compared with what was sent."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan(Load):
@@ -26,6 +31,7 @@ class ClusterPlan(Load):
     core_only: bool
     """Whether one broker stays down while it is looked whether the others go on."""
     kinds: tuple[WriterKind, ...]
+    work: frozenset[str]
     settings: dict[str, str]
 
     @classmethod
@@ -33,10 +39,12 @@ class ClusterPlan(Load):
         """`quick` for a few simulated seconds."""
         rng = random.Random(f"{seed}/cluster")
         durability = rng.choice(["disk", "disk", "page-cache"])
-        menu = [fault for fault in (*ACTS, *STATES) if durability == "disk" or fault not in NEEDS_DISK]
+        menu = [fault for fault in (*ACTS, *MORE_ACTS, *STATES) if durability == "disk" or fault not in NEEDS_DISK]
         share = rng.choice([0.2, 0.4, 0.7])
-        brokers = 3 if quick else rng.choice([3, 3, 4, 5])
         faults = frozenset(fault for fault in menu if rng.random() < share)
+        brokers = rng.choice([3, 4]) if "reassign" in faults else 3
+        if not quick:
+            brokers = rng.choice([brokers, 3, 4, 5])
         return cls(
             seed=seed,
             partitions=1 if quick else rng.randint(1, 3),
@@ -54,7 +62,8 @@ class ClusterPlan(Load):
             nemeses=rng.randint(1, 3),
             core_only=rng.random() < 0.3,
             kinds=(WriterKind(), _second_kind(rng, faults)),
-            settings=_settings(rng, durability),
+            work=frozenset(work for work in WORK if rng.random() < (0.1 if quick else 0.3)),
+            settings=_settings(rng, durability, faults),
         )
 
     @property
@@ -62,13 +71,23 @@ class ClusterPlan(Load):
         """What the nemesis goes by."""
         return Harm(self.faults, self.seconds, self.gap, self.downtime, self.nemeses)
 
-    def with_faults(self, faults: frozenset[str]) -> ClusterPlan:
-        """The same with these faults, which come often."""
-        settings, kinds = dict(self.settings), self.kinds
+    def with_faults(self, faults: frozenset[str], work: frozenset[str] = frozenset()) -> ClusterPlan:
+        """The same with these faults, which come often, and this work."""
+        settings, kinds = self.settings | _disks(faults), self.kinds
         if faults & NEEDS_DISK:
             settings["acks.all.durability"] = "disk"
             kinds = tuple(kind for kind in kinds if kind.acks == "all")
-        return replace(self, faults=faults, gap=min(self.gap, 0.5), nemeses=1, settings=settings, kinds=kinds)
+        brokers = max(self.brokers, 4) if "reassign" in faults else self.brokers
+        return replace(
+            self,
+            faults=faults,
+            work=work,
+            gap=min(self.gap, 0.5),
+            nemeses=1,
+            brokers=brokers,
+            settings=settings,
+            kinds=kinds,
+        )
 
 
 def _second_kind(rng: random.Random, faults: frozenset[str]) -> WriterKind:
@@ -77,14 +96,24 @@ def _second_kind(rng: random.Random, faults: frozenset[str]) -> WriterKind:
     return WriterKind(is_idempotent=False) if kind.acks == 1 and faults & NEEDS_DISK else kind
 
 
-def _settings(rng: random.Random, durability: str) -> dict[str, str]:
+def _disks(faults: frozenset[str]) -> dict[str, str]:
+    """A broker of which one disk dies has another."""
+    return {"log.dirs": "/data,/more" if "disk dies" in faults else "/data"}
+
+
+def _settings(rng: random.Random, durability: str, faults: frozenset[str]) -> dict[str, str]:
     session_ms = rng.choice([500, 1000, 2000])
     return {
         "acks.all.durability": durability,
         "auto.leader.rebalance.enable": rng.choice(["true", "false"]),
         "controller.socket.timeout.ms": str(rng.choice([1000, 3000])),
         "default.replication.factor": "3",
+        "group.consumer.heartbeat.interval.ms": "300",
+        "group.consumer.min.heartbeat.interval.ms": "300",
+        "group.consumer.min.session.timeout.ms": "1500",
+        "group.consumer.session.timeout.ms": "1500",
         "group.initial.rebalance.delay.ms": "0",
+        "group.min.session.timeout.ms": "1500",
         # Each replica compacts by itself: what is left would not be the same bytes.
         "log.cleaner.enable": "false",
         "leader.imbalance.check.interval.seconds": "1",
@@ -103,4 +132,5 @@ def _settings(rng: random.Random, durability: str) -> dict[str, str]:
         "replica.lag.time.max.ms": str(rng.choice([500, 1000, 3000])),
         "replica.socket.timeout.ms": str(rng.choice([1000, 3000])),
         "zookeeper.session.timeout.ms": str(session_ms),
+        **_disks(faults),
     }

@@ -33,7 +33,7 @@ def differences(world: ClusterWorld, in_sync: Mapping[TopicPartition, list[int]]
 
 
 def _contents(broker: SimClusterBroker, partition: Partition) -> bytes:
-    folder = f"/data/{partition.topic_partition.topic}-{partition.topic_partition.partition}"
+    folder = partition.log.path
     return b"".join(
         broker.disk.read_bytes(f"{folder}/{name}")
         for name in sorted(broker.disk.list_dir(folder))

@@ -5,22 +5,24 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from tests.sim.cluster.harm import ClusterNemesis
 from tests.sim.cluster.invariants import Invariants
+from tests.sim.cluster.operator import Operator
 from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.replicas import differences
+from tests.sim.cluster.work import WORK, Commits, Work
 from tests.sim.history import WriterKind
 from tests.sim.workload import TOPIC, Workload
 
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
-from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
 from barnabas.simulation.loop import SimLoop, run
-from barnabas.simulation.nemesis import Nemesis
 
 GROUP = "g"
 COMMITTED = TopicPartition(TOPIC, 0)
@@ -32,22 +34,6 @@ WHOLE_SECONDS = 60.0
 LOOK_SECONDS = 0.05
 
 
-@dataclass
-class Commits:
-    """What one consumer asked its group to remember; each offset once, growing."""
-
-    acknowledged: int = -1
-    unsure: set[int] = field(default_factory=set)
-    """What was asked for without an answer: it may have been done, then or later."""
-    found: int | None = None
-    """At the end."""
-
-    def check(self) -> list[str]:
-        if self.found is None or self.found == self.acknowledged or self.found in self.unsure:
-            return []
-        return [f"lost commit: {self.acknowledged} was acknowledged, {self.found} was found"]
-
-
 class ClusterRun(Workload):
     """A plan being carried out."""
 
@@ -57,28 +43,33 @@ class ClusterRun(Workload):
     def __init__(self, loop: SimLoop, plan: ClusterPlan) -> None:
         world = ClusterWorld(loop, plan.seed, plan.settings, brokers_count=plan.brokers)
         super().__init__(world, plan, world.bootstrap)
-        self.nemesis = Nemesis(world, plan.harm)
-        self.nemesis.set_states()
         self.invariants = Invariants(world)
+        self.operator = Operator(world)
+        self.nemesis = ClusterNemesis(
+            world, plan.harm, in_sync=self.invariants.in_sync, partitions=self._partitions, on_growth=self._write
+        )
+        self.nemesis.set_states()
+        self._written = 0
+        """How many partitions there are producers for."""
+        self.clients: list[asyncio.Task[None]] = []
+        self.work: list[Work] = [WORK[name](self) for name in sorted(plan.work)]
         self.commits = Commits()
         self.random = random.Random(f"{plan.seed}/run")
 
     def check(self) -> list[str]:
         """All violations."""
-        return [*self.invariants.violations, *self.history.check(), *self.commits.check()]
+        found = [violation for work in self.work for violation in work.check()]
+        return [*self.invariants.violations, *self.history.check(), *self.commits.check(), *found]
 
     async def go(self) -> None:
         world, plan = self.world, self.plan
         await asyncio.gather(*map(self.nemesis.bring_up, world.brokers.values()))
         await self._create_topic()
-        clients = [
-            *(
-                world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
-                for partition in range(plan.partitions)
-                for number in range(plan.writers)
-            ),
+        self._write()
+        self.clients += [
             world.spawn(world.machine("reader"), self._read()),
             world.spawn(world.machine("committer"), self._commit()),
+            *(world.spawn(world.machine(work.name), work.go()) for work in self.work),
         ]
         await self.nemesis.rage()
         self.nemesis.calm_down()
@@ -90,10 +81,12 @@ class ClusterRun(Workload):
         if absent is not None and absent.server is None:
             await self.nemesis.bring_up(absent)
         self.is_over = True
-        await self._within(LIVE_SECONDS, "clients do not come to an end", asyncio.gather(*clients))
+        await self._within(LIVE_SECONDS, "clients do not come to an end", asyncio.gather(*self.clients))
         await self._drain()
         await self._become_whole()
         await world.spawn(world.machine("judge"), self._find_commit())
+        for work in self.work:
+            await self._within(LIVE_SECONDS, work.name, world.spawn(world.machine("judge"), work.look()))
         self.invariants.look()
 
     async def _within(self, seconds: float, complaint: str, work: object) -> None:
@@ -106,7 +99,8 @@ class ClusterRun(Workload):
     def _absent(self) -> SimClusterBroker | None:
         """A broker without which the others must go on: nobody's last one in sync."""
         broker = self.random.choice(list(self.world.brokers.values()))
-        needed = any(isr == [broker.broker_id] for isr in self.invariants.in_sync().values())
+        states = self.invariants.in_sync().values()
+        needed = any(isr == [broker.broker_id] for isr in states)
         return None if needed else broker
 
     def _take_away(self, broker: SimClusterBroker) -> None:
@@ -127,18 +121,39 @@ class ClusterRun(Workload):
     async def _create_topic(self) -> None:
         wish = TopicCreation(TOPIC, num_partitions=self.plan.partitions, replication_factor=3)
         deadline = self.loop.time() + READY_SECONDS
-        while True:
-            for broker in self.world.running:
-                assert broker.server is not None
-                controller = broker.server.state.controller
-                if controller.is_active:
-                    result = (await self.world.spawn(broker.node, controller.create_topics([wish])))[TOPIC]
-                    if not isinstance(result, KafkaError):
-                        return
+        while not self._partitions():
+            await self.operator.ask(lambda controller: controller.create_topics([wish]))
             assert self.loop.time() < deadline, "the topic cannot be made"
             await asyncio.sleep(LOOK_SECONDS)
 
+    def _partitions(self) -> list[TopicPartition]:
+        return [TopicPartition(TOPIC, index) for index in range(self.invariants.partition_count(TOPIC))]
+
     # -- clients ---------------------------------------------------------------------------------------------------
+
+    def _write(self) -> None:
+        """From now on there are producers for all partitions that there are."""
+        world, partitions = self.world, range(self._written, len(self._partitions()))
+        self._written = partitions.stop
+        self.clients += [
+            world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
+            for partition in partitions
+            for number in range(self.plan.writers)
+        ]
+
+    async def _read(self) -> None:
+        """A reader that follows all partitions there are at first; what has rotted it reads again."""
+        seen: list[tuple[int, int, bytes]] = []
+        self.history.seen.append(seen)
+        async with self._reached(lambda: self._consumer(1)) as consumer:
+            consumer.assign(self._partitions())
+            while not self.is_over:
+                try:
+                    self._take(await consumer.getmany(timeout_ms=500), seen)
+                except KafkaError as error:
+                    if error.code is not ErrorCode.CORRUPT_MESSAGE:
+                        raise
+                    await asyncio.sleep(LOOK_SECONDS)
 
     def _kind(self, writer: str) -> WriterKind:
         kinds = self.plan.kinds
@@ -152,15 +167,14 @@ class ClusterRun(Workload):
             consumer.assign([COMMITTED])
             offset = 0
             while not self.is_over:
-                commits.unsure.add(offset)
+                commits.begin(offset)
                 try:
                     await consumer.commit({COMMITTED: offset})
                 except KafkaError as error:
                     if not error.code.retriable:
                         raise
                 else:
-                    commits.acknowledged = offset
-                    commits.unsure.discard(offset)
+                    commits.done(offset)
                 offset += 1
                 await asyncio.sleep(rng.random() * 0.2)
 
@@ -177,7 +191,7 @@ class ClusterRun(Workload):
         await asyncio.gather(
             *(
                 self.world.spawn(self.world.machine(f"probe-{partition}"), self._probe(partition))
-                for partition in range(self.plan.partitions)
+                for _, partition in self._partitions()
             )
         )
 
