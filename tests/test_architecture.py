@@ -30,6 +30,7 @@ PORTS = {
     "server/__main__.py": "the process: signals, environment",
     "server/metadata/served/process.py": "the coordinator's process: signals, sessions' passwords",
     "clients/host.py": "a client's clock, randomness and temporary files",
+    "clients/console/server.py": "a console's socket, the token of its page, a thread of its own beside a broker",
     "clients/security.py": "secrets of an authentication",
     "clients/spark/host.py": "what Spark's processes are started with, clock, waiting, temporary files",
     "clients/spark/connection.py": "a task's socket",

@@ -31,6 +31,7 @@ COMMANDS = (
     "quota",
     "acl",
     "top",
+    "console",
     "dump-log",
     "compact",
     "bench",

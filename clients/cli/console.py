@@ -1,0 +1,42 @@
+"""`barnabas console`: a page in the browser for any Kafka cluster."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from .client_settings import DEFAULT_BOOTSTRAP
+from .console_options import DEFAULT_LISTEN, parse_listen, reach_of, require_extra
+from .session import Bootstrap, run
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def console(
+    *,
+    listen: Annotated[
+        str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Where to serve.")
+    ] = DEFAULT_LISTEN,
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Other machines may reach it; nobody has to prove who he is.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Another name it is reached by.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Serve a console for the browser: topics, records, groups, live.
+
+    barnabas console -b localhost:9092
+    """
+
+    async def work() -> None:
+        require_extra()
+        where = parse_listen("--listen", listen, allow_host or (), allow_remote=allow_remote)
+        from ..console.server import serve
+
+        await serve(reach_of(bootstrap), where, lambda url: print(f"console {url}", flush=True))
+
+    run(work())

@@ -1,0 +1,48 @@
+"""What both ways to a console share: its address as it is written, and how its clients are told the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from .client_settings import bootstrap_servers, client_arguments
+
+if TYPE_CHECKING:
+    from ..console.cluster import Reach
+    from ..console.server import Listen
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+_NEEDED = ("starlette", "uvicorn")
+
+
+def require_extra() -> None:
+    """Raise ValueError if the console's packages are not here."""
+    missing = [name for name in _NEEDED if find_spec(name) is None]
+    if missing:
+        raise ValueError(f"the console needs {' and '.join(missing)}: pip install 'barnabas[console]'")
+
+
+def parse_listen(option: str, text: str, names: Sequence[str] = (), *, allow_remote: bool) -> Listen:
+    """`host:port`, or `:port` for all interfaces. Raises ValueError, also for what others reach and nobody allowed."""
+    from ..console.server import Listen
+
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise ValueError(f"{option} {text}: HOST:PORT is expected")
+    listen = Listen(host.strip("[]"), int(port), tuple(names))
+    if not listen.is_local and not allow_remote:
+        where = listen.host or "every address"
+        raise ValueError(f"{where} is open to other machines, to do anything, and --allow-remote is not said")
+    return listen
+
+
+def reach_of(bootstrap: str) -> Reach:
+    """The settings of this command line for each kind of client. Raises ValueError."""
+    from ..admin import Admin
+    from ..console.cluster import Reach
+    from ..consumer import Consumer
+    from ..producer import Producer
+
+    arguments = [client_arguments(kind) for kind in (Admin, Consumer, Producer)]
+    return Reach(bootstrap_servers(bootstrap), *arguments)

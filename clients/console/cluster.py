@@ -1,0 +1,123 @@
+"""The cluster as the console reaches it: an admin client, a producer once one is needed, consumers for each reading."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..admin import Admin, ClusterDescription, LogDirDescription
+from ..cluster import TopicInfo
+from ..consumer import Consumer
+from ..producer import Producer
+from .own_broker import OwnBroker
+
+T = TypeVar("T")
+FRESH_SECONDS = 1.0
+MOST_READINGS = 6
+"""Consumers at once; whoever comes then waits. Each holds some fetched megabytes."""
+_FETCH_BYTES = 4 << 20
+_PARTITION_BYTES = 1 << 20
+_MOST_PRODUCED_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How to get there: addresses, and what else each client is told by keyword."""
+
+    bootstrap: str
+    admin: Mapping[str, Any]
+    consumer: Mapping[str, Any]
+    producer: Mapping[str, Any]
+
+
+class Shared(Generic[T]):
+    """An answer that is given to everybody who asks within a second, or while it is on its way. One loop."""
+
+    def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float = FRESH_SECONDS) -> None:
+        self._ask = ask
+        self._seconds = seconds
+        self._task: asyncio.Task[T] | None = None
+        self._since = 0.0
+
+    async def get(self) -> T:
+        """Raises what asking raises."""
+        loop = asyncio.get_running_loop()
+        if self._task is None or (self._task.done() and not self._is_fresh(loop.time())):
+            self._task = loop.create_task(self._timed())
+        return await asyncio.shield(self._task)
+
+    def forget(self) -> None:
+        """Something was changed: whoever asks next is told so."""
+        self._task = None
+
+    def _is_fresh(self, now: float) -> bool:
+        assert self._task is not None
+        return now - self._since < self._seconds and not self._task.cancelled() and self._task.exception() is None
+
+    async def _timed(self) -> T:
+        answer = await self._ask()
+        self._since = asyncio.get_running_loop().time()
+        return answer
+
+
+class WatchedCluster:
+    """Use between `start` and `close`, from one loop."""
+
+    def __init__(self, reach: Reach, own: OwnBroker | None = None) -> None:
+        self.own = own
+        self.readings = asyncio.Semaphore(MOST_READINGS)
+        self._reach = reach
+        self.admin = Admin(reach.bootstrap, **{"client_id": "barnabas-console", **reach.admin})
+        self._producer: asyncio.Task[Producer] | None = None
+        self.description = Shared[ClusterDescription](self.admin.describe_cluster)
+        self.topics = Shared[list[TopicInfo]](self.admin.describe_topics)
+        self.log_dirs = Shared[list[LogDirDescription]](self.admin.describe_log_dirs)
+
+    async def start(self) -> None:
+        """Reach the cluster. Raises BrokerUnreachableError."""
+        await self.admin.start()
+
+    async def close(self) -> None:
+        """Whoever still reads fails."""
+        if self._producer is not None:
+            made = await asyncio.gather(self._producer, return_exceptions=True)
+            for producer in made:
+                if isinstance(producer, Producer):
+                    await producer.close(timeout_ms=0)
+        await self.admin.close()
+
+    def consumer(self) -> Consumer:
+        """A new one, with little room: one reading's."""
+        settings: dict[str, Any] = {
+            "client_id": "barnabas-console",
+            "auto_offset_reset": "earliest",
+            "allow_auto_create_topics": False,
+            **self._reach.consumer,
+            "fetch_max_bytes": _FETCH_BYTES,
+            "max_partition_fetch_bytes": _PARTITION_BYTES,
+        }
+        return Consumer(self._reach.bootstrap, **settings)
+
+    async def producer(self) -> Producer:
+        """The one there is. Raises KafkaError."""
+        if self._producer is None or (self._producer.done() and self._producer.exception() is not None):
+            self._producer = asyncio.get_running_loop().create_task(self._make_producer())
+        return await asyncio.shield(self._producer)
+
+    async def _make_producer(self) -> Producer:
+        settings: dict[str, Any] = {
+            "client_id": "barnabas-console",
+            "linger_ms": 0,
+            "max_request_size": _MOST_PRODUCED_BYTES,
+            "delivery_timeout_ms": 15_000,
+            "request_timeout_ms": 10_000,
+            **self._reach.producer,
+        }
+        return await Producer(self._reach.bootstrap, **settings).start()
+
+    def forget(self) -> None:
+        """Something was changed here: what is shown next is asked for anew."""
+        self.topics.forget()
+        self.log_dirs.forget()

@@ -1,0 +1,26 @@
+"""What the broker in the same process can tell a console, and no protocol of Kafka's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class OwnBroker(Protocol):
+    """Methods are called on the console's loop, whichever loop the broker is on. Raises KafkaError."""
+
+    async def totals(self) -> Mapping[str, float]:
+        """Since the broker's start: `messages_in`, `bytes_in`, `bytes_out`."""
+        ...
+
+    async def requests(self) -> Sequence[Mapping[str, object]]:
+        """A row for each API that was asked for: how often, and how long it took, in ms by phase and quantile."""
+        ...
+
+    async def on_disk(self, topic: str) -> Mapping[str, object]:
+        """The logs of a topic as they lie on this broker's disk, and what the cleaner does with them."""
+        ...
+
+    async def compact(self, topic: str, partition: int) -> Mapping[str, object]:
+        """Have one partition compacted now; answers when that is done."""
+        ...

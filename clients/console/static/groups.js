@@ -1,0 +1,116 @@
+// Groups, and one of them: who is in it, how far it is behind over time, where it begins again.
+
+import { get, post, every, part } from "./api.js";
+import { h, ask, choice, compact, dialog, field, number, table, tag, toast } from "./dom.js";
+import { List } from "./list.js";
+import { Plot } from "./plot.js";
+
+const tone = (state) => ({ Stable: "good", Empty: null, Dead: "bad" }[state] ?? (state === "Empty" ? null : "warn"));
+
+export async function groups(view, signal) {
+  const search = h("input", { type: "search", class: "search", placeholder: "Search groups  ( / )", "aria-label": "Search groups", autocomplete: "off" });
+  const count = h("small", { role: "status" });
+  let all = [];
+  const list = new List("Groups", [
+    { name: "Group", cell: (g) => h("a", { href: `#/groups/${part(g.id)}` }, h("bdi", {}, g.id)) },
+    { name: "State", cell: (g) => tag(g.state || "unknown", tone(g.state)) },
+    { name: "Protocol", class: "optional", cell: (g) => g.type || "classic" },
+    { name: "", class: "wide optional", cell: (g) => (g.protocol === "consumer" ? "" : g.protocol) },
+  ], "no group");
+  view.append(h("div", { class: "head" }, h("h1", {}, "Groups"), count, h("span", { class: "grow" }), search), list.element);
+  function show() {
+    const wanted = search.value.trim().toLowerCase();
+    const shown = all.filter((g) => g.id.toLowerCase().includes(wanted));
+    count.textContent = `${number(shown.length)} groups`;
+    list.set(shown);
+  }
+  search.addEventListener("input", show);
+  const look = async () => { all = (await get("/groups", signal)).groups; show(); };
+  await look();
+  every(4, signal, look);
+}
+
+export async function group(view, signal, id) {
+  const plot = new Plot("Lag", [{ name: "lag", class: "a" }], compact);
+  const path = `/groups/${part(id)}`;
+  let now = await get(`${path}/lag`, signal);
+  const state = h("span");
+  const facts = h("small");
+  const members = h("div");
+  const list = new List(`Lag of ${id}`, [
+    { name: "Topic", cell: (r) => h("a", { href: `#/topics/${part(r[0])}` }, r[0]) },
+    { name: "Partition", number: true, cell: (r) => r[1] },
+    { name: "Committed", number: true, class: "optional", cell: (r) => number(r[2]) },
+    { name: "End", number: true, class: "optional", cell: (r) => number(r[3]) },
+    { name: "Lag", number: true, cell: (r) => number(r[4]) },
+    { name: "Member", class: "wide mono optional", cell: (r) => h("bdi", { title: r[6] }, r[5] ?? "–") },
+  ], "nothing is committed");
+  view.append(
+    h("div", { class: "head" }, h("div", { class: "crumb" }, h("a", { href: "#/groups" }, "Groups"), " /"),
+      h("h1", {}, h("bdi", {}, id)), state, h("span", { class: "grow" }), h("button", { onclick: () => reset(id, path, now, look) }, "Reset offsets…")),
+    facts, h("div", { class: "grid" }, plot.element, h("section", { class: "card" }, h("header", {}, h("h2", {}, "Members")), members)), list.element);
+
+  async function look() {
+    now = await get(`${path}/lag`, signal);
+    state.replaceChildren(tag(now.state, tone(now.state)));
+    facts.textContent = `${now.type}${now.assignor ? `, ${now.assignor}` : ""}, coordinator ${now.coordinator}`;
+    members.replaceChildren(table("Members", [
+      { name: "Client", class: "cut", cell: (m) => h("bdi", { title: m.id }, m.client) },
+      { name: "Host", class: "mono optional", cell: (m) => m.host },
+      { name: "Instance", class: "optional cut", cell: (m) => h("bdi", {}, m.instance ?? "–") },
+      { name: "Partitions", number: true, cell: (m) => number(m.partitions) },
+    ], now.members, { empty: "nobody is in it" }));
+    list.set(now.rows);
+    plot.add(Date.now(), [now.lag]);
+  }
+  await look();
+  every(2, signal, look);
+}
+
+function reset(id, path, now, look) {
+  const topics = [...new Set(now.rows.map((row) => row[0]))];
+  ask(`Where ${id} begins again`, [
+    choice("Topic", "topic", [["", "all that it has committed"], ...topics.map((name) => [name, name])], ""),
+    choice("To", "kind", [["earliest", "the first record"], ["latest", "behind the last"], ["shift", "so many on, or with − back"], ["offset", "this offset"], ["time", "this time"]], "earliest"),
+    field("Number, offset", "value", { type: "number", value: 0 }),
+    field("Time", "time", { type: "datetime-local", step: 1 }),
+  ], {
+    verb: "Preview",
+    note: h("small", {}, "Nothing is changed before you have seen it. The group must have no members."),
+    act: async (data) => {
+      const value = data.kind === "time" ? new Date(data.time || 0).getTime() : data.value;
+      const wanted = { kind: data.kind, topic: data.topic, value };
+      preview(id, path, wanted, await post(`${path}/reset`, wanted), look);
+    },
+  });
+}
+
+function preview(id, path, wanted, plan, look) {
+  const moved = plan.rows.reduce((sum, [, , before, after]) => sum + Math.abs(after - (before ?? after)), 0);
+  dialog((close) => {
+    const trouble = h("div", { class: "error", role: "alert", hidden: true });
+    return h("div", { class: "body" }, h("h2", {}, `${id}: ${number(moved)} records`),
+      table("Steps", [
+        { name: "Topic", cell: (r) => r[0] },
+        { name: "Partition", number: true, cell: (r) => r[1] },
+        { name: "Committed", number: true, cell: (r) => number(r[2]) },
+        { name: "New", number: true, cell: (r) => number(r[3]) },
+      ], plan.rows.slice(0, 500), { empty: "the group has committed nothing" }), trouble,
+      h("div", { class: "ends" }, h("button", { onclick: close }, "Cancel"),
+        h("button", {
+          class: "main",
+          disabled: !plan.rows.length,
+          onclick: async () => {
+            try {
+              await post(`${path}/reset`, { ...wanted, execute: true });
+              toast("the group begins there");
+              close();
+              await look();
+            } catch (error) {
+              trouble.textContent = error.message;
+              trouble.hidden = false;
+            }
+          },
+        }, "Set offsets")));
+  }, { label: "Preview" });
+}

@@ -1,0 +1,70 @@
+// All topics, however many; a new one.
+
+import { get, post, every, part } from "./api.js";
+import { h, ask, bytes, field, number, tag, toast } from "./dom.js";
+import { List } from "./list.js";
+
+export async function topics(view, signal) {
+  const search = h("input", { type: "search", class: "search", placeholder: "Search topics  ( / )", "aria-label": "Search topics", autocomplete: "off", spellcheck: "false" });
+  const internal = h("input", { type: "checkbox" });
+  const count = h("small", { role: "status" });
+  let [rows, sizes] = [[], {}];
+  const list = new List("Topics", [
+    { name: "Topic", cell: (t) => h("a", { href: `#/topics/${part(t[0])}` }, t[0]) },
+    { name: "Partitions", number: true, cell: (t) => number(t[1]) },
+    { name: "Replicas", number: true, class: "optional", cell: (t) => t[2] },
+    { name: "Size", number: true, cell: (t) => bytes(sizes[t[0]]) },
+    { name: "", class: "wide optional", cell: (t) => [t[4] ? tag("internal") : null, t[3] > 0 && tag(`${number(t[3])} under-replicated`, "bad")] },
+  ], "no topic has such a name");
+  view.append(
+    h("div", { class: "head" }, h("h1", {}, "Topics"), count, h("span", { class: "grow" }),
+      h("label", { class: "line" }, internal, h("span", {}, "internal")), search,
+      h("button", { class: "main", onclick: () => create(signal, look) }, "New topic")),
+    list.element);
+
+  function show() {
+    const wanted = search.value.trim().toLowerCase();
+    const shown = rows.filter((t) => (internal.checked || !t[4]) && t[0].toLowerCase().includes(wanted));
+    const partitions = shown.reduce((sum, t) => sum + t[1], 0);
+    count.textContent = `${number(shown.length)} topics, ${number(partitions)} partitions`;
+    list.set(shown);
+  }
+
+  async function look() {
+    ({ rows } = await get("/topics", signal));
+    show();
+  }
+
+  search.addEventListener("input", show);
+  internal.addEventListener("change", show);
+  search.addEventListener("keydown", (event) => {
+    if (event.key !== "ArrowDown" && event.key !== "Enter") return;
+    event.preventDefault();
+    list.link(0)?.[event.key === "Enter" ? "click" : "focus"]();
+  });
+  await look();
+  every(10, signal, async () => { ({ sizes } = await get("/sizes", signal)); await look(); });
+}
+
+function create(signal, look) {
+  ask("New topic", [
+    field("Name", "name", { required: true, pattern: "[a-zA-Z0-9._\\-]+", maxlength: 249, autofocus: true, spellcheck: "false" }),
+    h("div", { class: "fields" },
+      field("Partitions", "partitions", { type: "number", min: 1, placeholder: "as the broker is set" }),
+      field("Replicas", "replication", { type: "number", min: 1, placeholder: "as the broker is set" })),
+    h("label", {}, h("span", {}, "Settings, one key=value a line"), h("textarea", { name: "configs", rows: 3, placeholder: "cleanup.policy=compact", spellcheck: "false" })),
+  ], {
+    verb: "Create",
+    act: async (data) => {
+      const lines = data.configs.split("\n").map((line) => line.trim()).filter(Boolean);
+      const configs = Object.fromEntries(lines.map((line) => {
+        const at = line.indexOf("=");
+        if (at < 1) throw new Error(`${line}: key=value is expected`);
+        return [line.slice(0, at).trim(), line.slice(at + 1).trim()];
+      }));
+      await post("/topics", { ...data, configs });
+      toast(`created ${data.name}`);
+      await look();
+    },
+  });
+}

@@ -1,0 +1,156 @@
+"""What the console's page is told, and what it can do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import aclosing
+from typing import Any
+
+import httpx
+import pytest
+
+from barnabas import Broker
+from barnabas.clients import Consumer
+from barnabas.clients.console import pulse
+from barnabas.clients.console.cluster import WatchedCluster
+from barnabas.clients.console.records import FOLLOW_BEHIND, Query, RecordPages
+
+TIMEOUT = 60
+NAMES = ("messages", "bytes in", "bytes out")
+
+
+async def records(page: httpx.AsyncClient, topic: str, **asked: str | int) -> tuple[list[Any], dict[str, Any]]:
+    """The rows of a reading, and how it ended."""
+    answer = await page.get(f"/api/topics/{topic}/records", params=asked)
+    lines = [json.loads(line) for line in answer.text.splitlines()]
+    return [row for line in lines for row in line.get("rows", ())], lines[-1]
+
+
+async def done(answer: httpx.Response) -> Any:
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_topic_from_its_making_to_its_end(page: httpx.AsyncClient) -> None:
+    await done(await page.post("/api/topics", json={"name": "a", "partitions": "2", "configs": {"retention.ms": "9"}}))
+    assert (await done(await page.get("/api/topics")))["rows"] == [["a", 2, 1, 0, 0]]
+    await done(await page.post("/api/topics/a/partitions", json={"partitions": 3}))
+    assert [row[:2] for row in (await done(await page.get("/api/topics/a")))["rows"]] == [[0, 1], [1, 1], [2, 1]]
+    assert (await done(await page.get("/api/topics/a/extents")))["extents"]["2"] == [0, 0, 0]
+    overview = await done(await page.get("/api/overview"))
+    assert (overview["topics"], overview["partitions"], overview["under_replicated"]) == (1, 3, 0)
+
+    async def retention() -> dict[str, Any]:
+        configs = (await done(await page.get("/api/topics/a/configs")))["configs"]
+        (one,) = (one for one in configs if one["name"] == "retention.ms")
+        return dict(one)
+
+    found = await retention()
+    assert (found["value"], found["source"]) == ("9", "topic") and found["doc"]
+    await done(await page.post("/api/topics/a/configs", json={"key": "retention.ms", "value": None}))
+    assert (await retention())["source"] == "default"
+    refused = await page.post("/api/topics/a/configs", json={"key": "retention.ms", "value": "soon"})
+    assert refused.status_code == 409 and "retention.ms" in refused.json()["error"]
+
+    assert (await page.post("/api/topics/a/delete", json={"confirm": "b"})).status_code == 400
+    await done(await page.post("/api/topics/a/delete", json={"confirm": "a"}))
+    assert (await done(await page.get("/api/topics")))["rows"] == []
+    assert (await page.get("/api/topics/a")).status_code == 404
+
+
+async def test_records_are_found_by_place_key_text_and_path(broker: Broker, page: httpx.AsyncClient) -> None:
+    broker.create_topic("r", 1)
+    broker.produce("r", [(f"k{i % 10}", json.dumps({"n": i, "of": {"ten": [i % 10]}})) for i in range(1000)])
+    newest, end = await records(page, "r", limit=3)
+    assert ([row["o"] for row in newest], end) == ([999, 998, 997], {"done": True, "next": None})
+    first, end = await records(page, "r", limit=4, **{"from": "earliest"})
+    assert ([row["o"] for row in first], end["next"]) == ([0, 1, 2, 3], "0:4")
+    assert [row["o"] for row in (await records(page, "r", limit=2, **{"from": end["next"]}))[0]] == [4, 5]
+    assert [row["o"] for row in (await records(page, "r", partition=0, **{"from": "offset:998"}))[0]] == [998, 999]
+    late, _ = await records(page, "r", **{"from": f"time:{first[0]['t'] + 10**9}"})
+    assert late == []
+    for asked in ({"key": "k7"}, {"path": "$.of.ten[0] = 7"}):
+        found, _ = await records(page, "r", limit=500, **{"from": "earliest"}, **asked)
+        assert [row["o"] for row in found] == list(range(7, 1000, 10)), asked
+    found, _ = await records(page, "r", text='"n": 512,')
+    assert [row["o"] for row in found] == [512]
+    assert (await page.get("/api/topics/r/records", params={"path": "$[["})).status_code == 400
+    _, end = await records(page, "nothing")
+    assert "UNKNOWN_TOPIC" in end["error"]
+
+
+async def test_one_record_and_one_more_of_it(broker: Broker, page: httpx.AsyncClient) -> None:
+    broker.create_topic("one", 1)
+    large = b"\x00\xff" * 300_000
+    sent = {"key": {"text": "k"}, "value": {"text": '{"a": 1}'}, "headers": [{"key": "h", "value": {"text": "v"}}]}
+    assert await done(await page.post("/api/topics/one/records", json=sent)) == {"partition": 0, "offset": 0}
+    record = await done(await page.get("/api/topics/one/records/0/0"))
+    assert record["value"]["forms"]["json"] == '{\n  "a": 1\n}'
+    assert (record["key"]["raw"], record["headers"][0]["value"]["text"]) == ("k", "v")
+    broker.produce("one", [(None, large)])
+    assert (await done(await page.get("/api/topics/one/records/0/1")))["value"]["base64"] is None
+    copy = {"key": None, "copy": {"topic": "one", "partition": 0, "offset": 1}}
+    assert (await done(await page.post("/api/topics/one/records", json=copy)))["offset"] == 2
+    file = await page.get("/api/topics/one/records/0/2/value")
+    assert file.content == large
+    assert file.headers["content-disposition"] == 'attachment; filename="one-0-2.bin"'
+    assert (await page.get("/api/topics/one/records/0/3")).status_code == 404
+    for nonsense in ({"value": 7}, {"value": {"base64": "?"}}, {"partition": "x"}, {"headers": 7}, {"headers": [7]}):
+        assert (await page.post("/api/topics/one/records", json=nonsense)).status_code == 400, nonsense
+
+
+async def test_who_follows_gets_what_comes_and_is_never_far_behind(broker: Broker, cluster: WatchedCluster) -> None:
+    broker.create_topic("f", 2)
+    broker.produce("f", [f"old{i}" for i in range(FOLLOW_BEHIND * 2)], partition=0)
+    query = Query.parse("f", {"follow": "1", "limit": "1"})
+    skipped, texts = 0, list[str]()
+    async with asyncio.timeout(TIMEOUT), aclosing(RecordPages(cluster).stream(query)) as lines:
+        async for line in lines:
+            texts += [row["value"]["text"] for row in line["rows"]]
+            if "old3999" in texts and "new" not in texts and not skipped:
+                await asyncio.to_thread(broker.produce, "f", ["x"] * (FOLLOW_BEHIND * 3), partition=0)
+                await asyncio.to_thread(broker.produce, "f", ["new"], partition=1)
+            skipped += line["skipped"]
+            if skipped and "new" in texts:
+                break
+    assert skipped > 0
+
+
+async def test_a_group_begins_elsewhere(broker: Broker, page: httpx.AsyncClient) -> None:
+    broker.create_topic("g", 1)
+    broker.produce("g", ["x"] * 10)
+    async with Consumer(broker.bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe(["g"])
+        await consumer.getone()
+        await consumer.commit()
+        group = await done(await page.get("/api/groups/readers/lag"))
+        assert (group["state"], group["members"][0]["partitions"], group["rows"][0][:2]) == ("Stable", 1, ["g", 0])
+        refused = await page.post("/api/groups/readers/reset", json={"kind": "latest"})
+        assert refused.status_code == 409
+    assert {"id": "readers", "protocol": "consumer"}.items() <= (await done(await page.get("/api/groups")))["groups"][
+        0
+    ].items()
+    plan = await done(await page.post("/api/groups/readers/reset", json={"kind": "offset", "value": 4}))
+    assert (plan["done"], plan["rows"][0][3]) == (False, 4)
+    await done(await page.post("/api/groups/readers/reset", json={"kind": "offset", "value": 4, "execute": True}))
+    assert (await done(await page.get("/api/groups/readers/lag")))["lag"] == 6
+    assert (await page.post("/api/groups/readers/reset", json={"kind": "sideways"})).status_code == 400
+    assert (await page.get("/api/groups/nobody/lag")).status_code == 404
+
+
+async def test_rates_are_measured_while_somebody_looks(
+    broker: Broker, page: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "SECONDS", 0.1)
+    broker.create_topic("p", 1)
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            broker.produce("p", ["x"] * 100)
+            rates = await done(await page.get("/api/rates"))
+            busiest = {one["topic"]: one["messages"] for one in rates["busiest"]}
+            # Sizes are a second old at most, so that they grow in other points than ends do.
+            seen = {name for _, *point in rates["points"] for name, rate in zip(NAMES, point, strict=True) if rate}
+            if busiest.get("p", 0) > 0 and seen == {"messages", "bytes in"}:
+                break
+            await asyncio.sleep(0.05)

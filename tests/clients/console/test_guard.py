@@ -1,0 +1,155 @@
+"""Whom the console answers, and what no record makes of a page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from functools import partial
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+from tests.clients.console.conftest import BASE, TOKEN
+from typer.testing import CliRunner
+
+from barnabas import Broker
+from barnabas.clients.cli import client_settings, console_options
+from barnabas.clients.cli.app import app
+from barnabas.clients.console.guard import MAX_BODY_BYTES, TOKEN_HEADER, PageGuard
+from barnabas.clients.console.previews import LIST_CHARS, full, preview
+from barnabas.clients.console.record_filter import record_filter
+from barnabas.clients.console.server import ConsoleThread, Listen
+
+runner = CliRunner()
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("GET", {"host": "evil.example:8080"}, 421),
+        ("GET", {"host": "127.0.0.1.evil.example"}, 421),
+        ("GET", {"host": ""}, 421),
+        ("GET", {"origin": "http://evil.example"}, 403),
+        ("GET", {"origin": "null"}, 403),
+        ("GET", {"origin": "https://127.0.0.1:8080"}, 403),
+        ("GET", {"origin": "http://127.0.0.1:9999"}, 403),
+        ("GET", {"sec-fetch-site": "cross-site"}, 403),
+        ("GET", {"sec-fetch-site": "same-site"}, 403),
+        ("POST", {TOKEN_HEADER: ""}, 403),
+        ("POST", {TOKEN_HEADER: "another's"}, 403),
+        ("POST", {"content-length": str(MAX_BODY_BYTES + 1)}, 413),
+        ("DELETE", {TOKEN_HEADER: ""}, 403),
+        ("GET", {"host": "LOCALHOST:8080", "origin": "http://localhost:8080"}, 200),
+        ("GET", {"host": "[::1]:8080", "sec-fetch-site": "same-origin"}, 200),
+    ],
+)
+async def test_only_a_page_of_our_own_is_answered(
+    page: httpx.AsyncClient, method: str, headers: dict[str, str], status: int
+) -> None:
+    answer = await page.request(method, "/api/topics", headers=headers)
+    assert answer.status_code == status, answer.text
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+
+
+async def test_a_body_ends_where_it_is_too_large_whatever_was_said(page: httpx.AsyncClient) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b"x" * (MAX_BODY_BYTES // 10)
+
+    answer = await page.post("/api/topics", content=endless())
+    assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("body", [b"[]", b"null", b"{", b"\xff", b"[" * 100_000, b'{"name": {}}', b'{"configs": 7}'])
+async def test_nonsense_is_refused_in_one_line(page: httpx.AsyncClient, body: bytes) -> None:
+    answer = await page.post("/api/topics", content=body)
+    assert answer.status_code in (400, 409), answer.text
+    assert "\n" not in answer.json()["error"]
+
+
+async def test_addresses_are_ours_where_we_listen_on_all_but_names_are_not() -> None:
+    guard = partial(PageGuard, PlainTextResponse("fine"), token=TOKEN)
+    for one, host, status in (
+        (guard(any_address=True), "192.0.2.7:8080", 200),
+        (guard(any_address=True), "evil.example:8080", 421),
+        (guard(names=["Console.Example"]), "console.example", 200),
+        (guard(), "192.0.2.7:8080", 421),
+    ):
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(one), base_url=BASE) as client:
+            assert (await client.get("/", headers={"host": host})).status_code == status, host
+
+
+async def test_the_page_has_the_token_and_everything_it_needs(page: httpx.AsyncClient) -> None:
+    text = (await page.get("/")).text
+    assert 'name="token" content="the-page&#x27;s"' in text
+    assert "<script>" not in text and "style=" not in text
+    for path in ("app.js", "style.css", "icon.svg", "list.js"):
+        assert (await page.get(f"/static/{path}")).status_code == 200
+    assert (await page.get("/static/../app.py")).status_code == 404
+
+
+def test_what_is_shown_is_short_and_does_nothing() -> None:
+    assert preview(None)["kind"] == "null"
+    assert preview(b"")["kind"] == "empty"
+    shown = preview("zero\0 escape\x1b[31m back\u202eward\nnext".encode())
+    assert shown["text"] == "zero\u2400 escape\u241b[31m back\\u202eward\nnext"
+    assert preview(bytes(range(256)))["kind"] == "hex"
+    large = preview("ü".encode() * 5_000_000)
+    assert (large["kind"], large["size"], large["cut"]) == ("text", 10_000_000, True)
+    assert len(large["text"]) == LIST_CHARS
+    assert len(json.dumps(full(b'{"a": "' + b"x" * 10_000_000 + b'"}'))) < 250_000
+    assert "json" not in full(b"[" * 200_000)["forms"]
+
+
+def test_a_path_finds_what_is_there() -> None:
+    value = json.dumps({"a": {"b": [{"c": "x"}, None]}, "n": 1.5}).encode()
+    for path, found in (
+        ("$.a.b[0].c", True),
+        ("a.b[0].c = x", True),
+        ("$.a.b[0].c = y", False),
+        ("$.a.b[1] = null", True),
+        ("$.a.b[2]", False),
+        ("$.n = 1.5", True),
+        ("$.n.m", False),
+    ):
+        assert record_filter(path=path)(None, value) is found, path
+    assert not record_filter(path="$.a")(None, b"[" * 100_000)
+
+
+async def test_a_secured_cluster_is_reached_by_the_settings_of_the_command_line() -> None:
+    with Broker({"t": 1}, sasl={"anna": "s3cret"}) as broker:
+        before = client_settings.overrides.set(broker.client_settings("anna", "PLAIN"))
+        console = ConsoleThread(console_options.reach_of(broker.bootstrap), Listen("127.0.0.1", 0))
+        client_settings.overrides.reset(before)
+        try:
+            async with httpx.AsyncClient(base_url=await console.start(), timeout=60) as client:
+                assert (await client.get("/api/topics")).json()["rows"] == [["t", 1, 1, 0, 0]]
+                assert json.loads((await client.get("/api/topics/t/records")).text.splitlines()[-1])["done"]
+        finally:
+            await console.stop()
+
+
+def test_the_command_says_in_one_line_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*arguments: str) -> tuple[int, str]:
+        done = runner.invoke(app, ["console", *arguments])
+        assert done.stderr.count("\n") == 1, done.stderr
+        return done.exit_code, done.stderr
+
+    assert refused("--listen", "0.0.0.0:0")[0] == 2
+    assert refused("--listen", "here")[0] == 2
+    status, said = refused("--listen", "127.0.0.1:0", "-b", "127.0.0.1:1")
+    assert (status, "127.0.0.1:1" in said) == (1, True)
+    monkeypatch.setattr(console_options, "find_spec", lambda name: None)
+    status, said = refused()
+    assert (status, "pip install 'barnabas[console]'" in said) == (2, True)
+
+
+def test_nobody_else_loads_it() -> None:
+    code = "import sys, barnabas.clients.cli.start, barnabas.server.broker"
+    check = "print(sorted({'starlette', 'uvicorn', 'anyio', 'barnabas.clients.console'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", f"{code}; {check}"], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
