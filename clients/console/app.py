@@ -20,7 +20,7 @@ from ... import __version__
 from ...protocol.errors import ErrorCode, KafkaError
 from .cluster import WatchedCluster
 from .groups import GroupPages
-from .guard import PageGuard, TooLargeError
+from .guard import BodyTooLargeError, PageGuard
 from .pulse import Pulse
 from .records import Query, RecordPages
 from .topics import TopicPages
@@ -60,7 +60,7 @@ def console_app(cluster: WatchedCluster, guard: Callable[[ASGIApp], PageGuard], 
     ]
     errors: dict[Any, Any] = {
         KafkaError: _kafka_error,
-        TooLargeError: _too_large,
+        BodyTooLargeError: _too_large,
         ValueError: _value_error,
         TypeError: _value_error,
         RecursionError: _value_error,

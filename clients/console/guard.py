@@ -32,7 +32,7 @@ SECURITY_HEADERS = {
 _READING = frozenset({"GET", "HEAD"})
 
 
-class TooLargeError(Exception):
+class BodyTooLargeError(Exception):
     """A request's body is beyond `MAX_BODY_BYTES`; the application answers it."""
 
     def __str__(self) -> str:
@@ -108,7 +108,7 @@ def _is_address(name: str) -> bool:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """Gives no more of a body than is allowed, whatever its length was said to be. Raises TooLargeError."""
+    """Gives no more of a body than is allowed, whatever its length was said to be. Raises BodyTooLargeError."""
     seen = 0
 
     async def receive_bounded() -> Message:
@@ -116,7 +116,7 @@ def _bounded(receive: Receive) -> Receive:
         message = await receive()
         seen += len(message.get("body", b""))
         if seen > MAX_BODY_BYTES:
-            raise TooLargeError
+            raise BodyTooLargeError
         return message
 
     return receive_bounded

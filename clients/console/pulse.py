@@ -26,7 +26,7 @@ _SHARE = 8
 _BUSIEST = 8
 
 
-class Measured(NamedTuple):
+class PulseLook(NamedTuple):
     """What a cluster said at a time (seconds, monotonic)."""
 
     at: float
@@ -84,7 +84,7 @@ class Pulse:
             took = loop.time() - began
             await asyncio.sleep(max(SECONDS - took, _SHARE * took if took > SECONDS / _SHARE else 0.0))
 
-    async def _look(self) -> Measured:
+    async def _look(self) -> PulseLook:
         topics = [topic for topic in await self._cluster.topics.get() if not topic.is_internal]
         led = [TopicPartition(t.name, p.index) for t in topics for p in t.partitions.values() if p.leader_id >= 0]
         ends = await self._cluster.admin.list_offsets(dict.fromkeys(led, LATEST))
@@ -98,9 +98,9 @@ class Pulse:
                 for tp, size in one.sizes.items():
                     sizes[tp] = max(size, sizes.get(tp, 0))
         at = asyncio.get_running_loop().time()
-        return Measured(at, {tp: found.offset for tp, found in ends.items()}, sizes, totals)
+        return PulseLook(at, {tp: found.offset for tp, found in ends.items()}, sizes, totals)
 
-    def _add(self, before: Measured, now: Measured) -> None:
+    def _add(self, before: PulseLook, now: PulseLook) -> None:
         seconds = max(now.at - before.at, 0.001)
         came: dict[str, int] = {}
         for tp, end in now.ends.items():
