@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate clusters compaction rebalances rounds wheels clean
+.PHONY: demo pipeline containers test verify lint bench compat crash fuzz simulate clusters transactions compaction rebalances rounds wheels clean
 
 $(STAMP): pyproject.toml hatch_build.py $(wildcard protocol/speedups/*)
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,10 @@ simulate: $(STAMP)
 clusters: $(STAMP)
 	mkdir -p build
 	$(BIN)/python -m tests.sim.cluster --seeds 5000 --minutes $${MINUTES:-60} --progress build/clusters.json
+
+transactions: $(STAMP)
+	mkdir -p build
+	$(BIN)/python -m tests.sim.transactions --transactions 1000000 --minutes $${MINUTES:-60} --progress build/transactions.json
 
 crash: $(STAMP)
 	BARNABAS_KILL_ROUNDS=$${ROUNDS:-200} $(BIN)/pytest -m verify tests/crash tests/storage/test_crash_points.py

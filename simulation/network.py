@@ -50,6 +50,8 @@ class SimNetwork:
         self._cut: set[tuple[SimNode, SimNode]] = set()
         self.slow: dict[tuple[SimNode, SimNode], float] = {}
         """Seconds that each piece takes longer from one machine to another."""
+        self.meddle: Callable[[Stream, bytes], None] | None = None
+        """Called before each write, perhaps to break the connection."""
         loop.network = self
 
     # -- what the loop offers --------------------------------------------------------------------------------------
@@ -177,6 +179,7 @@ class Stream(asyncio.Transport):
         self._closing = False
         self._closed = False
         self._ends = False
+        self._is_deaf = False
         self._writing_paused = False
         self._reading_paused = False
         network.connections[self] = None
@@ -214,6 +217,8 @@ class Stream(asyncio.Transport):
             self._network.loop.call_soon(self._deliver)
 
     def write(self, data: Any) -> None:
+        if self._network.meddle is not None:
+            self._network.meddle(self, bytes(data))
         if self._closing or not len(data):
             return
         for piece in self._pieces(bytes(data)):
@@ -262,6 +267,23 @@ class Stream(asyncio.Transport):
         for stream in (self, self.peer):
             self._network.loop.call_in(stream._node, 0, stream._break)
 
+    def turn_deaf(self) -> None:
+        """Nothing comes back from now on. This side sees the connection break when what it sends now has arrived."""
+        network, peer = self._network, self.peer
+        delay = (
+            network.faults.latency + network.faults.jitter + (network.faults.tail if network.faults.tail_chance else 0)
+        )
+        self._is_deaf = True
+        for stream in (self, peer):
+            network.loop.call_in(stream._node, max(delay, self._arrives_at - network.loop.time()) * 2, stream._break)
+
+    def abandon(self, delay: float) -> None:
+        """This side sees the connection break. What it sends now arrives that much later, and nobody is answered."""
+        network, peer = self._network, self.peer
+        self._arrives_at = max(self._arrives_at, network.loop.time() + delay)
+        network.loop.call_in(self._node, 0, self._break)
+        network.loop.call_in(peer._node, delay + network.faults.reset_after, peer._break)
+
     def pump(self) -> None:
         """Send what is waiting, unless the way is cut."""
         network, peer = self._network, self.peer
@@ -286,7 +308,7 @@ class Stream(asyncio.Transport):
         return [data[:cut], data[cut:]]
 
     def _arrive(self, piece: bytes, sender: Stream) -> None:
-        if self._closed:
+        if self._closed or self._is_deaf:
             return
         self._inbox.append(piece)
         sender._network.loop.call_in(sender._node, 0, sender._taken, len(piece))

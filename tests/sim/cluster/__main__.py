@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import ClusterOutcome, play
+from tests.sim.transactions.scenario import TransactionOutcome
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Progress:
         if file is not None:
             file.write_text(json.dumps(asdict(self)) + "\n")
 
-    def add(self, outcome: ClusterOutcome, spent: float) -> None:
+    def add(self, outcome: ClusterOutcome | TransactionOutcome, spent: float) -> None:
         self.next_seed += 1
         self.played += 1
         self.acknowledged += outcome.acknowledged

@@ -47,6 +47,7 @@ class Invariants:
     def __init__(self, world: ClusterWorld) -> None:
         self.world = world
         self.violations: list[str] = []
+        self.least_in_sync = LEAST_IN_SYNC
         self.committed: dict[Identity, Committed] = {}
         self._topics: dict[str, dict[str, Any] | None] = {}
         self._states: dict[TopicPartition, dict[str, Any]] = {}
@@ -139,7 +140,12 @@ class Invariants:
         if partition.leader_epoch == epoch and watermark < last:
             self._say(f"watermark: {me} went back from {last} to {watermark} in epoch {epoch}")
         same_isr = (partition.leader_epoch, partition.partition_epoch) == (epoch, version)
-        if partition.is_leader and same_isr and watermark > last and len(partition.in_sync_replicas) < LEAST_IN_SYNC:
+        if (
+            partition.is_leader
+            and same_isr
+            and watermark > last
+            and len(partition.in_sync_replicas) < self.least_in_sync
+        ):
             self._say(f"min isr: {me} went on to {watermark} with {partition.in_sync_replicas} in sync")
         self._watermarks[me] = (partition.leader_epoch, partition.partition_epoch, watermark)
         committed = self.committed.setdefault(name, Committed())
