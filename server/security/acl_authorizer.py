@@ -13,6 +13,7 @@ from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.room_logger import room_logger
 from ..metadata.store_follower import StoreFollower
 from ..runtime.log_limit import LimitedLog
+from ..runtime.turns import Pace
 from .acl_index import AclIndex
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ PAUSE_SECONDS = 0.1
 """Between two looks at what has changed: of many changes at once not each is looked for."""
 
 _Question = tuple[str, str, AclOperation, AclResourceType, str]
+_Some = tuple[str, str, AclOperation, AclResourceType]
+"""Whether it is allowed for any resource of the type."""
 
 
 class AclAuthorizer:
@@ -45,7 +48,7 @@ class AclAuthorizer:
         self._index = AclIndex()
         self._super_users = frozenset(super_users)
         self._allow_if_no_acl = allow_if_no_acl
-        self._decisions: dict[_Question, bool] = {}
+        self._decisions: dict[_Question | _Some, bool] = {}
         self._seen: dict[str, str] = {}
         self._follower = StoreFollower(store.store, "access rules", self._read, pause_seconds=PAUSE_SECONDS)
         self._changing = asyncio.Lock()
@@ -66,9 +69,6 @@ class AclAuthorizer:
         known = self._decisions.get(question)
         if known is None:
             known = self._decide(question)
-            if len(self._decisions) >= DECISIONS:
-                self._decisions.clear()
-            self._decisions[question] = known
         if not known:
             self._denials.write(
                 logging.INFO,
@@ -83,23 +83,29 @@ class AclAuthorizer:
 
     def authorize_some(self, session: Session, operation: AclOperation, resource_type: AclResourceType) -> bool:
         """Whether there may be any resource of the type to which the client may do that (KIP-679)."""
-        principal = str(session.principal)
-        if principal in self._super_users:
-            return True
-        allowed = self._index.allows_some(principal, session.client_host, operation, resource_type)
-        return self._allow_if_no_acl if allowed is None else allowed
+        question = str(session.principal), session.client_host, operation, resource_type
+        known = self._decisions.get(question)
+        return self._decide(question) if known is None else known
 
-    def _decide(self, question: _Question) -> bool:
-        if question[0] in self._super_users:
-            return True
-        allowed = self._index.decide(*question)
-        return self._allow_if_no_acl if allowed is None else allowed
+    def _decide(self, question: _Question | _Some) -> bool:
+        allowed: bool | None = True
+        if question[0] not in self._super_users:
+            allowed = self._index.decide(*question) if len(question) == 5 else self._index.allows_some(*question)
+        if len(self._decisions) >= DECISIONS:
+            self._decisions.clear()
+        self._decisions[question] = decision = self._allow_if_no_acl if allowed is None else allowed
+        return decision
 
     # -- rules -----------------------------------------------------------------------------------------------------
 
-    def selected(self, wanted: AclBindingFilter) -> list[AclBinding]:
+    async def selected(self, wanted: AclBindingFilter) -> list[AclBinding]:
         """The rules that a filter selects."""
-        return list(self._index.selected(wanted))
+        found: list[AclBinding] = []
+        pace = Pace()
+        for bindings in self._index.selected(wanted):
+            found += bindings
+            await pace.step()
+        return found
 
     async def create(self, bindings: Iterable[AclBinding]) -> None:
         """Add rules; they count when this returns. Raises StoreError, ValueError."""

@@ -69,6 +69,8 @@ class AclIndex:
         self._rules: dict[ResourcePattern, _Rules] = {}
         self._prefix_lengths: dict[AclResourceType, dict[int, int]] = {}
         """Length -> how many prefixed patterns have it."""
+        self._patterns_of: dict[str, dict[ResourcePattern, None]] = {}
+        """Those with rules that name a principal."""
 
     def __len__(self) -> int:
         return sum(len(rules.entries) for rules in self._rules.values())
@@ -87,28 +89,35 @@ class AclIndex:
             lengths[size] = lengths.get(size, 0) + (1 if kept else -1)
             if not lengths[size]:
                 del lengths[size]
+        for principal in {entry.principal for entry in self.entries(pattern)}:
+            named = self._patterns_of[principal]
+            del named[pattern]
+            if not named:
+                del self._patterns_of[principal]
         if kept:
             self._rules[pattern] = _Rules(kept)
         else:
             self._rules.pop(pattern, None)
+        for principal in {entry.principal for entry in kept}:
+            self._patterns_of.setdefault(principal, {})[pattern] = None
 
     def patterns(self) -> list[ResourcePattern]:
         """All patterns that have rules."""
         return list(self._rules)
 
-    def selected(self, wanted: AclBindingFilter) -> Iterator[AclBinding]:
-        """The rules that a filter selects, pattern by pattern."""
+    def selected(self, wanted: AclBindingFilter) -> Iterator[list[AclBinding]]:
+        """The rules that a filter selects, pattern by pattern, often none: a reader may rest in between."""
         for pattern in self._patterns_for(wanted):
-            for entry in self.entries(pattern):
-                if wanted.selects_entry(entry):
-                    yield AclBinding(pattern, entry)
+            is_meant = wanted.selects_pattern(pattern)
+            entries = self.entries(pattern) if is_meant else ()
+            yield [AclBinding(pattern, entry) for entry in entries if wanted.selects_entry(entry)]
 
-    def _patterns_for(self, wanted: AclBindingFilter) -> Iterator[ResourcePattern]:
+    def _patterns_for(self, wanted: AclBindingFilter) -> list[ResourcePattern]:
+        """All that may have such rules."""
         exact = wanted.name is not None and wanted.pattern_type in (_LITERAL, _PREFIXED)
         if exact and wanted.resource_type is not AclResourceType.ANY:
-            yield ResourcePattern(wanted.resource_type, wanted.name or "", wanted.pattern_type)
-            return
-        yield from (pattern for pattern in list(self._rules) if wanted.selects_pattern(pattern))
+            return [ResourcePattern(wanted.resource_type, wanted.name or "", wanted.pattern_type)]
+        return list(self._rules if wanted.principal is None else self._patterns_of.get(wanted.principal, ()))
 
     def decide(
         self, principal: str, host: str, operation: AclOperation, resource_type: AclResourceType, name: str
@@ -137,9 +146,10 @@ class AclIndex:
         host = plain_host(host)
         allowed: list[ResourcePattern] = []
         denied: set[ResourcePattern] = set()
-        for pattern, rules in self._rules.items():
+        named = (self._patterns_of.get(one, {}) for one in {principal, WILDCARD_PRINCIPAL})
+        for pattern in {pattern for patterns in named for pattern in patterns}:
             if pattern.resource_type is resource_type:
-                for entry in rules.of(principal, host):
+                for entry in self._rules[pattern].of(principal, host):
                     if entry.operation in (operation, _O.ALL):
                         if entry.permission is _DENY:
                             denied.add(pattern)

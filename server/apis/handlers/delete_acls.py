@@ -35,7 +35,7 @@ async def handle(ctx: RequestContext, request: DeleteAclsRequest, *, acls: AclAu
         return DeleteAclsResponse(filter_results=[refused] * len(request.filters))
     results = []
     for one in request.filters:
-        # Each may look through all rules.
+        # Many may be about one pattern each.
         await asyncio.sleep(0)
         results.append(await _deleted(ctx, one, acls))
     return DeleteAclsResponse(filter_results=results)
@@ -48,7 +48,7 @@ async def _deleted(ctx: RequestContext, one: DeleteAclsFilter, acls: AclAuthoriz
         return DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
     if ctx.api_version < PATTERNS_VERSION:
         wanted = wanted._replace(pattern_type=AclPatternType.LITERAL)
-    selected = acls.selected(wanted)
+    selected = await acls.selected(wanted)
     try:
         await acls.delete(selected)
     except (StoreError, ValueError) as error:

@@ -37,7 +37,7 @@ async def handle(
         wanted = wanted._replace(pattern_type=AclPatternType.LITERAL)
     resources: dict[ResourcePattern, DescribeAclsResource] = {}
     pace = Pace()
-    for pattern, entry in acls.selected(wanted):
+    for pattern, entry in await acls.selected(wanted):
         await pace.step()
         resource = resources.get(pattern)
         if resource is None:

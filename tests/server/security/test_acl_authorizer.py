@@ -107,7 +107,7 @@ async def test_any_name_has_a_node_of_its_own(name: str) -> None:
     await guard.create([AclBinding(ResourcePattern(T.GROUP, "a/b"), READ_T.entry)])
     await guard.close()
     again, _ = await authorizer(tree)
-    assert {found.pattern.name for found in again.selected(AclBindingFilter())} == {name, "a/b"}
+    assert {found.pattern.name for found in await again.selected(AclBindingFilter())} == {name, "a/b"}
     assert again.authorize(session(), Op.READ, T.GROUP, name)
     await again.close()
 
