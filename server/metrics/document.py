@@ -24,7 +24,8 @@ from the moment a stop begins. What is asked for again within a second is what i
 Names and labels are those that Prometheus' JMX exporter makes of Kafka's MBeans by its rules for Kafka, so that
 dashboards for Kafka work, and a test holds them to Apache Kafka 4.1.1; groups are named as by kafka_exporter. A
 quantile is of the last 1028 measurements; of an API's requests each eighth is timed, all are counted. A metric without
-`topic` beside one with it is the sum, as there.
+`topic` beside one with it is the sum, as there. Groups and their offsets are told one by one up to 50,000 together,
+those with members first; the totals count all.
 
 Without the setting nothing is measured. With it a request costs some hundred nanoseconds more.
 

@@ -16,11 +16,16 @@ from .request_meters import RequestMeters, Times
 
 if TYPE_CHECKING:
     from ..broker_state import BrokerState
+    from ..coordinator.group.any_group import AnyGroup
     from ..network.socket_server import SocketServer
 
 MILLISECONDS = 1000
 SAMPLES = 50
 """Samples taken in one turn of the loop: quantiles of some histograms, or some logs."""
+
+MOST_OF_GROUPS = 50_000
+"""Groups and committed offsets that are told of one by one, groups with members first: whoever may commit can make very
+many, and each is about a kilobyte of memory while they are rendered. The totals count all."""
 
 
 class Sample(NamedTuple):
@@ -160,24 +165,33 @@ class Readings:
             directory = properties.get("logDirectory")
             yield Sample(family, "", {} if directory is None else {"logDirectory": directory}, value)
 
-    def _of_groups(self) -> Iterator[Sample]:
-        state, groups, offsets = self._state, list(self._state.groups.groups), 0
-        for group in groups:
-            name, sums = group.group_id, Counter[str]()
-            yield Sample("kafka_consumergroup_members", "", {"consumergroup": name}, len(group.members))
-            for (topic, partition), committed in list(group.offsets.committed.items()):
-                offsets += 1
-                labels = {"consumergroup": name, "topic": topic, "partition": str(partition)}
-                yield Sample("kafka_consumergroup_current_offset", "", labels, committed.offset)
-                replica = state.replica_manager.find(topic, partition)
-                if replica is not None:
-                    lag = max(0, replica.log.high_watermark - committed.offset)
-                    sums[topic] += lag
-                    yield Sample("kafka_consumergroup_lag", "", labels, lag)
-            for topic, lag in sums.items():
-                yield Sample("kafka_consumergroup_lag_sum", "", {"consumergroup": name, "topic": topic}, lag)
+    def _of_groups(self) -> Iterator[Sample | None]:
+        groups, offsets, told = list(self._state.groups.groups), 0, 0
+        in_use = (group for group in groups if group.members)
+        for group in chain(in_use, (group for group in groups if not group.members)):
+            size = len(group.offsets.committed)
+            offsets += size
+            if told + size < MOST_OF_GROUPS:
+                told += size + 1
+                yield from self._of_group(group)
+            else:
+                yield None
         yield Sample("kafka_coordinator_group_groupmetadatamanager_numgroups", "", {}, len(groups))
         yield Sample("kafka_coordinator_group_groupmetadatamanager_numoffsets", "", {}, offsets)
+
+    def _of_group(self, group: AnyGroup) -> Iterator[Sample]:
+        name, sums = group.group_id, Counter[str]()
+        yield Sample("kafka_consumergroup_members", "", {"consumergroup": name}, len(group.members))
+        for (topic, partition), committed in list(group.offsets.committed.items()):
+            labels = {"consumergroup": name, "topic": topic, "partition": str(partition)}
+            yield Sample("kafka_consumergroup_current_offset", "", labels, committed.offset)
+            replica = self._state.replica_manager.find(topic, partition)
+            if replica is not None:
+                lag = max(0, replica.log.high_watermark - committed.offset)
+                sums[topic] += lag
+                yield Sample("kafka_consumergroup_lag", "", labels, lag)
+        for topic, lag in sums.items():
+            yield Sample("kafka_consumergroup_lag_sum", "", {"consumergroup": name, "topic": topic}, lag)
 
 
 def _summary(

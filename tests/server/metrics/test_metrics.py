@@ -19,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families as families
 
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
+from barnabas.server.metrics import readings
 from barnabas.server.metrics.catalogue import METRICS
 from barnabas.server.metrics.document import render
 from barnabas.server.metrics.metrics_http import FRESH_SECONDS
@@ -107,6 +108,17 @@ def test_what_clients_did(broker: Broker) -> None:
 
 def is_request(name: str, labels: tuple[tuple[str, str], ...], api: str) -> bool:
     return name == "kafka_network_requestmetrics_requests_total" and ("request", api) in labels
+
+
+def test_groups_without_end_are_counted_and_not_told_of_one_by_one(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_work(broker)
+    monkeypatch.setattr(readings, "MOST_OF_GROUPS", 2)
+    found = values(read(broker))
+    assert not [name for name, _ in found if name.startswith("kafka_consumergroup")]
+    assert one(found, "kafka_coordinator_group_groupmetadatamanager_numoffsets") == 2
+    assert one(found, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 1
 
 
 def test_counters_go_on_when_topics_go(broker: Broker) -> None:
