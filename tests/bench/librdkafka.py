@@ -17,6 +17,7 @@ import confluent_kafka
 PRODUCER, CONSUMER = 0, 1
 BEGINNING = -2
 CONF_OK = 0
+DELIVERY_EVENTS = 1
 PATIENCE_MS = 120_000
 STAY_BYTES = 1_000_000
 """So much goes to one partition before the next has its turn: a full batch."""
@@ -52,6 +53,7 @@ def load_library() -> ctypes.CDLL:
     signatures: dict[str, tuple[object, Sequence[object]]] = {
         "rd_kafka_conf_new": (pointer, []),
         "rd_kafka_conf_set": (number, [pointer, text, text, text, size]),
+        "rd_kafka_conf_set_events": (None, [pointer, number]),
         "rd_kafka_conf_set_dr_msg_cb": (None, [pointer, REPORT]),
         "rd_kafka_new": (pointer, [number, pointer, text, size]),
         "rd_kafka_topic_new": (pointer, [pointer, text, pointer]),
@@ -90,7 +92,12 @@ class Client:
                 raise ValueError(reason.value.decode())
         if kind == PRODUCER:
             self.library.rd_kafka_conf_set(conf, b"delivery.report.only.error", b"true", reason, 512)
-            self.library.rd_kafka_conf_set_dr_msg_cb(conf, self._report)
+            if "transactional.id" in config:
+                # Nobody calls back: flushing would then look every 10 ms whether all is sent instead of being told.
+                # A transaction that lacks a record cannot be committed.
+                self.library.rd_kafka_conf_set_events(conf, DELIVERY_EVENTS)
+            else:
+                self.library.rd_kafka_conf_set_dr_msg_cb(conf, self._report)
         self.handle = self.library.rd_kafka_new(kind, conf, reason, 512)
         if not self.handle:
             raise RuntimeError(reason.value.decode())

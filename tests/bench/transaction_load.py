@@ -22,11 +22,11 @@ ABORTED = 10
 class Transactions(Client):
     """A producer of transactions of the same records, each record to the partition after the one before's.
 
-    What waits is sent when the transaction ends, so that there is a batch for each partition.
+    What waits is sent when the transaction ends, mostly as one batch for each partition.
     """
 
     def __init__(self, bootstrap: str, topic: str, number: int, *, partitions: int, records: int = RECORDS) -> None:
-        config = {"transactional.id": f"{topic}-{number}", "bootstrap.servers": bootstrap, "linger.ms": 1000}
+        config = {"transactional.id": f"{topic}-{number}", "bootstrap.servers": bootstrap, "linger.ms": 5}
         super().__init__(PRODUCER, topic, config)
         self._partitions, self._records = partitions, records
         self._messages, self._keep = messages_of(payloads(SIZE)[:1] * records)

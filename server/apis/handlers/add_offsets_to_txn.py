@@ -34,7 +34,7 @@ async def handle(
         code = known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)
         ctx.respond(AddOffsetsToTxnResponse(error_code=code))
 
-    transactions.add_partitions(
+    transactions.add_partitions_soon(
         request.transactional_id,
         ProducerIdentity(request.producer_id, request.producer_epoch),
         frozenset({place}),

@@ -87,8 +87,11 @@ async def _begin(
             error = known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)
             outcome.set_result(dict.fromkeys(places, error))
 
-    version = V2 if ctx.api_version >= FIRST_VERSION_OF_BROKERS else V1
-    transactions.add_partitions(wanted.transactional_id, identity, frozenset(places), version, reply)
+    # Brokers have a request for many producers, of whom none is to wait for another's last transaction.
+    if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
+        transactions.add_partitions(wanted.transactional_id, identity, frozenset(places), V2, reply)
+    else:
+        transactions.add_partitions_soon(wanted.transactional_id, identity, frozenset(places), V1, reply)
     return outcome
 
 

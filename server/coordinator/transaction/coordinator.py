@@ -26,6 +26,7 @@ from ..shards import Shard, Shards
 from .completions import Completions, Markers
 from .ends import end_v1, end_v2
 from .metadata import V1, V2, Place, TransactionMetadata, is_exhausted
+from .patience import Patience
 from .records import read_transaction, read_transaction_key, transaction_entry, transaction_key
 from .states import AT_REST, ENDING, TransactionState
 from .transaction import HeldTransaction
@@ -268,6 +269,33 @@ class TransactionCoordinator:
             reply(ErrorCode.NONE)
         else:
             self._store(transaction, known.with_partitions(places, client_version, self._now_ms()), reply)
+
+    def add_partitions_soon(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        places: frozenset[Place],
+        client_version: int,
+        reply: Reply,
+    ) -> None:
+        """As `add_partitions`, when the transaction before has ended if that is soon."""
+
+        def attempt() -> None:
+            self.add_partitions(transactional_id, identity, places, client_version, found)
+
+        def found(error: ErrorCode) -> None:
+            if error is not ErrorCode.CONCURRENT_TRANSACTIONS or not patience.wait():
+                patience.end()
+                reply(error)
+
+        patience = Patience(
+            self,
+            self._loop,
+            transactional_id,
+            attempt=attempt,
+            give_up=partial(reply, ErrorCode.CONCURRENT_TRANSACTIONS),
+        )
+        attempt()
 
     def verify_partitions(
         self, transactional_id: str, identity: ProducerIdentity, places: frozenset[Place]

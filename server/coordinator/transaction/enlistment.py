@@ -18,15 +18,12 @@ from ...replication.postponed_appends import AppendEntry, kept
 from ...replication.verified_producers import transactional_header
 from .coordinators import TransactionCoordinators
 from .metadata import V2, Place
+from .patience import Patience
 
 if TYPE_CHECKING:
     from ...replication.delayed_produce import AppendCallback, AppendResult
     from ...replication.replica_manager import ReplicaManager
     from ...replication.verified_producers import Admission
-
-WAIT_SECONDS = 0.1
-"""How long a producer may be waited for whose last transaction is about to end: it is a matter of milliseconds, and to
-send the records again would take longer (`add.partitions.to.txn.retry.backoff.max.ms`)."""
 
 Enlisted = Callable[[dict[Place, ErrorCode]], None]
 """Called with the partitions that are refused, and why."""
@@ -163,15 +160,13 @@ class _Asking:
     ) -> None:
         self._coordinators = coordinators
         self._replicas = replica_manager
-        self._loop = loop
         self._transactional_id = transactional_id
         self._identity = identity
         self._places = places
         self._manner = manner
         self._admissions: dict[Place, Admission] = {}
         self._done: Enlisted | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_over = False
+        self._patience = Patience(coordinators, loop, transactional_id, attempt=self._try, give_up=self._too_early)
 
     def ask(self, done: Enlisted) -> None:
         """To be asked once; `done` is told what is refused, and why."""
@@ -191,19 +186,13 @@ class _Asking:
 
     def _found(self, found: dict[Place, ErrorCode]) -> None:
         is_early = self._manner is Manner.ADDING and ErrorCode.CONCURRENT_TRANSACTIONS in found.values()
-        if is_early and not self._is_over:
-            if self._timer is None:
-                self._timer = self._loop.call_later(WAIT_SECONDS, self._too_late)
-            self._coordinators.when_free(self._transactional_id, self._try)
+        if is_early and self._patience.wait():
             return
-        if self._timer is not None:
-            self._timer.cancel()
+        self._patience.end()
         self._finish(found)
 
-    def _too_late(self) -> None:
-        self._is_over = True
-        if self._coordinators.no_longer(self._transactional_id, self._try):
-            self._found(dict.fromkeys(self._places, ErrorCode.CONCURRENT_TRANSACTIONS))
+    def _too_early(self) -> None:
+        self._finish(dict.fromkeys(self._places, ErrorCode.CONCURRENT_TRANSACTIONS))
 
     def _finish(self, found: dict[Place, ErrorCode]) -> None:
         """Admit what is in order, and tell of the rest."""

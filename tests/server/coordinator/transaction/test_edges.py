@@ -25,6 +25,7 @@ from barnabas.protocol.messages.write_txn_markers import (
 )
 from barnabas.server.coordinator import allowance
 from barnabas.server.coordinator.transaction.metadata import LAST_EPOCH
+from barnabas.server.coordinator.transaction.patience import WAIT_SECONDS
 from barnabas.server.coordinator.transaction.states import TransactionState
 from barnabas.simulation.machines import WorkDelays
 
@@ -90,6 +91,28 @@ def test_transactions_of_one_request_do_not_wait_for_each_other() -> None:
         assert await add(producers) < 5 * SYNC_SECONDS
 
     play(talk, delays=WorkDelays(usual=SYNC_SECONDS))
+
+
+@pytest.mark.parametrize(("sync_seconds", "expected"), [(0.02, NONE), (1.0, _E.CONCURRENT_TRANSACTIONS)])
+def test_who_names_partitions_early_is_not_sent_away_if_that_is_a_matter_of_milliseconds(
+    sync_seconds: float, expected: ErrorCode
+) -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=1)
+        await producer.send(b"a")
+        await producer.add_offsets("g")
+        await producer.commit()
+        found = plane.state.transactions.coordinator.find("x")
+        assert found is not None and found.is_busy
+        began = plane.loop.time()
+        assert await producer.add(0, 1) == [expected, expected]
+        if expected is not NONE:
+            assert plane.loop.time() - began == pytest.approx(WAIT_SECONDS, abs=0.01)
+            assert await producer.add_offsets("g") == expected
+            await settle(plane)
+            assert await producer.add(0, 1) == [NONE, NONE]
+
+    play(talk, delays=WorkDelays(usual=sync_seconds))
 
 
 def test_a_late_batch_of_the_second_protocol_has_an_old_epoch() -> None:
