@@ -50,6 +50,8 @@ ITEMS: dict[ApiKey, tuple[Items, ...]] = {
     ApiKey.ALTER_REPLICA_LOG_DIRS: (_items("dirs.topics.partitions", "results.partitions"),),
     ApiKey.CREATE_PARTITIONS: (_items("topics", "results"),),
     ApiKey.DELETE_GROUPS: (_items("groups_names", "results"),),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_items("topics.partitions", "responses.partitions"),),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (_items("topics.partition_indexes", "topics.partitions"),),
     ApiKey.ELECT_LEADERS: (_items("topic_partitions.partitions", "replica_election_results.partition_result"),),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: (_items("resources", "responses"),),
     ApiKey.OFFSET_DELETE: (_items("topics.partitions", "topics.partitions"),),
@@ -98,6 +100,18 @@ NOTHING = (
 )
 """Numbers that are -1 where there is nothing to tell."""
 
+ITEMS_TOO = {ApiKey.ELECT_LEADERS, ApiKey.ALTER_PARTITION_REASSIGNMENTS, ApiKey.LIST_PARTITION_REASSIGNMENTS}
+"""Whose items are told of an error beside that of the whole answer."""
+ONCE = {ApiKey.ALTER_USER_SCRAM_CREDENTIALS: "user"}
+"""Where items of several lists are about the same thing, which is answered once."""
+NOTHING_SAYS_IT = {ApiKey.DESCRIBE_LOG_DIRS}
+"""Whose first versions have no place for an error: clients know that an empty answer is one."""
+IN_ERRORS: dict[ApiKey, dict[str, int | None]] = {
+    ApiKey.JOIN_GROUP: {"protocol_name": None},
+    ApiKey.INIT_PRODUCER_ID: {"producer_epoch": -1},
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: {"entries": None},
+}
+"""Fields of a whole answer that are not at their default in one that tells of an error."""
 
 CODES = ("error_code", "partition_error_code")
 
@@ -133,13 +147,26 @@ def error_answer(key: ApiKey, version: int, request: Any, error: KafkaError) -> 
     kind: type = API_MESSAGES[key].response
     response: Any = kind()
     shape = _shape(kind, version)
+    rows = ITEMS.get(key, ())
     if shape.code:
         _fail(response, shape, error)
-        return response
-    rows = ITEMS.get(key, ())
+        _fill_in(response, key, version)
+        rows = rows if key in ITEMS_TOO else ()
+    elif not rows:
+        return response if key in NOTHING_SAYS_IT else None
     for row in rows:
         fill(response, row, request, version, error)
-    return response if rows else None
+    if key in ONCE:
+        response.results = list({getattr(result, ONCE[key]): result for result in response.results}.values())
+    return response
+
+
+def _fill_in(response: Any, key: ApiKey, version: int) -> None:
+    told = IN_ERRORS.get(key)
+    if told is not None:
+        for field in fields_of(type(response)):
+            if field.name in told and version in (field.versions if told[field.name] is not None else field.nullable):
+                setattr(response, field.name, told[field.name])
 
 
 def wants_answer(key: ApiKey, request: Any) -> bool:
@@ -188,7 +215,8 @@ def _answer(response: Any, request: Any, row: Items, version: int, error: KafkaE
 
 
 def _fail(answer: Any, shape: _Shape, error: KafkaError) -> None:
-    setattr(answer, shape.code, error.code)
+    if shape.code:
+        setattr(answer, shape.code, error.code)
     if shape.has_message:
         answer.error_message = error.message
     for name in shape.nothing:

@@ -85,7 +85,10 @@ class ConfigDescriber:
         check_name(topic)
         if topic not in self._configs.metadata:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{topic}' does not exist.")
-        own = self._configs.dynamic_config.topic_config(topic)
+        return self.topic_with(self._configs.dynamic_config.topic_config(topic))
+
+    def topic_with(self, own: Mapping[str, str]) -> Iterator[DescribeConfigsResourceResult]:
+        """Entries of a topic with settings of its own, whether it is there or would be."""
         for name, key in TOPIC_KEYS.items():
             if key.internal and name not in own:
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 
@@ -19,3 +19,15 @@ def plain(value: Any, untold: Collection[str], names: dict[str, str] | None = No
     if names is not None and isinstance(value, str) and value.startswith("config-client-"):
         return names.setdefault(value, f"member {len(names)}")
     return bytes(value) if isinstance(value, memoryview) else value
+
+
+def differences(theirs: object, ours: object, where: str = "") -> Iterator[str]:
+    """What is not the same in two plain values, and where."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for name in sorted(theirs.keys() | ours.keys()):
+            yield from differences(theirs.get(name), ours.get(name), f"{where}.{name}")
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for one, other in zip(theirs, ours, strict=True):
+            yield from differences(one, other, where)
+    elif theirs != ours:
+        yield f"{where} {theirs!r:.150} here {ours!r:.150}"

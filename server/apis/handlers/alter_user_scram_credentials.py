@@ -69,6 +69,8 @@ async def _alter(store: ScramStore, user: str, wanted: Sequence[Change]) -> None
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
     if len(user) > LONGEST_USER:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Username of more than {LONGEST_USER} characters")
+    for change in wanted:
+        _mechanism(change)
     if max(Counter(change.mechanism for change in wanted).values()) > 1:
         text = "A user credential cannot be altered twice in the same request"
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, text)

@@ -5,37 +5,56 @@ from __future__ import annotations
 from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+from ...metadata.token_store import DelegationToken
 from ...security.delegation_tokens import DelegationTokens
 from ..request_context import RequestContext
 from ..token_messages import check_allowed, kind_and_name, principal_of
 
 MOST_RENEWERS = 100
+FIRST_VERSION_WITH_OWNERS = 3
 
 
 async def handle(
     ctx: RequestContext, request: CreateDelegationTokenRequest, *, delegation_tokens: DelegationTokens
 ) -> CreateDelegationTokenResponse:
-    """For the client itself, or for another user if it may. Raises KafkaError."""
+    """For the client itself, or for another user if it may; a refusal names both. Raises KafkaError."""
     check_allowed(ctx)
     owner = requester = str(ctx.session.principal)
     if request.owner_principal_name:
         owner = principal_of(request.owner_principal_type or "", request.owner_principal_name)
+    response = _between(owner, requester, ctx.api_version)
+    try:
+        token = await _made(ctx, request, owner, requester, delegation_tokens)
+    except KafkaError as error:
+        response.error_code = error.code
+        return response
+    response.issue_timestamp_ms, response.max_timestamp_ms = token.issue_ms, token.max_ms
+    response.expiry_timestamp_ms = token.expiry_ms
+    response.token_id, response.hmac = token.token_id, delegation_tokens.secret(token.token_id)
+    return response
+
+
+def _between(owner: str, requester: str, version: int) -> CreateDelegationTokenResponse:
+    """An answer without a token."""
+    response = CreateDelegationTokenResponse(issue_timestamp_ms=-1, expiry_timestamp_ms=-1, max_timestamp_ms=-1)
+    response.principal_type, response.principal_name = kind_and_name(owner)
+    if version >= FIRST_VERSION_WITH_OWNERS:
+        kind, name = kind_and_name(requester)
+        response.token_requester_principal_type, response.token_requester_principal_name = kind, name
+    return response
+
+
+async def _made(
+    ctx: RequestContext,
+    request: CreateDelegationTokenRequest,
+    owner: str,
+    requester: str,
+    delegation_tokens: DelegationTokens,
+) -> DelegationToken:
+    """Raises KafkaError."""
     if owner != requester and not ctx.may(AclOperation.CREATE_TOKENS, AclResourceType.USER, owner):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     if len(request.renewers) > MOST_RENEWERS:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"A delegation token has {MOST_RENEWERS} renewers at most")
     renewers = [principal_of(one.principal_type, one.principal_name) for one in request.renewers]
-    token = await delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)
-    owner_kind, owner_name = kind_and_name(token.owner)
-    kind, name = kind_and_name(token.requester)
-    return CreateDelegationTokenResponse(
-        principal_type=owner_kind,
-        principal_name=owner_name,
-        token_requester_principal_type=kind,
-        token_requester_principal_name=name,
-        issue_timestamp_ms=token.issue_ms,
-        expiry_timestamp_ms=token.expiry_ms,
-        max_timestamp_ms=token.max_ms,
-        token_id=token.token_id,
-        hmac=delegation_tokens.secret(token.token_id),
-    )
+    return await delegation_tokens.create(owner, requester, renewers, request.max_lifetime_ms)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ....protocol.acls import AclOperation, AclResourceType
-from ....protocol.config_resources import ConfigResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_topics import (
     CreatableTopic,
@@ -104,11 +103,11 @@ def _result(
         error_message=None,
         num_partitions=outcome.num_partitions,
         replication_factor=outcome.replication_factor,
-        configs=_configs(describer, name) if ctx.api_version >= CONFIGS_VERSION else [],
+        configs=_configs(describer, outcome) if ctx.api_version >= CONFIGS_VERSION else [],
     )
 
 
-def _configs(describer: ConfigDescriber, topic: str) -> list[CreatableTopicConfigs]:
+def _configs(describer: ConfigDescriber, topic: CreatedTopic) -> list[CreatableTopicConfigs]:
     return [
         CreatableTopicConfigs(
             name=entry.name,
@@ -117,5 +116,5 @@ def _configs(describer: ConfigDescriber, topic: str) -> list[CreatableTopicConfi
             config_source=entry.config_source,
             is_sensitive=entry.is_sensitive,
         )
-        for entry in describer.describe(ConfigResourceType.TOPIC, topic, None).configs
+        for entry in describer.topic_with(topic.config)
     ]

@@ -219,7 +219,8 @@ async def _fetch_from_zookeeper(
             offset, error = NO_OFFSET, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if metadata.has_partition(name, index):
                 found = await read_offset(store, request.group_id, (name, index))
-                offset, error = NO_OFFSET if found is None else found, ErrorCode.NONE
+                if found is not None:
+                    offset, error = found, ErrorCode.NONE
             answers.append(
                 OffsetFetchResponsePartition(
                     partition_index=index, committed_offset=offset, metadata="", error_code=error

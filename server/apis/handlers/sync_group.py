@@ -14,6 +14,8 @@ from ...coordinator.group.member import SyncResult
 from ...coordinator.group.requests import Syncing
 from ..request_context import RequestContext
 
+FIRST_VERSION_WITH_PROTOCOL = 5
+
 
 def handle(ctx: RequestContext, request: SyncGroupRequest, *, groups: GroupCoordinator) -> None:
     """Hand the request to the group, which answers."""
@@ -28,6 +30,9 @@ def handle(ctx: RequestContext, request: SyncGroupRequest, *, groups: GroupCoord
             )
         )
 
+    if ctx.api_version >= FIRST_VERSION_WITH_PROTOCOL and None in (request.protocol_type, request.protocol_name):
+        reply(SyncResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return
     try:
         check_group_id(request.group_id)
         group = groups.find(request.group_id)

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from tests.server.data_plane import RawClient
+from tests.server.security.filled_requests import enough, request_of
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.security import security_of
 from barnabas.protocol.acl_bindings import AccessControlEntry, AclBinding, ResourcePattern
 from barnabas.protocol.acls import AclOperation, AclPermissionType, AclResourceType
-from barnabas.protocol.apis import API_MESSAGES, ApiKey
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ConnectionLostError, ErrorCode
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
@@ -53,41 +54,6 @@ TELLS_WHAT_MAY_BE_SEEN = OWN_TOKENS | {
 }
 """Nobody is refused these as a whole; what is left out of their answers other tests say."""
 CELLS = [(key, version) for key, api in sorted(SERVED.items()) for version in range(api.lowest, api.highest + 1)]
-NAMES = ("name", "topic", "group_id", "resource_name", "transactional_id", "topic_name")
-
-
-def filled(kind: type, version: int, *, depth: int = 0) -> Any:
-    """A message that names something in each place of the version, a topic where it says of what type that is."""
-    message: Any = kind()
-    for field in fields_of(kind):
-        if version not in field.versions:
-            continue
-        is_message = isinstance(field.element, type) and issubclass(field.element, Message)
-        if field.is_array and is_message:
-            setattr(message, field.name, [filled(field.element, version, depth=depth + 1)])
-        elif field.is_array and "partition" in field.name:
-            setattr(message, field.name, [0])
-        elif field.name == "resource_type":
-            message.resource_type = 2
-        elif depth and field.name in NAMES:
-            setattr(message, field.name, "x")
-    return message
-
-
-def request_of(key: ApiKey, version: int) -> Any:
-    """One that touches something of each kind that the version knows."""
-    kind = API_MESSAGES[key].request
-    request = filled(kind, version)
-    fields = {field.name: field for field in fields_of(kind) if version in field.versions}
-    for right in SERVED[key].rights:
-        field = fields.get(right.field)
-        if field is None:
-            continue
-        if not field.is_array:
-            setattr(request, right.field, "x")
-        elif not getattr(request, right.field):
-            setattr(request, right.field, ["x"])
-    return request
 
 
 def codes(message: Any) -> set[int]:
@@ -168,20 +134,6 @@ async def test_a_wrong_password_opens_no_api() -> None:
             assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
             assert await client.is_closed(), key.name
             client.writer.close()
-
-
-RESOURCES = (AclResourceType.TOPIC, AclResourceType.GROUP, AclResourceType.CLUSTER, AclResourceType.TRANSACTIONAL_ID)
-
-
-def enough(key: ApiKey) -> set[AclBinding]:
-    """Rules that let a user named for the API do what its rights ask for, and nothing else."""
-    found = set()
-    for right in SERVED[key].rights:
-        for kind in RESOURCES if right.resource_type is None else (right.resource_type,):
-            name = "kafka-cluster" if kind is AclResourceType.CLUSTER else "*"
-            entry = AccessControlEntry(f"User:{key.name}", "*", right.operation, AclPermissionType.ALLOW)
-            found.add(AclBinding(ResourcePattern(kind, name), entry))
-    return found
 
 
 async def test_who_has_just_the_rights_of_an_api_is_not_refused_it() -> None:
