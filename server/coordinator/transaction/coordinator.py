@@ -25,8 +25,8 @@ from ..latest_records import LatestRecords
 from ..shards import Shard, Shards
 from .completions import Completions, Markers
 from .ends import end_v1, end_v2
+from .forbearance import Forbearance
 from .metadata import V1, V2, Place, TransactionMetadata, is_exhausted
-from .patience import Patience
 from .records import read_transaction, read_transaction_key, transaction_entry, transaction_key
 from .states import AT_REST, ENDING, TransactionState
 from .transaction import HeldTransaction
@@ -288,7 +288,7 @@ class TransactionCoordinator:
                 patience.end()
                 reply(error)
 
-        patience = Patience(
+        patience = Forbearance(
             self,
             self._loop,
             transactional_id,

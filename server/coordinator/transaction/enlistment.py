@@ -17,8 +17,8 @@ from ....protocol.producer_identity import ProducerIdentity
 from ...replication.postponed_appends import AppendEntry, kept
 from ...replication.verified_producers import transactional_header
 from .coordinators import TransactionCoordinators
+from .forbearance import Forbearance
 from .metadata import V2, Place
-from .patience import Patience
 
 if TYPE_CHECKING:
     from ...replication.delayed_produce import AppendCallback, AppendResult
@@ -166,7 +166,7 @@ class _Asking:
         self._manner = manner
         self._admissions: dict[Place, Admission] = {}
         self._done: Enlisted | None = None
-        self._patience = Patience(coordinators, loop, transactional_id, attempt=self._try, give_up=self._too_early)
+        self._patience = Forbearance(coordinators, loop, transactional_id, attempt=self._try, give_up=self._too_early)
 
     def ask(self, done: Enlisted) -> None:
         """To be asked once; `done` is told what is refused, and why."""

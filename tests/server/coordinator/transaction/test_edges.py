@@ -24,8 +24,8 @@ from barnabas.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from barnabas.server.coordinator import allowance
+from barnabas.server.coordinator.transaction.forbearance import WAIT_SECONDS
 from barnabas.server.coordinator.transaction.metadata import LAST_EPOCH
-from barnabas.server.coordinator.transaction.patience import WAIT_SECONDS
 from barnabas.server.coordinator.transaction.states import TransactionState
 from barnabas.simulation.machines import WorkDelays
 

@@ -20,7 +20,7 @@ class Waiters(Protocol):
     def no_longer(self, transactional_id: str, work: Callable[[], None]) -> bool: ...
 
 
-class Patience:
+class Forbearance:
     """Of one request. Loop-thread only."""
 
     def __init__(
