@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 _NATURAL_LINE = re.compile(r"\r\n|\n|\r")
 _BLANK = " \t\f"
 _NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_SPECIAL_IN_KEYS, _SPECIAL_IN_VALUES = re.compile(r"[^!-~]|[=:#!\\]"), re.compile(r"[^ -~]|\\|^ ")
+_PLAIN_ESCAPES = {escaped: name for name, escaped in _NAMED_ESCAPES.items()} | {one: one for one in " =:#!\\"}
 _HEX_DIGITS = re.compile(r"[0-9a-fA-F]{4}")
 
 
@@ -27,6 +29,22 @@ def parse_properties(text: str) -> dict[str, str]:
         key, value = _split(line)
         properties[_unescape(key)] = _unescape(value)
     return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    """A text that gives these back, in ASCII."""
+    return "".join(
+        f"{_SPECIAL_IN_KEYS.sub(_escaped, key)}={_SPECIAL_IN_VALUES.sub(_escaped, value)}\n"
+        for key, value in properties.items()
+    )
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    if character in _PLAIN_ESCAPES:
+        return f"\\{_PLAIN_ESCAPES[character]}"
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
 def _logical_lines(text: str) -> Iterator[str]:

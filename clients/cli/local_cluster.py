@@ -23,6 +23,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from ...protocol.properties import format_properties
+
 HOST = "127.0.0.1"
 COORDINATOR = 0
 """The number of the process that brokers agree through; theirs begin with 1."""
@@ -157,7 +159,10 @@ class LocalCluster:
         """The cluster of a folder. Raises LocalClusterError if there is none."""
         try:
             known = json.loads((folder / "cluster.json").read_text())
-            return cls(folder, known["ports"], known["config"])
+            ports, config = list(map(int, known["ports"])), dict(known["config"])
+            if len(ports) < 2 or not all(isinstance(value, str) for value in config.values()):
+                raise ValueError("no ports of a coordinator and a broker, or settings that are no texts")
+            return cls(folder, ports, config)
         except FileNotFoundError:
             raise LocalClusterError(f"there is no cluster in {folder}; `barnabas cluster start` makes one") from None
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -210,7 +215,7 @@ class LocalCluster:
             else:
                 member.folder.mkdir(exist_ok=True)
                 path = member.folder / "server.properties"
-                path.write_text("".join(f"{key}={value}\n" for key, value in self.settings(member).items()))
+                path.write_text(format_properties(self.settings(member)))
                 arguments = ["start", str(path)]
             member.start(arguments)
 

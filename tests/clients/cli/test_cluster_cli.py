@@ -22,6 +22,7 @@ from tests.testing.test_cluster import Load, read_all
 from barnabas.clients.cli import main
 from barnabas.clients.cli.cluster import LocalProcess
 from barnabas.clients.cli.local_cluster import LocalCluster
+from barnabas.protocol.properties import parse_properties
 
 DEADLINE_S = 60
 Run = Callable[..., tuple[int, str, str]]
@@ -192,6 +193,29 @@ def test_no_stranger_is_signalled(run: Run, folder: Path, stranger: subprocess.P
             pid_file.write_text(nobody)
             assert run("kill", "1")[2] == f"barnabas: {pid_file} is in use, and names no process\n"
     assert stranger.poll() is None
+
+
+def test_settings_reach_brokers_as_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"ssl.principal.mapping.rules": r"RULE:^CN=(.*)\.x$/$1/L", "super.users": " User:é", "broker.rack": "a\nb"}
+    monkeypatch.setattr(LocalProcess, "start", lambda *_: None)
+    cluster = LocalCluster(tmp_path, [1, 2], given)
+    cluster.start(cluster.brokers)
+    written = parse_properties((tmp_path / "broker-1" / "server.properties").read_text())
+    assert written == cluster.settings(cluster.brokers[0])
+    assert given.items() <= written.items()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"ports": [], "config": {}}', '{"ports": [1], "config": {}}', '{"ports": ["x", 2], "config": {}}', "[]"]
+)
+def test_a_folder_that_is_damaged_is_said_to_be(run: Run, folder: Path, text: str) -> None:
+    folder.mkdir()
+    (folder / "cluster.json").write_text(text)
+    for command in ("start", "status", "stop"):
+        status, _, err = run(command)
+        assert status == 1
+        assert "cluster.json cannot be read" in err
+    (folder / "cluster.json").unlink()
 
 
 def test_a_process_that_does_not_start_says_why(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.java import compile_java, jars, run_java
 
-from barnabas.protocol.properties import PropertiesError, parse_properties
+from barnabas.protocol.properties import PropertiesError, format_properties, parse_properties
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,17 @@ def test_text_is_read_as_java_reads_it(text: str, expected: dict[str, str]) -> N
 def test_a_broken_escape_is_refused(text: str) -> None:
     with pytest.raises(PropertiesError):
         parse_properties(text)
+
+
+def test_what_is_written_gives_back_what_it_was_made_of() -> None:
+    chance = random.Random(21)
+    letters = " \t\n\r\f\\=:#!au\0é中😀"
+    texts = ["".join(chance.choices(letters, k=chance.randrange(6))) for _ in range(2000)]
+    properties = dict(zip(texts, reversed(texts), strict=True))
+    text = format_properties(properties)
+    assert text.isascii()
+    assert parse_properties(text) == properties
+    assert format_properties({"listeners": "A://127.0.0.1:1"}) == "listeners=A://127.0.0.1:1\n"
 
 
 @pytest.mark.java
