@@ -226,7 +226,9 @@ def _check_header(header: BatchHeader, request: AppendRequest) -> None:
 
 
 def _check_records(header: BatchHeader, scan: RecordScan, request: AppendRequest) -> None:
-    """Timestamp types, and the records that break the rules; raises RecordValidationError."""
+    """Raises RecordValidationError for a type of timestamps that clients may not choose, and for records that break
+    the topic's rules.
+    """
     if request.origin != "client":
         return
     errors = RecordErrors(request)
@@ -282,7 +284,12 @@ def _assign(batch: RecordBatch, scan: RecordScan, request: AppendRequest) -> Val
 
 
 def _validate_replicated(records: memoryview, request: AppendRequest) -> ValidationResult:
-    """What came from the leader was checked there: here only that it arrived whole and continues this log."""
+    """What came from the leader was checked there: here only that it arrived whole and continues this log.
+
+    From a batch on whose leader epoch is newer than the one that is followed, nothing is taken: that is for whoever
+    follows the next leader. Raises KafkaError CORRUPT_MESSAGE, UNKNOWN_SERVER_ERROR for offsets that do
+    not follow each other.
+    """
     expected, count, end = request.base_offset, 0, 0
     first_offset, max_timestamp = -1, NO_TIMESTAMP
     producer_batches: list[RecordBatch] = []

@@ -11,10 +11,10 @@ _SMALLEST = 4096
 
 
 class Reserve:
-    """Room for a start, which has to write a little, and for deleting, which has to note what goes.
+    """Room for a start, which has to write a little, and for deletion, which has to write down what goes.
 
-    Layout: bytes that mean nothing; a crash can leave any number of them. One thread at a time. Nothing here raises
-    `OSError` for want of room: what cannot be kept now is kept later.
+    Layout: bytes that mean nothing; a crash can leave any number of them. One thread at a time. What cannot be taken
+    now, for want of room, is taken by a later `fill`.
     """
 
     def __init__(self, fs: FileSystem, path: str, size: int) -> None:
@@ -24,12 +24,12 @@ class Reserve:
         self._size = size
 
     def give_up(self) -> None:
-        """Free all of it if the disk has less room than it takes; before a start or a stop. Raises OSError."""
+        """Frees all of it if the disk has less room than it is to take; before a start or a stop. Raises OSError."""
         if self._held and self._free < self._target:
             self._resize(0)
 
     def lend(self) -> bool:
-        """Free a part of it, if the disk has less room than that; whether there is some now. Raises OSError.
+        """Frees a sixteenth of it, unless the disk has that much room left; whether there is room now. Raises OSError.
 
         The half that the next start may need stays.
         """
@@ -43,7 +43,7 @@ class Reserve:
         return True
 
     def fill(self) -> None:
-        """Take what is missing, or as much of it as there is. Raises OSError."""
+        """Takes what is missing, or as much of it as the disk has left. Raises OSError, but not for want of room."""
         if self._size == 0:
             return
         held = self._held

@@ -1,4 +1,4 @@
-"""Letting go of what is too old or too much, over all logs of a broker."""
+"""Deletion of segments that are too old, too many bytes, or below the log start, over all logs of a broker."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -29,10 +29,10 @@ class Retention:
         self._fs = fs
 
     def begin(self, topic_partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Raises the start of logs above segments that are too old, too many, or below it; for `finish`.
+        """Raises the log start of each log past the segments that it need not keep; returns the new log starts.
 
-        By then the new starts have to be on disk, so that a crash never moves a log start back. A log that is being
-        cleaned is left out; its turn comes at the end of that.
+        They have to be on disk before `finish`, so that a crash never moves a log start back. A log that is being
+        cleaned is left out, and looked at again when that is over. A log directory that fails goes offline.
         """
         found = {}
         for log in self._not_in_a_pass(topic_partitions):
@@ -57,9 +57,10 @@ class Retention:
         return log.begin_retention()
 
     def finish(self, below: Mapping[TopicPartition, int]) -> list[LaneTask]:
-        """Marks segments below offsets as to be deleted; the tasks make that durable, the files go some time later.
+        """Renames the files of segments below these offsets to `.deleted`, and has them unlinked some time later.
 
-        Some at a time: to be called until there are no tasks.
+        The tasks make the new names durable. So few at a time that nobody waits for long: to be called until it returns
+        no tasks.
         """
         directories: dict[str, list[str]] = {}
         for log in self._not_in_a_pass(below):
@@ -74,7 +75,7 @@ class Retention:
         return [LaneTask(lane, partial(self._sync_names, paths)) for lane, paths in directories.items()]
 
     def delete_later(self, log: Log, paths: list[str]) -> None:
-        """Have files that a log needs no more unlinked after `file.delete.delay.ms`."""
+        """Has files that a log no longer needs unlinked after `file.delete.delay.ms`."""
         log_dir = self._held.dir_of[log.topic_partition]
         self._deletions.add_files(paths, log_dir, log.config.file_delete_delay_ms)
 

@@ -37,7 +37,7 @@ class FoundBatch(NamedTuple):
 
     position: int
     size: int
-    """What its length says; the bytes of one that is cut off are fewer."""
+    """In bytes, as its length says; of a batch that is cut off there are fewer."""
     magic: int
     fields: Any
     """What `RECORD_BATCH` or one of `MESSAGES` parsed."""
@@ -51,7 +51,7 @@ class FoundBatch(NamedTuple):
 
     @property
     def base_offset(self) -> int:
-        """The offset of the first record; of a wrapper that cannot be opened, its own."""
+        """The offset of the first record; of a compressed message that cannot be read, the message's own."""
         if self.magic == 2:
             return int(self.fields.base_offset)
         try:
@@ -129,8 +129,8 @@ Found: TypeAlias = FoundBatch | Damage
 def find_batches(data: bytes) -> Iterator[Found]:
     """Everything in the file in order: each byte belongs to a batch or to some damage.
 
-    A batch whose checksum is wrong counts as one where another follows it or the file ends. Behind other damage it goes
-    on with the next batch that has a right checksum.
+    A batch whose checksum is wrong counts as a batch if another one follows it, or if the file ends with it. After any
+    other damage the search goes on at the next batch whose checksum is right.
     """
     position = 0
     while position < len(data):
