@@ -14,7 +14,7 @@ from functools import partial
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.room_logger import room_logger
 from ..metadata import znodes
-from ..metadata.config_store import ConfigStore
+from ..metadata.config_store import ConfigStore, node_name
 from ..metadata.metadata_store import MetadataStore, StoreError
 from ..metadata.store_follower import StoreFollower
 from .dynamic_config import DynamicConfig, legal_settings
@@ -39,6 +39,7 @@ class ConfigNotices:
         for resource_type, kind in NAMED_KINDS.items():
             self._heeds[kind.entity_type] = [partial(self._named, resource_type)]
         self._newest = ""
+        self._is_later_session = False
         self._follower = StoreFollower(store, "changes of settings", self._heed_news)
 
     def watch(self, entity_type: str, heed: Heed) -> None:
@@ -55,7 +56,11 @@ class ConfigNotices:
 
     async def _heed_news(self, is_new_session: bool) -> None:
         new = await self._config_store.notices.after(self._newest, self._follower.watch(znodes.CONFIG_CHANGES))
-        for entity_type, name in dict.fromkeys(_entities(new.values())):
+        entities = _entities(new.values())
+        if is_new_session and self._is_later_session:
+            # Notices are gone after a while, and nobody knows how long there was no session.
+            entities = iter(await self._all_entities())
+        for entity_type, name in dict.fromkeys(entities):
             for heed in self._heeds.get(entity_type, ()):
                 try:
                     async with self._dynamic_config.changing:
@@ -65,6 +70,15 @@ class ConfigNotices:
                 except Exception:
                     logger.exception("the settings of %s/%s cannot be applied", entity_type, name)
         self._newest = max([self._newest, *new])
+        self._is_later_session = True
+
+    async def _all_entities(self) -> list[tuple[str, str]]:
+        """Those that have settings in the store, or have them here."""
+        found = [(one, name) for one in self._heeds for name in await self._config_store.entity_names(one)]
+        for resource_type, kind in NAMED_KINDS.items():
+            names = self._dynamic_config.configured(resource_type)
+            found += [(kind.entity_type, node_name(name)) for name in names]
+        return found
 
     async def _topic(self, name: str) -> None:
         settings = legal_settings(await self._config_store.topic_config(name), TOPIC_KEYS)

@@ -43,26 +43,38 @@ class ConfigStore:
 
     async def named_config(self, entity_type: str, name: str) -> dict[str, str]:
         """Returns the own settings of one of the `groups` or `client-metrics` subscriptions; empty if it has none."""
-        return await self._config(entity_type, _node_name(name))
+        return await self._config(entity_type, node_name(name))
 
     async def named_configs(self, entity_type: str) -> dict[str, dict[str, str]]:
         """Returns the settings of all `groups`, or of all `client-metrics` subscriptions."""
-        try:
-            names = await self._store.children(znodes.configs_path(entity_type))
-        except NoNodeError:
-            return {}
         configs = {}
-        for name in names:
+        for name in await self._children(znodes.configs_path(entity_type)):
             if config := await self._config(entity_type, name):
                 configs[unquote(name)] = config
         return configs
+
+    async def entity_names(self, entity_type: str) -> list[str]:
+        """The entities of a type that have a node, by their paths below it: of users also those of their clients."""
+        found = []
+        for name in await self._children(znodes.configs_path(entity_type)):
+            found.append(name)
+            if entity_type == "users":
+                clients = await self._children(znodes.config_path(entity_type, f"{name}/clients"))
+                found += [f"{name}/clients/{client}" for client in clients]
+        return found
+
+    async def _children(self, path: str) -> list[str]:
+        try:
+            return await self._store.children(path)
+        except NoNodeError:
+            return []
 
     async def set_named_config(self, entity_type: str, name: str, config: Mapping[str, str]) -> None:
         """Replaces all settings of a group or a client metrics subscription and notifies the brokers.
 
         With its last setting it is gone.
         """
-        parent, node = znodes.configs_path(entity_type), _node_name(name)
+        parent, node = znodes.configs_path(entity_type), node_name(name)
         if config:
             if await self._store.exists(parent) is None:
                 await self._store.create(parent)
@@ -131,7 +143,7 @@ async def config_write(store: MetadataStore, entity_type: str, name: str, config
     return Create(path, data) if await store.exists(path) is None else SetData(path, data)
 
 
-def _node_name(name: str) -> str:
+def node_name(name: str) -> str:
     """A name as a node's, which can neither contain slashes nor be dots alone."""
     quoted = quote(name, safe="")
     return quoted.replace(".", "%2E") if quoted in (".", "..") else quoted

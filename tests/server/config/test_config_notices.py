@@ -50,7 +50,7 @@ async def listening(tree: NodeTree, broker_id: int = 1) -> AsyncIterator[Broker]
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -137,6 +137,32 @@ async def test_what_cannot_be_applied_keeps_nothing_else_away(tree: NodeTree) ->
         await other.configs.set_topic_config("t", {"retention.ms": "5", "cleanup.policy": "nonsense"})
         await until(lambda: broker.dynamic.topic_config("t"))
         assert broker.dynamic.topic_config("t") == {"retention.ms": "5"}
+
+
+async def test_the_next_session_knows_what_has_no_notice_any_more(tree: NodeTree) -> None:
+    other, heard = Broker(tree), list[tuple[Entity, dict[str, float]]]()
+    entity: Entity = {CLIENT_ID: "c d", USER: "a/b"}
+    timeout = "consumer.session.timeout.ms"
+    await other.configs.set_named_config("groups", "a/b", {timeout: "50000"})
+    async with listening(tree) as broker:
+
+        async def heed(name: str) -> None:
+            heard.append(await quotas_at(broker.configs, "users", name))
+
+        broker.notices.watch("users", heed)
+        await until(lambda: broker.dynamic.group_value("a/b", timeout))
+        broker.store.expire()
+        await other.configs.set_topic_config("t", {"retention.ms": "5"})
+        await other.configs.set_broker_config(1, {"message.max.bytes": "3000"})
+        await other.configs.set_named_config("groups", "a/b", {})
+        await alter_stored_quotas(other.configs, entity, {PRODUCER_RATE: 5.0})
+        for name in await other.store.children("/config/changes"):
+            await other.store.delete(f"/config/changes/{name}")
+        broker.store.renew()
+        await until(lambda: broker.dynamic.topic_config("t"))
+        await until(lambda: broker.dynamic.config.message_max_bytes == 3000)
+        await until(lambda: broker.dynamic.group_value("a/b", timeout) is None)
+        await until(lambda: (entity, {PRODUCER_RATE: 5.0}) in heard)
 
 
 async def test_the_next_session_and_a_store_that_was_away_are_listened_to(
