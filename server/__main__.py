@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .. import __version__
 from ..protocol.native import native
@@ -31,7 +31,24 @@ END_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 DEFAULT_LOG = LogOutput()
 
 
-def run(config: BrokerConfig, topics: Mapping[str, int] | None = None, log: LogOutput = DEFAULT_LOG) -> int:
+class Companion(Protocol):
+    """What runs beside the broker in its process, for as long as that."""
+
+    async def start(self, server: BrokerServer) -> str:
+        """Begin, once clients are served; what is printed of it."""
+        ...
+
+    async def stop(self) -> None:
+        """End, before the broker does; also after a start that failed, or that never was."""
+        ...
+
+
+def run(
+    config: BrokerConfig,
+    topics: Mapping[str, int] | None = None,
+    log: LogOutput = DEFAULT_LOG,
+    companion: Companion | None = None,
+) -> int:
     """Serve until SIGTERM or SIGINT, then shut down cleanly; returns the process's exit status."""
     log.begin()
     raise_open_files()
@@ -40,12 +57,14 @@ def run(config: BrokerConfig, topics: Mapping[str, int] | None = None, log: LogO
     loop = event_loop()
     asyncio.set_event_loop(loop)
     try:
-        return loop.run_until_complete(_serve(config, topics or {}, loop))
+        return loop.run_until_complete(_serve(config, topics or {}, loop, companion))
     finally:
         loop.close()
 
 
-async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.AbstractEventLoop) -> int:
+async def _serve(
+    config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.AbstractEventLoop, companion: Companion | None
+) -> int:
     from .broker import BrokerServer
 
     stop = asyncio.Event()
@@ -65,7 +84,10 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
         loop.add_signal_handler(signal.SIGHUP, server.state.security.reload)
         for name, partitions in topics.items():
             await server.create_topic(name, partitions, {}, exist_ok=True)
+        beside = None if companion is None else await companion.start(server)
     except Exception:
+        if companion is not None:
+            await companion.stop()
         await server.stop()
         raise
     # What exists now stays: modules, configuration, logs. Without this the collector would go through all of it again
@@ -84,11 +106,15 @@ async def _serve(config: BrokerConfig, topics: Mapping[str, int], loop: asyncio.
         print(f"health {server.health.url}")
     for url in server.metrics.urls if server.metrics is not None else ():
         print(f"metrics {url}")
+    if beside is not None:
+        print(beside)
     print(f"ready broker.id={server.state.broker_id} cluster.id={server.state.cluster_id}", flush=True)
     failed = loop.create_task(server.failed.wait())
     stopping = loop.create_task(stop.wait())
     await asyncio.wait([failed, stopping], return_when=asyncio.FIRST_COMPLETED)
     logger.info("shutting down")
+    if companion is not None:
+        await companion.stop()
     await server.stop()
     for task in (failed, stopping):
         task.cancel()

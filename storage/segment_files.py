@@ -36,8 +36,13 @@ class SegmentFiles:
         """Whether the file that `suffix` names is there."""
         return self._fs.exists(self.path_of(suffix))
 
+    @property
+    def paths(self) -> list[str]:
+        """What each of the files is called, whether it is there or not."""
+        return [self.path_of(suffix) for suffix in SEGMENT_SUFFIXES]
+
     def existing_paths(self) -> list[str]:
-        return [path for path in map(self.path_of, SEGMENT_SUFFIXES) if self._fs.exists(path)]
+        return [path for path in self.paths if self._fs.exists(path)]
 
     @property
     def modified_ms(self) -> int:

@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from .client_settings import DEFAULT_BOOTSTRAP
-from .console_options import DEFAULT_LISTEN, parse_listen, reach_of, require_extra
+from .console_options import parse_listen, reach_of, require_extra
 from .session import Bootstrap, run
+from .start import DEFAULT_CONSOLE
 
 app = typer.Typer(add_completion=False)
 
@@ -18,7 +19,7 @@ def console(
     *,
     listen: Annotated[
         str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Where to serve.")
-    ] = DEFAULT_LISTEN,
+    ] = DEFAULT_CONSOLE,
     allow_remote: Annotated[
         bool, typer.Option("--allow-remote", help="Other machines may reach it; nobody has to prove who he is.")
     ] = False,

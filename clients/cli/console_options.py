@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from ..console.cluster import Reach
     from ..console.server import Listen
 
-DEFAULT_LISTEN = "127.0.0.1:8080"
 _NEEDED = ("starlette", "uvicorn")
 
 

@@ -18,6 +18,8 @@ DEFAULT_PORT = 9092
 START_HELP = "Start a broker: one process, one folder."
 ENVIRONMENT = "BARNABAS_CONFIG_"
 _UNDERSCORES = re.compile("_{1,3}")
+DEFAULT_CONSOLE = "127.0.0.1:8080"
+CONSOLE_HELP = f"a console for the browser beside the broker ({DEFAULT_CONSOLE}); needs barnabas[console]"
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -28,6 +30,7 @@ def main(arguments: list[str]) -> int:
     try:
         properties = _properties(options)
         topics = dict(map(_topic, options.topic))
+        companion = None if options.console is None else _console(options)
         config = config_room.BrokerConfig.from_properties(properties)
         log = import_module("barnabas.server.runtime.log_output").LogOutput(
             options.log_level.upper(), options.log_format, options.log_file
@@ -36,7 +39,7 @@ def main(arguments: list[str]) -> int:
         print(f"barnabas start: {reason(error)}", file=sys.stderr)
         return 2
     try:
-        status: int = import_module("barnabas.server.__main__").run(config, topics, log)
+        status: int = import_module("barnabas.server.__main__").run(config, topics, log, companion)
     except Exception as error:  # noqa: BLE001 - the end of the process: the reason, not a traceback, is the answer
         print(f"barnabas start: {reason(error)}", file=sys.stderr)
         return 1
@@ -59,10 +62,17 @@ def parser() -> argparse.ArgumentParser:
     add("--port", type=int, metavar="N", help=f"short for --listener PLAINTEXT://127.0.0.1:N ({DEFAULT_PORT}; 0: any)")
     add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create unless it exists")
     add("--override", action="append", default=[], metavar="KEY=VALUE", help="any other setting; may be repeated")
+    add("--console", nargs="?", const=DEFAULT_CONSOLE, metavar="HOST:PORT", help=CONSOLE_HELP)
+    add("--console-config", metavar="FILE", help="client.properties by which the console reaches the broker")
     add("--log-level", default="INFO", type=str.upper, choices=LOG_LEVELS, help="from which on lines are written")
     add("--log-format", default="text", choices=("text", "json"), help="what a line of the log looks like")
     add("--log-file", metavar="FILE", help="write the log there, ten files of 100 MB, instead of to standard error")
     return parser
+
+
+def _console(options: argparse.Namespace) -> Any:
+    """What runs beside the broker. Raises ValueError."""
+    return import_module("barnabas.clients.cli.console_beside").console_beside(options.console, options.console_config)
 
 
 def _properties(options: argparse.Namespace) -> dict[str, str]:
@@ -91,6 +101,8 @@ def _properties(options: argparse.Namespace) -> dict[str, str]:
         if not equals:
             raise ValueError(f"--override {override}: KEY=VALUE is expected")
         properties[key.strip()] = value
+    if options.console is not None:
+        properties.setdefault("metrics.listeners", "127.0.0.1:0")
     # Whoever looks after a broker on this machine can ask it; an empty value turns that off.
     if not properties.setdefault("health.port", "0"):
         del properties["health.port"]

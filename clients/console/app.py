@@ -21,8 +21,10 @@ from ...protocol.errors import ErrorCode, KafkaError
 from .cluster import WatchedCluster
 from .groups import GroupPages
 from .guard import BodyTooLargeError, PageGuard
+from .own_broker import OwnBroker
 from .pulse import Pulse
 from .records import Query, RecordPages
+from .rights import RightsPages
 from .topics import TopicPages
 
 STATIC = Path(__file__).parent / "static"
@@ -48,15 +50,21 @@ def console_app(cluster: WatchedCluster, guard: Callable[[ASGIApp], PageGuard], 
         finally:
             await pulse.close()
 
-    page = (STATIC / "index.html").read_text().replace("{{token}}", escape(token)).replace("{{version}}", __version__)
+    page = (STATIC / "index.html").read_text()
+    own = "yes" if cluster.own is not None else ""
+    for name, value in (("token", escape(token)), ("version", escape(__version__)), ("own", own)):
+        page = page.replace("{{" + name + "}}", value)
 
     async def index(request: Request) -> Response:
         return HTMLResponse(page)
 
+    rights = RightsPages(cluster)
     routes = [
         *_topic_routes(TopicPages(cluster), pulse),
         *_record_routes(RecordPages(cluster)),
         *_group_routes(GroupPages(cluster)),
+        _get("/rights", lambda request: rights.everything()),
+        *([] if cluster.own is None else _own_routes(cluster.own)),
     ]
     errors: dict[Any, Any] = {
         KafkaError: _kafka_error,
@@ -148,6 +156,25 @@ def _group_routes(groups: GroupPages) -> list[Route]:
         _get("/groups/{group:path}/lag", lambda request: groups.one(request.path_params["group"])),
         _post("/groups/{group:path}/reset", lambda request, body: groups.reset(request.path_params["group"], body)),
     ]
+
+
+def _own_routes(own: OwnBroker) -> list[Route]:
+    async def requests(request: Request) -> Facts:
+        return {"requests": await own.requests()}
+
+    return [
+        _get("/requests", requests),
+        _get("/topics/{topic}/disk", lambda request: own.on_disk(_topic(request), _first(request))),
+        _post("/topics/{topic}/compact/{partition:int}", lambda request, body: own.compact(*_partition(request))),
+    ]
+
+
+def _first(request: Request) -> int:
+    return int(request.query_params.get("first", "0"))
+
+
+def _partition(request: Request) -> tuple[str, int]:
+    return _topic(request), request.path_params["partition"]
 
 
 def _topic(request: Request) -> str:

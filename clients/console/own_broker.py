@@ -10,15 +10,15 @@ class OwnBroker(Protocol):
     """Methods are called on the console's loop, whichever loop the broker is on. Raises KafkaError."""
 
     async def totals(self) -> Mapping[str, float]:
-        """Since the broker's start: `messages_in`, `bytes_in`, `bytes_out`."""
+        """Since the broker's start: `bytes_in` and `bytes_out`; empty if it does not measure."""
         ...
 
     async def requests(self) -> Sequence[Mapping[str, object]]:
         """A row for each API that was asked for: how often, and how long it took, in ms by phase and quantile."""
         ...
 
-    async def on_disk(self, topic: str) -> Mapping[str, object]:
-        """The logs of a topic as they lie on this broker's disk, and what the cleaner does with them."""
+    async def on_disk(self, topic: str, first: int) -> Mapping[str, object]:
+        """Logs of a topic as they lie on this broker's disk, from a partition on, and what the cleaner does there."""
         ...
 
     async def compact(self, topic: str, partition: int) -> Mapping[str, object]:

@@ -94,6 +94,7 @@ async def _serve(
             ws="none",
             lifespan="on",
             log_config=None,
+            log_level="warning",
             access_log=False,
             server_header=False,
             limit_concurrency=_MOST_CONNECTIONS,

@@ -34,7 +34,6 @@ class TopicPages:
         return {
             "cluster_id": cluster.cluster_id,
             "controller": cluster.controller_id,
-            "own_broker": self._cluster.own is not None,
             "topics": sum(not topic.is_internal for topic in topics),
             "partitions": len(partitions),
             "under_replicated": sum(map(_under_replicated, topics)),

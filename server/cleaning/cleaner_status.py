@@ -27,11 +27,12 @@ class CleanerStatus:
         ]
         return {
             "running": self._cleaner.is_running,
-            "partitions": [self._partition(topic_partition, log) for topic_partition, log in compacted],
+            "partitions": [self.partition(topic_partition, log) for topic_partition, log in compacted],
             "metrics": self.metrics(),
         }
 
-    def _partition(self, topic_partition: TopicPartition, log: Log) -> dict[str, object]:
+    def partition(self, topic_partition: TopicPartition, log: Log) -> dict[str, object]:
+        """One compacted log. Raises OSError."""
         cleaner = self._cleaner
         one = cleaner.manager.describe(topic_partition, log)
         going_on, report = cleaner.passes.get(topic_partition), cleaner.reports.get(topic_partition)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..runtime.health import Answer, HealthServer, Request, Status, Text
 from .exposition import Exposition
@@ -37,7 +37,8 @@ class MetricsServer:
         self._lag = Times()
         self._timer: asyncio.TimerHandle | None = None
         self._state: BrokerState | None = None
-        self._read: Callable[[], Awaitable[list[Sample]]] | None = None
+        self._read: Callable[[], Coroutine[Any, Any, list[Sample]]] | None = None
+        self._reading: asyncio.Task[list[Sample]] | None = None
         self._rendered: dict[str, tuple[float, asyncio.Task[tuple[str, bytes]]]] = {}
         """By what was accepted: since when, and the text or what it will be."""
 
@@ -64,10 +65,18 @@ class MetricsServer:
             self._timer.cancel()
         for server in self._servers:
             await server.close()
-        tasks = [task for _, task in self._rendered.values()]
+        tasks: list[asyncio.Task[Any]] = [task for _, task in self._rendered.values()]
+        tasks += [] if self._reading is None else [self._reading]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def samples(self) -> list[Sample]:
+        """Every sample there is; whoever asks while they are read gets the same, as no two readings may be one."""
+        assert self._read is not None, "not started"
+        if self._reading is None or self._reading.done():
+            self._reading = self._loop.create_task(self._read())
+        return await asyncio.shield(self._reading)
 
     def _measure_lag(self, stopwatch: Callable[[], float], due: float | None = None) -> None:
         now = stopwatch()
@@ -85,6 +94,6 @@ class MetricsServer:
         return Text("200 OK", content_type, body)
 
     async def _render(self, accept: str) -> tuple[str, bytes]:
-        assert self._state is not None and self._read is not None, "not started"
-        samples = await self._read()
+        assert self._state is not None, "not started"
+        samples = await self.samples()
         return await self._state.ports.work.run(LANE, partial(self._exposition.render, samples, accept))

@@ -1,10 +1,12 @@
 // The shell: which screen an address shows, the keyboard, dark and light.
 
-import { h, svg, dialog } from "./dom.js";
+import { h, svg, dialog, ownBroker } from "./dom.js";
 import { overview } from "./overview.js";
 import { topics } from "./topics.js";
 import { topic } from "./topic.js";
 import { groups, group } from "./groups.js";
+import { requests } from "./requests.js";
+import { rights } from "./rights.js";
 
 const SCREENS = [
   { path: /^\/$/, show: overview },
@@ -12,12 +14,16 @@ const SCREENS = [
   { path: /^\/topics\/([^/]+)(?:\/(\w+))?$/, show: topic },
   { path: /^\/groups$/, show: groups },
   { path: /^\/groups\/([^/]+)$/, show: group },
+  { path: /^\/rights$/, show: rights },
+  { path: /^\/requests$/, show: requests },
 ];
 const NAV = [
   { name: "Overview", path: "/", key: "o", drawing: "M3 12h4l3-7 4 14 3-7h4" },
   { name: "Topics", path: "/topics", key: "t", drawing: "M4 6h16M4 12h16M4 18h10" },
   { name: "Groups", path: "/groups", key: "g", drawing: "M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6ZM2 20c0-4 3-6 6-6s6 2 6 6M16 5a3 3 0 0 1 0 6M18 14c2 1 4 3 4 6" },
 ];
+NAV.push({ name: "Rights", path: "/rights", key: "r", drawing: "M12 3l7 3v5c0 5-3 8-7 10-4-2-7-5-7-10V6l7-3Z" });
+if (ownBroker) NAV.push({ name: "Requests", path: "/requests", key: "q", drawing: "M12 7v5l3 2M12 21a9 9 0 1 0 0-18 9 9 0 0 0 0 18Z" });
 const view = document.getElementById("view");
 let leave = new AbortController();
 

@@ -1,4 +1,4 @@
-// Elements from data. Text is only ever a text node, so what a record holds is shown and never acts.
+// Elements from data, as small as can be. Text is only ever a text node, so what a record holds is shown and never acts.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -11,6 +11,9 @@ function fill(element, attributes, children) {
   element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
+
+// In place of what an element holds.
+export const put = (element, ...children) => { element.replaceChildren(); return fill(element, {}, children); };
 
 export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
 export const svg = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
@@ -38,6 +41,16 @@ export function time(ms) {
   return date.toDateString() === new Date().toDateString() ? clock
     : `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${clock}`;
 }
+
+export function span(ms) {
+  const units = [["d", 86400000], ["h", 3600000], ["min", 60000], ["s", 1000]];
+  const at = Math.max(0, units.findIndex(([, size]) => ms >= size));
+  const [[name, size], smaller] = [units[ms < 1000 ? 3 : at], units[at + 1]];
+  const rest = smaller && ms >= 60000 ? Math.floor((ms % size) / smaller[1]) : 0;
+  return `${Math.floor(ms / size)} ${name}${rest ? ` ${rest} ${smaller[0]}` : ""}`;
+}
+
+export const ownBroker = document.querySelector("meta[name=own-broker]").content === "yes";
 
 export const tag = (text, tone) => h("span", { class: tone ? `tag ${tone}` : "tag" }, text);
 

@@ -1,11 +1,13 @@
 // One topic: its partitions, its settings, its records.
 
 import { get, post, every, part } from "./api.js";
-import { h, ask, bytes, field, number, tag, toast } from "./dom.js";
+import { h, ask, bytes, field, number, ownBroker, tag, toast } from "./dom.js";
 import { List } from "./list.js";
+import { disk } from "./disk.js";
 import { records } from "./records.js";
 
 const TABS = [["", "Partitions", partitions], ["records", "Records", records], ["settings", "Settings", settings]];
+if (ownBroker) TABS.push(["disk", "On disk", disk]);
 
 export async function topic(view, signal, name, tab = "") {
   const here = `#/topics/${part(name)}`;

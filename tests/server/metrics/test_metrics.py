@@ -23,6 +23,7 @@ from barnabas.server.metrics import readings
 from barnabas.server.metrics.catalogue import METRICS
 from barnabas.server.metrics.document import render
 from barnabas.server.metrics.metrics_http import FRESH_SECONDS
+from barnabas.server.metrics.readings import SAMPLES
 from barnabas.testing import Broker
 
 ROOT = Path(__file__).parents[3]
@@ -211,3 +212,17 @@ def test_promtool_finds_fault_with_kafkas_names_only(broker: Broker) -> None:
     )
     complaints = {line.split()[0] for line in done.stderr.splitlines()}
     assert complaints <= INHERITED, done.stderr
+
+
+def test_two_who_ask_at_once_count_nothing_twice() -> None:
+    with Broker({"t": 2 * SAMPLES}, config={"metrics.listeners": "127.0.0.1:0"}) as broker:
+        for partition in range(2 * SAMPLES):
+            broker.produce("t", ["x"], partition=partition)
+        metrics = broker.server.metrics
+        assert metrics is not None
+
+        async def both() -> None:
+            await asyncio.gather(metrics._render("text"), metrics._render("application/openmetrics-text"))
+
+        broker._call(both())
+        assert values(read(broker))["kafka_server_brokertopicmetrics_messagesin_total", ()] == 2 * SAMPLES

@@ -1,0 +1,136 @@
+"""What a console in the broker's process is told beside Kafka's protocol: requests, logs on the disk, the cleaner.
+
+The console has a loop of its own, so that its work is nobody's wait: what is asked runs on the broker's loop and comes
+back. Everything told is JSON's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..storage.log_retention import deletable_segments
+from .cleaning.cleaner_status import CleanerStatus, pass_facts
+from .runtime.turns import Pace
+
+if TYPE_CHECKING:
+    from ..protocol.topic_partition import TopicPartition
+    from ..storage.filesystem import FileSystem
+    from ..storage.log import Log
+    from .broker import BrokerServer
+    from .metrics.readings import Sample
+
+Facts = dict[str, Any]
+T = TypeVar("T")
+MOST_LOGS = 12
+"""Of one topic at a time."""
+MOST_SEGMENTS = 400
+"""Of one log; the newest are told."""
+_LANE = "insight"
+_BYTES = "kafka_server_brokertopicmetrics_bytes"
+_REQUESTS = "kafka_network_requestmetrics_"
+_PHASES = {"totaltimems": "total", "localtimems": "local", "remotetimems": "remote", "responsesendtimems": "send"}
+
+
+class Insight:
+    """Methods are awaited on any loop. Raises KafkaError."""
+
+    def __init__(self, server: BrokerServer, loop: asyncio.AbstractEventLoop) -> None:
+        """`loop` is the server's."""
+        self._server = server
+        self._loop = loop
+
+    async def totals(self) -> Facts:
+        """Bytes in and out since the start, if the broker measures."""
+        return await self._there(self._totals())
+
+    async def requests(self) -> list[Facts]:
+        """A row for each API, in ms by phase and quantile, if the broker measures."""
+        return await self._there(self._requests())
+
+    async def on_disk(self, topic: str, first: int) -> Facts:
+        """Some of the topic's logs that are here, from partition `first` on."""
+        return await self._there(self._on_disk(topic, first))
+
+    async def compact(self, topic: str, partition: int) -> Facts:
+        """Clean one log now; answers when that is done."""
+        return await self._there(self._compact(topic, partition))
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def _samples(self) -> list[Sample]:
+        return [] if self._server.metrics is None else await self._server.metrics.samples()
+
+    async def _totals(self) -> Facts:
+        totals = {one.family: one.value for one in await self._samples() if not one.labels}
+        return {name: totals[_BYTES + end] for name, end in (("bytes_in", "in"), ("bytes_out", "out")) if totals}
+
+    async def _requests(self) -> list[Facts]:
+        rows: dict[str, Facts] = {}
+        for family, part, labels, value in await self._samples():
+            if not family.startswith(_REQUESTS):
+                continue
+            row = rows.setdefault(labels["request"], {"api": labels["request"], "count": 0})
+            phase = _PHASES.get(family.removeprefix(_REQUESTS))
+            if phase is None:
+                row["count"] += int(value)
+            elif not part:
+                row.setdefault(phase, {})[labels["quantile"]] = value
+        return list(rows.values())
+
+    async def _on_disk(self, topic: str, first: int) -> Facts:
+        state = self._server.state
+        here = sorted(tp.partition for tp in state.log_manager.logs if tp.topic == topic and tp.partition >= first)
+        chosen, pace, found = set(here[:MOST_LOGS]), Pace(1), []
+        for topic_partition, log in sorted(state.log_manager.logs.items(), key=lambda item: item[0]):
+            if topic_partition.topic == topic and topic_partition.partition in chosen:
+                found.append(self._log_facts(topic_partition, log))
+                await pace.step()
+        measure = partial(_measure, state.ports.filesystem, found)
+        await state.ports.work.run(_LANE, measure)
+        after = here[MOST_LOGS] if len(here) > MOST_LOGS else None
+        return {"broker": state.broker_id, "now": state.ports.now_ms(), "logs": found, "next": after}
+
+    def _log_facts(self, topic_partition: TopicPartition, log: Log) -> Facts:
+        config, segments = log.config, log.segments[-MOST_SEGMENTS:]
+        expired = deletable_segments(log, self._server.state.ports.now_ms())
+        status = CleanerStatus(self._server.state.cleaner)
+        return {
+            "partition": topic_partition.partition,
+            "path": log.path,
+            "size": log.size,
+            "start": log.log_start_offset,
+            "end": log.log_end_offset,
+            "high_watermark": log.high_watermark,
+            "retention_ms": config.retention_ms if config.delete else -1,
+            "retention_bytes": config.retention_bytes if config.delete else -1,
+            "expires_below": expired[-1].base_offset if expired else -1,
+            "earlier": len(log.segments) - len(segments),
+            "segments": [{"base": one.base_offset, "size": one.size, "paths": one.files.paths} for one in segments],
+            "cleaner": status.partition(topic_partition, log) if config.compact else None,
+        }
+
+    async def _compact(self, topic: str, partition: int) -> Facts:
+        cleaner = self._server.state.cleaner
+        if not cleaner.compacted(topic, partition):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}")
+        return {"passes": [pass_facts(report) for report in await cleaner.compact(topic, partition)]}
+
+
+def _measure(filesystem: FileSystem, logs: list[Facts]) -> None:
+    """Replace paths by what the files say; a segment may have gone meanwhile. Takes a while: on a lane."""
+    for segment in (segment for log in logs for segment in log["segments"]):
+        paths = segment.pop("paths")
+        sizes = {}
+        modified = -1
+        for path in paths:
+            try:
+                sizes[path.rpartition(".")[2]] = filesystem.size(path)
+                modified = max(modified, filesystem.modified_ms(path) if path.endswith(".log") else -1)
+            except OSError:
+                continue  # deleted, or there is no such index
+        segment["files"], segment["modified"] = sizes, modified

@@ -1,0 +1,110 @@
+"""The console beside a broker of ours: what it is told past Kafka's protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.clients.console.conftest import BASE, TOKEN
+from tests.server_process import ServerProcess
+
+from barnabas import Broker
+from barnabas.clients.console import pulse
+from barnabas.clients.console.app import console_app
+from barnabas.clients.console.cluster import Reach, WatchedCluster
+from barnabas.clients.console.guard import TOKEN_HEADER, PageGuard
+from barnabas.server.insight import MOST_LOGS, Insight
+
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 2000, "min.cleanable.dirty.ratio": 1}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(config={"metrics.listeners": "127.0.0.1:0"}) as running:
+        yield running
+
+
+@pytest.fixture
+async def cluster(broker: Broker) -> AsyncIterator[WatchedCluster]:
+    loop = broker._loop
+    assert loop is not None
+    cluster = WatchedCluster(Reach(broker.bootstrap, {}, {}, {}), Insight(broker.server, loop))
+    await cluster.start()
+    yield cluster
+    await cluster.close()
+
+
+async def test_a_topic_on_the_disk_before_and_after_the_cleaner(broker: Broker, page: httpx.AsyncClient) -> None:
+    broker.create_topic("users", 1, COMPACTED)
+    broker.create_topic("kept", MOST_LOGS + 1, {"retention.ms": 1000, "segment.bytes": 2000})
+    for _ in range(40):
+        broker.produce("users", [(f"k{i}", "x" * 100) for i in range(4)])
+        broker.produce("kept", ["x" * 100] * 4, partition=0)
+    found = (await page.get("/api/topics/users/disk")).json()
+    (log,) = found["logs"]
+    assert len(log["segments"]) > 3 and log["segments"][0]["files"]["log"] == log["segments"][0]["size"]
+    assert log["cleaner"]["first_dirty_offset"] == 0 and log["segments"][0]["modified"] > 0
+    assert found["next"] is None
+    assert (await page.post("/api/topics/users/compact/0", json={})).json()["passes"][0]["reclaimed_bytes"] > 0
+    (log,) = (await page.get("/api/topics/users/disk")).json()["logs"]
+    assert log["cleaner"]["first_dirty_offset"] > 0 and log["cleaner"]["reclaimed_bytes"] > 0
+    kept = (await page.get("/api/topics/kept/disk")).json()
+    assert [one["partition"] for one in kept["logs"]] == list(range(MOST_LOGS)) and kept["next"] == MOST_LOGS
+    assert (kept["logs"][0]["retention_ms"], kept["logs"][0]["cleaner"]) == (1000, None)
+    rest = (await page.get(f"/api/topics/kept/disk?first={kept['next']}")).json()
+    assert ([one["partition"] for one in rest["logs"]], rest["next"]) == ([MOST_LOGS], None)
+    for path in ("kept/compact/0", "nothing/compact/0"):
+        refused = await page.post(f"/api/topics/{path}", json={})
+        assert refused.status_code in (404, 409), refused.text
+
+
+async def test_what_was_asked_for_and_how_long_it_took(
+    broker: Broker, page: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "SECONDS", 0.1)
+    broker.create_topic("asked", 1)
+    for _ in range(20):  # of an API's requests each eighth is timed
+        await page.post("/api/topics/asked/records", json={"value": {"text": "x" * 1000}})
+    rows = {row["api"]: row for row in (await page.get("/api/requests")).json()["requests"]}
+    assert rows["Produce"]["count"] >= 20
+    assert rows["Produce"]["total"]["0.99"] >= rows["Produce"]["local"]["0.50"] > 0
+    async with asyncio.timeout(60):
+        await page.get("/api/topics/asked/records")
+        while not any(bytes_out for *_, bytes_out in (await page.get("/api/rates")).json()["points"]):
+            await page.get("/api/topics/asked/records")
+            await asyncio.sleep(0.05)
+
+
+async def test_rights_are_told_or_why_not(page: httpx.AsyncClient) -> None:
+    told = (await page.get("/api/rights")).json()
+    assert (told["acls"], told["quotas"], told["transactions"]) == ([], [], [])
+    assert told["missing"]["acls"].startswith("SECURITY_DISABLED")
+
+
+async def test_a_page_of_another_cluster_has_no_such_thing(broker: Broker) -> None:
+    cluster = WatchedCluster(Reach(broker.bootstrap, {}, {}, {}))
+    app = console_app(cluster, partial(PageGuard, token=TOKEN), TOKEN)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as client:
+        assert 'name="own-broker" content=""' in (await client.get("/")).text
+        for path in ("requests", "topics/users/disk"):
+            assert (await client.get(f"/api/{path}")).status_code == 404
+        assert (await client.post("/api/topics/users/compact/0", headers={TOKEN_HEADER: TOKEN})).status_code == 404
+
+
+def test_one_command_starts_both(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "barnabas.clients.cli", "start", "--data", str(tmp_path / "data"), "--port", "0"]
+    process = ServerProcess([*command, "--console", "127.0.0.1:0"], tmp_path / "log")
+    try:
+        process.wait_ready(lambda: "ready broker.id" in process.log_tail(), timeout_s=60, what="the broker is ready")
+        (url,) = re.findall("^console (.*)$", process.log_tail(), re.MULTILINE)
+        assert 'name="own-broker" content="yes"' in httpx.get(url, timeout=60).text
+        assert httpx.get(f"{url}api/overview", timeout=60).json()["controller"] == 1
+    finally:
+        status = process.end()
+    assert status == 0
