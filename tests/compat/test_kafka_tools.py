@@ -3,11 +3,12 @@
 import json
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.compat.report import ClientReport
+from tests.compat.tool_session import ToolSession
 from tests.java import require_java
 from tests.kafka import NEWEST, KafkaTools
 
@@ -15,12 +16,26 @@ pytestmark = [pytest.mark.java, pytest.mark.timeout(240)]
 
 
 @pytest.fixture(scope="module")
-def tools() -> KafkaTools:
+def tools() -> Iterator[ToolSession]:
+    require_java()
+    with ToolSession() as session:
+        yield session
+
+
+@pytest.fixture(scope="module")
+def console() -> KafkaTools:
+    """For tools that read what is typed, or whose output is told apart from their complaints."""
     require_java()
     return KafkaTools()
 
 
-def test_tools(broker: str, compat: Callable[[str, str], ClientReport], tools: KafkaTools, tmp_path: Path) -> None:
+def test_tools(
+    broker: str,
+    compat: Callable[[str, str], ClientReport],
+    tools: ToolSession,
+    console: KafkaTools,
+    tmp_path: Path,
+) -> None:
     at = ("--bootstrap-server", broker)
     topic = f"tools-{uuid.uuid4().hex[:8]}"
     of_topic = ("--topic", topic)
@@ -44,7 +59,7 @@ def test_tools(broker: str, compat: Callable[[str, str], ClientReport], tools: K
         with client.feature("headers"):
             options = ("--property", "parse.key=true", "--property", "parse.headers=true")
             lines = "".join(f"h:{n}\tkey\tvalue {n}\n" for n in range(20))
-            tools.output("kafka-console-producer", *at, "--topic", topic, *options, stdin=lines)
+            console.output("kafka-console-producer", *at, "--topic", topic, *options, stdin=lines)
         with client.feature("offsets"):
             offsets = tools.output("kafka-get-offsets", *at, *of_topic)
             numbers = [int(line.rsplit(":", 1)[1]) for line in offsets.split()]
@@ -61,7 +76,7 @@ def test_tools(broker: str, compat: Callable[[str, str], ClientReport], tools: K
                 "--timeout-ms",
                 "20000",
             )
-            text = tools.output("kafka-console-consumer", *at, *of_topic, *at_start, *print_all)
+            text = console.output("kafka-console-consumer", *at, *of_topic, *at_start, *print_all)
             assert text.splitlines() == [f"h:{n}\tkey\tvalue {n}" for n in range(20)]
             earliest = tools.output("kafka-get-offsets", *at, *of_topic, "--time", "earliest")
             assert [line.rsplit(":", 1)[1] for line in earliest.split()] == ["0", "0", "0"]
@@ -88,7 +103,7 @@ def test_tools(broker: str, compat: Callable[[str, str], ClientReport], tools: K
                 assert answer.splitlines()[-1].startswith("20000 records sent"), answer
 
 
-def test_consumer_perf_test(broker: str, tools: KafkaTools) -> None:
+def test_consumer_perf_test(broker: str, tools: ToolSession) -> None:
     """It reads as a member of a group."""
     topic = f"tools-{uuid.uuid4().hex[:8]}"
     load = ("--num-records", "20000", "--record-size", "200", "--throughput", "-1")
@@ -99,16 +114,16 @@ def test_consumer_perf_test(broker: str, tools: KafkaTools) -> None:
     assert re.search(r", 20\d{3}, ", answer), answer
 
 
-def test_consumer_groups(broker: str, tools: KafkaTools) -> None:
+def test_consumer_groups(broker: str, tools: ToolSession, console: KafkaTools) -> None:
     """The console consumer reads and resumes in a group; the group is listed, described, reset and deleted."""
     at = ("--bootstrap-server", broker)
     topic, group = f"tools-{uuid.uuid4().hex[:8]}", f"group-{uuid.uuid4().hex[:8]}"
     of_topic, of_group = ("--topic", topic), ("--group", group)
     tools.output("kafka-topics", *at, "--create", *of_topic, "--partitions", "2")
-    tools.output("kafka-console-producer", *at, *of_topic, stdin="".join(f"value {n}\n" for n in range(10)))
+    console.output("kafka-console-producer", *at, *of_topic, stdin="".join(f"value {n}\n" for n in range(10)))
     read = ("kafka-console-consumer", *at, *of_topic, *of_group, "--from-beginning", "--timeout-ms", "20000")
-    first = tools.output(*read, "--max-messages", "4").splitlines()
-    rest = tools.output(*read, "--max-messages", "6").splitlines()
+    first = console.output(*read, "--max-messages", "4").splitlines()
+    rest = console.output(*read, "--max-messages", "6").splitlines()
     assert sorted(first + rest) == sorted(f"value {n}" for n in range(10))
     assert group in tools.output("kafka-consumer-groups", *at, "--list").split()
     described = tools.output("kafka-consumer-groups", *at, "--describe", *of_group)
@@ -118,7 +133,7 @@ def test_consumer_groups(broker: str, tools: KafkaTools) -> None:
     assert re.search(rf"{group}\s.*Empty\s+0", state), state
     reset = ("--reset-offsets", "--to-earliest", *of_topic, "--execute")
     tools.output("kafka-consumer-groups", *at, *of_group, *reset)
-    again = tools.output(*read, "--max-messages", "10").splitlines()
+    again = console.output(*read, "--max-messages", "10").splitlines()
     assert sorted(again) == sorted(f"value {n}" for n in range(10))
     tools.output("kafka-consumer-groups", *at, "--delete-offsets", *of_group, "--topic", f"{topic}:0")
     assert "was successful" in tools.output("kafka-consumer-groups", *at, "--delete", *of_group)

@@ -4,7 +4,7 @@ const { Kafka, logLevel } = require('kafkajs')
 
 const [bootstrap, topic, partitions] = process.argv.slice(2)
 const kafka = new Kafka({ clientId: 'backlog', brokers: [bootstrap], logLevel: logLevel.ERROR })
-const consumer = kafka.consumer({ groupId: `backlog-${topic}` })
+const consumer = kafka.consumer({ groupId: `backlog-${topic}`, maxWaitTimeInMs: 200 })
 let count = 0
 let bytes = 0
 

@@ -5,7 +5,7 @@ const [bootstrap, topic] = process.argv.slice(2)
 const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.NOTHING, retry: { retries: 5 } })
 
 async function values(isCommitted) {
-  const consumer = kafka.consumer({ groupId: `${topic}-${isCommitted}`, readUncommitted: !isCommitted })
+  const consumer = kafka.consumer({ groupId: `${topic}-${isCommitted}`, readUncommitted: !isCommitted, maxWaitTimeInMs: 200 })
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   const found = []
