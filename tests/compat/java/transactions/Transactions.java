@@ -54,6 +54,7 @@ public class Transactions {
         settings.put("delivery.timeout.ms", 20000);
         settings.put("request.timeout.ms", 10000);
         settings.put("max.block.ms", 20000);
+        settings.put("retry.backoff.ms", 20);
         KafkaProducer<String, String> made =
             new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer());
         made.initTransactions();
@@ -64,6 +65,7 @@ public class Transactions {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
         settings.put("isolation.level", isolation);
+        settings.put("fetch.max.wait.ms", 100);
         settings.put("enable.auto.commit", false);
         settings.put("auto.offset.reset", "earliest");
         if (group != null) {
