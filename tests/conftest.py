@@ -1,15 +1,32 @@
-"""In which order the files of tests are begun when several processes share them (`--dist loadfile`)."""
+"""How several processes share the files of tests (`--dist loadfile`): in which order, and which stay together."""
 
 from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 HERE = Path(__file__).parent
 PATIENT_ROOMS = {"cleaning", "compat", "crash", "hostile", "sim", "spark"}
 """Where a test takes seconds: whole programs are started, or whole histories played."""
+
+ONE_PROCESS = "tests/spark/"
+"""The files of this room are run by one process: a second Spark costs more time than it saves."""
+
+
+class RoomScheduling(LoadFileScheduling):
+    """All tests of a file go to one process, and so do those of a whole room that has something costly to share."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return ONE_PROCESS if nodeid.startswith(ONE_PROCESS) else super()._split_scope(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling | None:
+    return RoomScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(trylast=True)

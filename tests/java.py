@@ -11,8 +11,9 @@ from xml.sax.saxutils import escape
 
 from tests.tools import cache_dir, cache_entry, digest, require_tool, run_checked
 
-# A short-lived JVM: no time spent on optimising, little memory, no waiting for entropy.
-JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Xmx512m")
+# A short-lived JVM: no time spent on optimising, little memory.
+QUICK_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+JVM_FLAGS = (*QUICK_FLAGS, "-Xmx512m")
 
 POM = """\
 <project xmlns="http://maven.apache.org/POM/4.0.0">

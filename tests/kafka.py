@@ -9,10 +9,10 @@ import base64
 import socket
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tests.java import JVM_FLAGS, jars, java_command, require_java, run_java
+from tests.java import JVM_FLAGS, QUICK_FLAGS, jars, java_command, require_java, run_java
 from tests.server_process import BrokerProcess, free_port
 from tests.tools import cache_dir, cache_entry, digest
 
@@ -107,7 +107,7 @@ class KafkaServer(BrokerProcess):
     """One Apache Kafka broker.
 
     `mode` is "kraft" (broker and controller in one process) or "zookeeper" (3.9.1 only; `zookeeper` is its address).
-    `properties` are added to the generated server.properties.
+    `properties` are added to the generated server.properties. `jvm_flags` are for a short life, SERVER_FLAGS for speed.
     """
 
     def __init__(
@@ -121,10 +121,12 @@ class KafkaServer(BrokerProcess):
         port: int | None = None,
         properties: Mapping[str, str] | None = None,
         log_level: str = "warn",
+        jvm_flags: Sequence[str] = QUICK_FLAGS,
     ) -> None:
         require_java()
         super().__init__(folder, port=port, properties=properties)
         self.version = version
+        self._jvm_flags = jvm_flags
         self.mode = mode
         self.cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes)[:22].decode().replace("-", "A")
         self._zookeeper = zookeeper
@@ -134,7 +136,12 @@ class KafkaServer(BrokerProcess):
 
     def command(self) -> list[str]:
         """`kafka.Kafka` on a folder that was formatted on first use."""
-        flags = [*SERVER_FLAGS, f"-Xms{self._heap}", f"-Xmx{self._heap}", *logging_flags(self.version, self._log_level)]
+        flags = [
+            *self._jvm_flags,
+            f"-Xms{self._heap}",
+            f"-Xmx{self._heap}",
+            *logging_flags(self.version, self._log_level),
+        ]
         return java_command("kafka.Kafka", self._classpath, [str(self.prepare())], flags)
 
     def prepare(self) -> Path:

@@ -25,7 +25,7 @@ from tests.bench.cleaning import clean_once, dirty_batches, job_of, make_folder,
 from tests.bench.process import cpu_seconds, peak_mb
 from tests.bench.targets import BrokerTarget
 from tests.cleaning.kafka_broker import NEVER_MS, cleaned_in
-from tests.kafka import KafkaServer
+from tests.kafka import SERVER_FLAGS, KafkaServer
 from tests.server_process import BrokerProcess, free_port, wait_until
 from tests.tools import cache_dir, cache_entry
 
@@ -94,7 +94,7 @@ class DirtyBroker:
         self.health_port = free_port()
         self.server: BrokerProcess
         if name == "kafka":
-            self.server = KafkaServer(folder, heap="1g", properties=CLEANER, log_level="info")
+            self.server = KafkaServer(folder, heap="1g", properties=CLEANER, log_level="info", jvm_flags=SERVER_FLAGS)
         else:
             own = {"health.port": str(self.health_port), "log.cleaner.worker": form}
             self.server = BarnabasServer(folder, properties={**CLEANER, **own})

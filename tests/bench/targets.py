@@ -12,7 +12,7 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.barnabas_server import BarnabasServer
-from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, ZooKeeperServer
+from tests.kafka import LAST_WITH_ZOOKEEPER, SERVER_FLAGS, KafkaServer, ZooKeeperServer
 from tests.server_process import ServerProcess, broker_answers, free_port, wait_until
 
 # A round fits into one segment, because both brokers sync a segment that they roll, and that would measure the disk.
@@ -140,8 +140,16 @@ class ClusterTarget(BrokerTarget):
             if name == "ours":
                 servers.append(BarnabasServer(where, properties=own))
             else:
-                at = {"mode": "zookeeper", "zookeeper": self.zookeeper.address}
-                servers.append(KafkaServer(where, version=LAST_WITH_ZOOKEEPER, properties=own, **at))
+                servers.append(
+                    KafkaServer(
+                        where,
+                        version=LAST_WITH_ZOOKEEPER,
+                        mode="zookeeper",
+                        zookeeper=self.zookeeper.address,
+                        properties=own,
+                        jvm_flags=SERVER_FLAGS,
+                    )
+                )
         super().__init__(name, *servers)
 
     def start(self) -> None:
@@ -242,7 +250,7 @@ def make_target(
     if name == "ours":
         return BrokerTarget(name, BarnabasServer(folder / name, properties=merged))
     if name == "kafka":
-        return BrokerTarget(name, KafkaServer(folder / name, heap="1g", properties=merged))
+        return BrokerTarget(name, KafkaServer(folder / name, heap="1g", properties=merged, jvm_flags=SERVER_FLAGS))
     if name == "ceiling":
         return CeilingTarget(folder / name, partitions)
     raise ValueError(f"no such target: {name} (ours, kafka, ceiling)")
