@@ -1,7 +1,7 @@
 """Writes data frames to topics: columns `value` and, if there are, `key`, `headers`, `topic`, `partition`, `timestamp`.
 
 At least once by default, as Spark's own connector does it. `delivery=exactly-once` recognises replays of tasks and
-batches; what it promises and when is in docs/spark.md.
+batches, `delivery=transactional` hides a batch until all of it is there. What they promise is in docs/spark.md.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from .options import OptionReader
 from .rows import HEADERS_TYPE
 from .sink_markers import DEFAULT_TOPIC, SinkMarkers
 from .task_producer import TaskProducer, new_identity, written_by
+from .task_transaction import TaskTransaction, WrittenTransaction, end_transaction
 
 _KEYLESS_RUN = 1000
 """So many records without a key go to one partition before the next one gets its share."""
@@ -42,14 +43,16 @@ _COLUMNS = {
 }
 _OF_THE_SOURCE = frozenset({"offset", "timestampType"})
 """What a row of the source has besides: it says where the record was, and is not written."""
+_AT_LEAST_ONCE, _EXACTLY_ONCE, _TRANSACTIONAL = "at-least-once", "exactly-once", "transactional"
 _BATCH_ID, _QUERY_ID = "streaming.sql.batchId", "sql.streaming.queryId"
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """How many rows a task wrote."""
+    """How many rows a task wrote, and the transaction that they wait in."""
 
     rows: int
+    transaction: WrittenTransaction | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class SinkOptions:
 
     client: ClientSettings
     topic: str | None
-    exactly_once: bool
+    delivery: str
     state_topic: str
     write_id: str | None
     write_batch: int
@@ -83,7 +86,7 @@ def parse_sink_options(options: Mapping[str, str], schema: StructType, *, stream
     parsed = SinkOptions(
         read.client_settings(),
         read.text("topic"),
-        read.choice("delivery", "at-least-once", "exactly-once") == "exactly-once",
+        read.choice("delivery", _AT_LEAST_ONCE, _EXACTLY_ONCE, _TRANSACTIONAL),
         read.text("stateTopic") or DEFAULT_TOPIC,
         read.text("writeId"),
         read.count("writeBatch"),
@@ -91,10 +94,11 @@ def parse_sink_options(options: Mapping[str, str], schema: StructType, *, stream
     )
     if parsed.topic is None and "topic" not in schema.fieldNames():
         raise ValueError("set option topic, or have a column 'topic'")
-    if parsed.exactly_once and parsed.topic is None:
-        raise ValueError("delivery=exactly-once needs option topic: one topic for all rows")
-    if parsed.exactly_once and not streaming and parsed.write_id is None:
-        raise ValueError("delivery=exactly-once needs option writeId in a batch query: the same again for a second run")
+    if parsed.delivery != _AT_LEAST_ONCE and parsed.topic is None:
+        raise ValueError(f"delivery={parsed.delivery} needs option topic: one topic for all rows")
+    if parsed.delivery != _AT_LEAST_ONCE and not streaming and parsed.write_id is None:
+        text = f"delivery={parsed.delivery} needs option writeId in a batch query: the same again for a second run"
+        raise ValueError(text)
     return parsed
 
 
@@ -148,8 +152,10 @@ class TaskSink:
         place = place or TaskPlace.here(self._options)
         try:
             with BlockingClient(self._options.client) as client:
-                if self._options.exactly_once:
+                if self._options.delivery == _EXACTLY_ONCE:
                     return self._write_once(client, batches, place)
+                if self._options.delivery == _TRANSACTIONAL:
+                    return self._write_transaction(client, batches, place)
                 producer = TaskProducer(client, new_identity(client))
                 return Written(self._write_all(producer, batches, _Places(client, place.task)))
         finally:
@@ -166,6 +172,23 @@ class TaskSink:
         rows = self._write_all(producer, batches, _Places(client, place.task, {topic: marker.partitions}))
         markers.finish(marker)
         return Written(rows)
+
+    def _write_transaction(self, client: BlockingClient, batches: Iterable[Any], place: TaskPlace) -> Written:
+        topic = self._options.topic or ""
+        transaction = TaskTransaction.take_over(client, f"barnabas-spark-{place.query}/{place.task}")
+        if transaction.is_committed(topic, place.batch):
+            return Written(0)
+        producer = TaskProducer(client, transaction.identity, transaction=transaction)
+        rows = self._write_all(producer, batches, _Places(client, place.task))
+        return Written(rows, transaction.note(topic, place.batch))
+
+    def end(self, messages: Iterable[Written | None], *, is_commit: bool) -> None:
+        """On the driver: what becomes of all that tasks wrote in transactions. Raises KafkaError."""
+        transactions = [one.transaction for one in messages if one is not None and one.transaction is not None]
+        if transactions:
+            with BlockingClient(self._options.client) as client:
+                for transaction in transactions:
+                    end_transaction(client, transaction, is_commit=is_commit)
 
     def _write_all(self, producer: TaskProducer, batches: Iterable[Any], places: _Places) -> int:
         now, rows = host.now_ms(), 0
@@ -213,6 +236,14 @@ class BarnabasWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[Any]) -> Written:
         return self._sink.write(iterator)
 
+    def commit(self, messages: list[Any]) -> None:
+        """All tasks have written: what waits in transactions appears."""
+        self._sink.end(messages, is_commit=True)
+
+    def abort(self, messages: list[Any]) -> None:
+        """Some task has failed; what others wrote in transactions never appears."""
+        self._sink.end(messages, is_commit=False)
+
 
 _StreamWriter: Any = getattr(datasource, "DataSourceStreamArrowWriter", DataSourceStreamWriter)
 
@@ -231,10 +262,12 @@ class BarnabasStreamWriter(_StreamWriter):
         return self._sink.write(iterator)
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """Tasks have finished what they wrote themselves."""
+        """All tasks have written: what waits in transactions appears, the rest is there."""
+        self._sink.end(messages, is_commit=True)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """What was written stays; a replay recognises it, or doubles it where it is at-least-once."""
+        """What waits in transactions never appears. The rest stays; a replay recognises it, or doubles it."""
+        self._sink.end(messages, is_commit=False)
 
 
 def _as_batches(rows: Iterator[Any]) -> Iterator[Any]:

@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from struct import error as struct_error
 
-from ...protocol.apis import ApiKey
 from ...protocol.compression import CODEC_BY_CONFIG_NAME
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.describe_producers import DescribeProducersRequest, TopicRequest
 from ...protocol.messages.init_producer_id import InitProducerIdRequest
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ...protocol.negotiation import LAST_VERSIONS_BY_NAME
 from ...protocol.producer_identity import ProducerIdentity
 from ...protocol.record import Headers
 from ...protocol.record_batch import RecordBatchBuilder
 from ...protocol.topic_partition import TopicPartition
 from ..errors import code_of
 from .client import BlockingClient
+from .task_transaction import TaskTransaction
 
 _ALL_REPLICAS = -1
 _BATCH_BYTES, _BUFFER_BYTES = 256 << 10, 16 << 20
+_PRODUCE = 11
+"""The last version of Produce by which an append alone does not make a partition part of a transaction."""
 _NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1
 
 
@@ -62,10 +63,16 @@ class TaskProducer:
     """`append` records, `flush` in the end. `written` records of each partition are passed over: they are there."""
 
     def __init__(
-        self, client: BlockingClient, identity: ProducerIdentity, written: Mapping[TopicPartition, int] | None = None
+        self,
+        client: BlockingClient,
+        identity: ProducerIdentity,
+        written: Mapping[TopicPartition, int] | None = None,
+        transaction: TaskTransaction | None = None,
     ) -> None:
+        """With a `transaction`, `identity` is that of its producer."""
         self._client = client
         self._identity = identity
+        self._transaction = transaction
         self._to_skip = dict(written or {})
         self._sequences = dict(written or {})
         properties = client.settings.properties
@@ -108,6 +115,8 @@ class TaskProducer:
                 self._close_batch(tp, builder)
         self._builders.clear()
         self._buffered = 0
+        if self._transaction is not None:
+            self._transaction.add(self._full)
         while self._full:
             self._client.retrying(self._send_round)
 
@@ -118,6 +127,7 @@ class TaskProducer:
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.epoch,
             base_sequence=self._sequences.get(tp, 0),
+            is_transactional=self._transaction is not None,
         )
 
     def _close_batch(self, tp: TopicPartition, builder: RecordBatchBuilder) -> None:
@@ -133,12 +143,13 @@ class TaskProducer:
                 data = PartitionProduceData(index=tp.partition, records=self._full[tp][0][1])
                 topics.setdefault(tp.topic, []).append(data)
             request = ProduceRequest(
+                transactional_id=None if self._transaction is None else self._transaction.transactional_id,
                 acks=_ALL_REPLICAS,
                 timeout_ms=self._client.settings.request_timeout_ms,
                 topic_data=[TopicProduceData(name=name, partition_data=data) for name, data in topics.items()],
             )
             connection = self._client.connection(leader)
-            connection.send(request, highest=LAST_VERSIONS_BY_NAME[ApiKey.PRODUCE])
+            connection.send(request, highest=_PRODUCE)
             asked.append(connection)
         failure: KafkaError | None = None
         for connection in asked:

@@ -27,6 +27,7 @@ SCHEMA = StructType(
 )
 PLACE = TaskPlace("query", 0, 0)
 ONCE = {"delivery": "exactly-once", "writeId": "load"}
+ALL_OR_NOTHING = {"delivery": "transactional", "writeId": "load"}
 
 
 def rows(count: int, **more: Any) -> list[Row]:
@@ -103,6 +104,7 @@ def test_what_cannot_be_written(cluster: Cluster) -> None:
         (StructType([value, StructField("size", IntegerType())]), {}, "no column 'size'"),
         (StructType([StructField("value", IntegerType())]), {}, "cannot be int"),
         (StructType([value]), {"delivery": "exactly-once"}, "needs option writeId"),
+        (StructType([value]), {"delivery": "transactional"}, "needs option writeId"),
     ):
         with pytest.raises(ValueError, match=message):
             parse_sink_options(options | more, schema, streaming=False)
@@ -161,3 +163,79 @@ def test_two_attempts_at_once_write_no_row_twice(cluster: Cluster) -> None:
     sink(cluster, "t", **ONCE).write(batches(wanted), PLACE)
     found = [r["value"] for r in read(cluster.options("t"))]
     assert sorted(found) == sorted(r["value"] for r in wanted), failures
+
+
+def committed(cluster: Cluster) -> list[Any]:
+    return sorted(r["value"] for r in read(cluster.options("t", **{"kafka.isolation.level": "read_committed"})))
+
+
+def values(wanted: list[Row]) -> list[Any]:
+    return sorted(row["value"] for row in wanted)
+
+
+def test_a_batch_appears_when_the_driver_says_so(cluster: Cluster) -> None:
+    cluster.broker.create_topic("t", 3)
+    parts, driver = [rows(5000)[:2000], rows(5000)[2000:]], sink(cluster, "t", **ALL_OR_NOTHING)
+    for batch in range(2):
+        places = [TaskPlace("query", batch, task) for task in range(2)]
+        written = [
+            sink(cluster, "t", **ALL_OR_NOTHING).write(batches(part), place)
+            for part, place in zip(parts, places, strict=True)
+        ]
+        assert [one.rows for one in written] == [2000, 3000]
+        assert committed(cluster) == values(rows(5000)) * batch
+        for _ in range(2):  # told again, as by a driver that did not hear the answer
+            driver.end(written, is_commit=True)
+        if not batch:
+            assert committed(cluster) == values(rows(5000))
+    assert committed(cluster) == sorted(values(rows(5000)) * 2)
+
+
+def test_a_batch_that_fails_is_never_seen_and_need_not_be_the_same_again(cluster: Cluster) -> None:
+    cluster.broker.create_topic("t", 3)
+    first = [sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(100)), PLACE), None]
+    sink(cluster, "t", **ALL_OR_NOTHING).end(first, is_commit=False)
+    again = sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(70)), PLACE)
+    sink(cluster, "t", **ALL_OR_NOTHING).end([again], is_commit=True)
+    assert committed(cluster) == values(rows(70))
+
+
+@pytest.mark.parametrize("survived", [0, 4321])
+def test_what_a_task_wrote_before_it_died_is_never_seen(cluster: Cluster, survived: int) -> None:
+    cluster.broker.create_topic("t", 3)
+    writer = sink(cluster, "t", **ALL_OR_NOTHING, **{"kafka.batch.size": "2000"})
+    import barnabas.clients.spark.task_producer as producing
+
+    def dying() -> Iterator[Any]:
+        yield from batches(rows(survived), step=1000)
+        raise RuntimeError("killed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producing, "_BUFFER_BYTES", 10_000)
+        with pytest.raises(RuntimeError, match="killed"):
+            writer.write(dying(), PLACE)
+        written = sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(9000)), PLACE)
+    writer.end([written], is_commit=True)
+    assert committed(cluster) == values(rows(9000))
+
+
+def test_a_driver_that_died_between_two_tasks_is_finished_by_the_next_run(cluster: Cluster) -> None:
+    cluster.broker.create_topic("t", 2)
+    places = [TaskPlace("query", 0, task) for task in range(2)]
+    driver = sink(cluster, "t", **ALL_OR_NOTHING)
+    for expected in ([500, 500], [0, 500]):
+        written = [sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(500)), place) for place in places]
+        assert [one.rows for one in written] == expected
+        driver.end(written if expected[0] == 0 else written[:1], is_commit=True)
+    assert committed(cluster) == sorted(values(rows(500)) * 2)
+
+
+def test_an_attempt_that_was_taken_over_cannot_be_committed(cluster: Cluster) -> None:
+    cluster.broker.create_topic("t", 2)
+    driver = sink(cluster, "t", **ALL_OR_NOTHING)
+    late = sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(10)), PLACE)
+    heir = sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(20)), PLACE)
+    with pytest.raises(KafkaError, match="PRODUCER_FENCED"):
+        driver.end([late], is_commit=True)
+    driver.end([heir], is_commit=True)
+    assert committed(cluster) == values(rows(20))

@@ -1,0 +1,173 @@
+"""A task's rows as one transaction, which the driver commits when all tasks of the batch have written theirs.
+
+Transactional id and group are `barnabas-spark-<query id>/<task>`, the same for every attempt. With the rows the task
+commits in that group which batch they are, so that both count or neither; who runs a task again begins by ending what
+the attempt before left open, and then sees whether the batch is there. EndTxn asks for no more than the producer's id
+and epoch, which is how the driver can send it (Flink's sink does so with Java's producer). The first version of the
+protocol is spoken, as with the second a broker would know by the next append alone that a partition takes part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
+from ...protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ...protocol.messages.end_txn import EndTxnRequest
+from ...protocol.messages.find_coordinator import FindCoordinatorRequest
+from ...protocol.messages.init_producer_id import InitProducerIdRequest
+from ...protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ...protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from ...protocol.producer_identity import ProducerIdentity
+from ...protocol.topic_partition import TopicPartition
+from ..cluster import BrokerNode
+from ..errors import code_of
+from .client import BlockingClient
+from .connection import BlockingConnection
+
+_GROUP, _TRANSACTION = 0, 1
+"""Kinds of coordinators."""
+_ONE_KEY = 3
+"""The last version of FindCoordinator that asks for one."""
+_OFFSET_FETCH, _INIT_PRODUCER_ID, _ADD_PARTITIONS, _ADD_OFFSETS, _OFFSET_COMMIT, _END = 7, 4, 3, 3, 3, 3
+"""The versions that are spoken at most: of one group, of one transaction, and without what KIP-890 changed."""
+DEFAULT_TIMEOUT_MS = 900_000
+"""What brokers allow at most unless told otherwise (`transaction.max.timeout.ms`)."""
+
+
+@dataclass(frozen=True)
+class WrittenTransaction:
+    """What the driver needs to know to end it."""
+
+    transactional_id: str
+    identity: ProducerIdentity
+
+
+@dataclass
+class TaskTransaction:
+    """The transaction of one attempt of a task; it begins with the first partition that is added."""
+
+    client: BlockingClient
+    transactional_id: str
+    identity: ProducerIdentity
+    _added: set[TopicPartition] = field(default_factory=set)
+
+    @classmethod
+    def take_over(cls, client: BlockingClient, transactional_id: str) -> TaskTransaction:
+        """End what an attempt before left open, and fence it. Raises KafkaError."""
+        timeout_ms = int(client.settings.properties.get("transaction.timeout.ms", DEFAULT_TIMEOUT_MS))
+        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
+
+        def attempt() -> ProducerIdentity:
+            answer = _coordinator(client, transactional_id).ask(request, highest=_INIT_PRODUCER_ID)
+            _check(answer.error_code, transactional_id)
+            return ProducerIdentity(answer.producer_id, answer.producer_epoch)
+
+        return cls(client, transactional_id, client.retrying(attempt))
+
+    def is_committed(self, topic: str, batch: int) -> bool:
+        """Whether the rows of this batch, or of a later one, are in the topic. Raises KafkaError."""
+        asked = OffsetFetchRequestTopic(name=topic, partition_indexes=[0])
+        request = OffsetFetchRequest(group_id=self.transactional_id, topics=[asked], require_stable=True)
+
+        def attempt() -> bool:
+            answer = _coordinator(self.client, self.transactional_id, _GROUP).ask(request, highest=_OFFSET_FETCH)
+            _check(answer.error_code, self.transactional_id)
+            (partition,) = answer.topics[0].partitions
+            _check(partition.error_code, self.transactional_id)
+            return bool(partition.committed_offset > batch)
+
+        return self.client.retrying(attempt)
+
+    def add(self, partitions: Iterable[TopicPartition]) -> None:
+        """Those partitions take part from now on. Raises KafkaError."""
+        topics: dict[str, list[int]] = {}
+        new = set(partitions) - self._added
+        for partition in sorted(new):
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        if not new:
+            return
+        request = AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=self.transactional_id,
+            v3_and_below_producer_id=self.identity.producer_id,
+            v3_and_below_producer_epoch=self.identity.epoch,
+            v3_and_below_topics=[AddPartitionsToTxnTopic(name=name, partitions=p) for name, p in topics.items()],
+        )
+
+        def attempt() -> None:
+            answer = _coordinator(self.client, self.transactional_id).ask(request, highest=_ADD_PARTITIONS)
+            for topic in answer.results_by_topic_v3_and_below:
+                for partition in topic.results_by_partition:
+                    _check(partition.partition_error_code, self.transactional_id)
+
+        self.client.retrying(attempt)
+        self._added |= new
+
+    def note(self, topic: str, batch: int) -> WrittenTransaction:
+        """All rows of the batch are written: say so with them. Raises KafkaError."""
+        self._add_offsets()
+        # One more than the batch: an offset is what comes next.
+        place = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=batch + 1, committed_metadata="")
+        request = TxnOffsetCommitRequest(
+            transactional_id=self.transactional_id,
+            group_id=self.transactional_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[place])],
+        )
+
+        def attempt() -> None:
+            answer = _coordinator(self.client, self.transactional_id, _GROUP).ask(request, highest=_OFFSET_COMMIT)
+            _check(answer.topics[0].partitions[0].error_code, self.transactional_id)
+
+        self.client.retrying(attempt)
+        return WrittenTransaction(self.transactional_id, self.identity)
+
+    def _add_offsets(self) -> None:
+        request = AddOffsetsToTxnRequest(
+            transactional_id=self.transactional_id,
+            producer_id=self.identity.producer_id,
+            producer_epoch=self.identity.epoch,
+            group_id=self.transactional_id,
+        )
+
+        def attempt() -> None:
+            answer = _coordinator(self.client, self.transactional_id).ask(request, highest=_ADD_OFFSETS)
+            _check(answer.error_code, self.transactional_id)
+
+        self.client.retrying(attempt)
+
+
+def end_transaction(client: BlockingClient, written: WrittenTransaction, *, is_commit: bool) -> None:
+    """Commit or abort; once more does no harm. Raises KafkaError, PRODUCER_FENCED if the task was run again since."""
+    request = EndTxnRequest(
+        transactional_id=written.transactional_id,
+        producer_id=written.identity.producer_id,
+        producer_epoch=written.identity.epoch,
+        committed=is_commit,
+    )
+
+    def attempt() -> None:
+        answer = _coordinator(client, written.transactional_id).ask(request, highest=_END)
+        _check(answer.error_code, written.transactional_id)
+
+    client.retrying(attempt)
+
+
+def _coordinator(client: BlockingClient, key: str, kind: int = _TRANSACTION) -> BlockingConnection:
+    request = FindCoordinatorRequest(key=key, key_type=kind)
+    found = client.any_connection().ask(request, highest=_ONE_KEY)
+    _check(found.error_code, f"the coordinator of {key}")
+    client.cluster.add_brokers([BrokerNode(found.node_id, found.host, found.port)])
+    return client.connection(int(found.node_id))
+
+
+def _check(error_code: int, what: str) -> None:
+    if error_code != ErrorCode.NONE:
+        raise KafkaError(code_of(error_code), what)
