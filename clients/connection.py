@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import Any, cast
 
@@ -79,7 +80,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Connect, agree on versions and authenticate. Raises BrokerUnreachableError or what the broker said."""
         loop = asyncio.get_running_loop()
         security = options.security
-        sasl = security.exchange() if security.token is None else await beside_loop(security.exchange)
+        begin = partial(security.exchange, host)
+        sasl = await beside_loop(begin) if security.blocks else begin()
         connection = cls(host, port, options, loop, sasl=sasl)
         opening = connection._opening
         assert opening is not None

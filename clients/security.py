@@ -1,7 +1,7 @@
 """Who both ends of a connection are: `security.*`, `ssl.*` and `sasl.*` settings of the Java client, read for Python.
 
-Certificates are PEM files, PEM text or PKCS12 stores (`key_stores.py`). SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and
-OAUTHBEARER with a token that `bearer_tokens.py` gets.
+Certificates are PEM files, PEM text or PKCS12 stores (`key_stores.py`). SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512,
+OAUTHBEARER with a token that `bearer_tokens.py` gets, and GSSAPI with a ticket that `kerberos.py` gets.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import secrets
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.jaas import jaas_options
-from ..protocol.sasl import MECHANISMS, OAUTHBEARER, SaslExchange, bearer_exchange, sasl_exchange
+from ..protocol.sasl import GSSAPI, MECHANISMS, OAUTHBEARER, SaslExchange, bearer_exchange, sasl_exchange
 from .bearer_tokens import TokenSource, token_source
 from .key_stores import load_key, load_trust
+
+if TYPE_CHECKING:
+    from .kerberos import KerberosLogin
 
 _PROTOCOLS = {
     "PLAINTEXT": (False, False),
@@ -37,13 +41,22 @@ class Security:
     token: TokenSource | None = field(default=None, repr=False)
     """Asked for each authentication by OAUTHBEARER; it may block, and any thread may call it."""
 
-    def exchange(self) -> SaslExchange | None:
-        """One authentication, for one connection; None where nobody asks for one.
+    kerberos: KerberosLogin | None = None
 
-        It blocks where there is a `token`. Raises ValueError, and KafkaError where there is no token to be had.
+    @property
+    def blocks(self) -> bool:
+        """Whether `exchange` may ask somebody else, and wait."""
+        return self.token is not None or self.kerberos is not None
+
+    def exchange(self, host: str) -> SaslExchange | None:
+        """One authentication, for one connection to a broker there; None where nobody asks for one.
+
+        Raises ValueError, and KafkaError where there is no token or ticket to be had.
         """
         if self.mechanism is None:
             return None
+        if self.kerberos is not None:
+            return self.kerberos.exchange(host)
         if self.mechanism == OAUTHBEARER:
             if self.token is None:
                 raise ValueError(f"{OAUTHBEARER} needs a source of tokens")
@@ -78,8 +91,18 @@ def security_of(settings: Mapping[str, str]) -> Security:
         raise ValueError(f"sasl.mechanism: {mechanism} is none of {', '.join(MECHANISMS)}")
     if mechanism == OAUTHBEARER:
         return Security(tls, mechanism, token=token_source(settings))
+    if mechanism == GSSAPI:
+        return Security(tls, mechanism, kerberos=_kerberos(settings))
     username, password = _credentials(settings)
     return Security(tls, mechanism, username, password)
+
+
+def _kerberos(settings: Mapping[str, str]) -> KerberosLogin:
+    try:
+        from .kerberos import KerberosLogin
+    except ImportError:
+        raise ValueError("sasl.mechanism: for GSSAPI pip install barnabas[gssapi]") from None
+    return KerberosLogin.of(settings, secrets.token_hex(8))
 
 
 def _credentials(settings: Mapping[str, str]) -> tuple[str, str]:

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from .errors import ErrorCode, KafkaError
 
 SCRAM_HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-OAUTHBEARER = "OAUTHBEARER"
-MECHANISMS = ("PLAIN", *SCRAM_HASHES, OAUTHBEARER)
+OAUTHBEARER, GSSAPI = "OAUTHBEARER", "GSSAPI"
+MECHANISMS = ("PLAIN", *SCRAM_HASHES, OAUTHBEARER, GSSAPI)
 _MIN_ITERATIONS = 4096
 _MAX_ITERATIONS = 1 << 20
 """More would let a broker that nobody has authenticated yet keep the client busy for as long as it likes."""

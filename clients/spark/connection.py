@@ -39,7 +39,7 @@ class BlockingConnection:
             self.address,
             Introduction(_CLIENT_ID, _CLIENT_ID, __version__),
             max_response_bytes=_MAX_RESPONSE_BYTES,
-            sasl=security.exchange(),
+            sasl=security.exchange(address[0]),
             room_behind=_ROOM_BEHIND,
         )
         try:

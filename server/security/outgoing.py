@@ -24,12 +24,12 @@ logger = room_logger("security")
 
 MECHANISM = "sasl.mechanism.inter.broker.protocol"
 _TLS_KEYS = (*STORE_KEYS, "ssl.endpoint.identification.algorithm")
-_TOKEN_KEYS = tuple(
+_LOGIN_KEYS = ("sasl.kerberos.service.name", *(
     f"sasl.oauthbearer.{name}"
     for name in (
         "client.credentials.client.id", "client.credentials.client.secret", "scope", "token.endpoint.url",
     )
-)  # fmt: skip
+))  # fmt: skip
 _NOT_LET_IN = frozenset(
     {ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM, ErrorCode.ILLEGAL_SASL_STATE}
 )
@@ -91,8 +91,8 @@ class OutgoingSecurity:
             reason = f"it must be one of sasl.enabled.mechanisms of listener {self.listener}"
             raise ConfigError(MECHANISM, mechanism, reason)
         key = f"listener.name.{self.listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-        tokens = {name: str(value) for name in _TOKEN_KEYS if (value := self._value(name)) is not None}
-        return {"sasl.mechanism": mechanism, "sasl.jaas.config": self._config.free_value(key) or "", **tokens}
+        login = {name: str(value) for name in _LOGIN_KEYS if (value := self._value(name)) is not None}
+        return {"sasl.mechanism": mechanism, "sasl.jaas.config": self._config.free_value(key) or "", **login}
 
     def _value(self, key: str) -> object:
         return self._config.listener_value(self.listener, key)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...protocol.jaas import jaas_options
 from ...protocol.room_logger import room_logger
-from ...protocol.sasl import OAUTHBEARER, SCRAM_HASHES
+from ...protocol.sasl import GSSAPI, MECHANISMS, OAUTHBEARER
 from ...protocol.sasl_server import (
     BEARER_REFUSED,
     ScramCredential,
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from ..runtime.ports import Ports
     from .bearer_tokens import TokenValidator
     from .delegation_tokens import DelegationTokens
+    from .kerberos import KerberosAcceptor
 
 logger = room_logger("security")
 
 PLAIN = "PLAIN"
-MECHANISMS = (PLAIN, *SCRAM_HASHES, OAUTHBEARER)
 NONCE_BYTES = 24
 _USER = "user_"
 
@@ -74,6 +74,7 @@ class SaslListener:
         self._token_bytes = known.ports.token_bytes
         self._secret = known.ports.token_bytes(32)
         self._tokens: TokenValidator | None = None
+        self._kerberos: KerberosAcceptor | None = None
         key = "sasl.enabled.mechanisms"
         for mechanism in self.mechanisms:
             if mechanism not in MECHANISMS:
@@ -86,6 +87,8 @@ class SaslListener:
             raise ConfigError(self._jaas_key(PLAIN), None, reason)
         if OAUTHBEARER in self.mechanisms:
             self._tokens = self._validator()
+        if GSSAPI in self.mechanisms:
+            self._kerberos = self._acceptor()
 
     def _validator(self) -> TokenValidator:
         try:
@@ -95,6 +98,14 @@ class SaslListener:
             raise ConfigError("sasl.enabled.mechanisms", ",".join(self.mechanisms), reason) from None
         ports = self._known.ports
         return TokenValidator(self._config, self._listener, ports.work, self._known.now, ports.now_ms)
+
+    def _acceptor(self) -> KerberosAcceptor:
+        try:
+            from .kerberos import KerberosAcceptor
+        except ImportError:
+            reason = f"listener {self._listener}: for {GSSAPI} pip install barnabas[gssapi]"
+            raise ConfigError("sasl.enabled.mechanisms", ",".join(self.mechanisms), reason) from None
+        return KerberosAcceptor(self._config, self._listener, self._known.ports.work)
 
     async def close(self) -> None:
         """Look for nothing any more."""
@@ -121,6 +132,8 @@ class SaslListener:
         """Begin one: `asend(None)`, then each of the client's messages. Raises KafkaError when the client fails."""
         if mechanism == OAUTHBEARER:
             return self._bearer()
+        if mechanism == GSSAPI:
+            return self._ticket()
         return self._plain() if mechanism == PLAIN else self._scram(mechanism)
 
     async def _plain(self) -> AsyncGenerator[Step, bytes]:
@@ -142,6 +155,13 @@ class SaslListener:
         if first.authorization_id not in ("", bearer.name):
             raise failed("Authentication failed: Client requested an authorization id that is not the token's")
         yield Step(b"", bearer.name, max(1, bearer.expires_ms - self._known.ports.now_ms()))
+
+    async def _ticket(self) -> AsyncGenerator[Step, bytes]:
+        assert self._kerberos is not None, "the mechanism is offered"
+        acceptance = self._kerberos.accept()
+        message = yield Step(b"")
+        while True:
+            message = yield Step(*await acceptance.go_on(message))
 
     async def _scram(self, mechanism: str) -> AsyncGenerator[Step, bytes]:
         first = read_scram_first((yield Step(b"")))

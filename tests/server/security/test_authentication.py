@@ -296,7 +296,7 @@ async def test_passwords_are_set_used_changed_and_taken_back() -> None:
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({}, "SASL mechanism GSSAPI is none of"),
+        ({}, r"barnabas\[gssapi\]|no service is named"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "mechanism PLAIN is enabled and no"),
         ({"sasl.enabled.mechanisms": "SCRAM-SHA-1"}, "SASL mechanism SCRAM-SHA-1 is none of"),
     ],

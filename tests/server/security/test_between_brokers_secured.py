@@ -186,7 +186,7 @@ def between(properties: dict[str, str]) -> OutgoingSecurity:
 
 def test_a_listener_is_named_by_itself_or_by_its_protocol() -> None:
     named = between({"inter.broker.listener.name": "INSIDE", "sasl.mechanism.inter.broker.protocol": "scram-sha-512"})
-    assert named.security.exchange() is not None
+    assert named.security.exchange("b") is not None
     assert (named.security.mechanism, named.security.username) == ("SCRAM-SHA-512", "b")
     protocols = {"listeners": "PLAINTEXT://127.0.0.1:0,SSL://127.0.0.1:0", "listener.security.protocol.map": ""}
     with pytest.raises(ConfigError, match=r"listener\.security\.protocol\.map"):

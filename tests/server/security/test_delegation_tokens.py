@@ -53,7 +53,7 @@ async def serving(clock: Clock | None = None, **more: Any) -> AsyncIterator[Brok
 class ByToken(Security):
     """Shows a token's id and secret in the way of Java's clients."""
 
-    def exchange(self) -> SaslExchange:
+    def exchange(self, host: str) -> SaslExchange:
         inner = sasl_exchange(self.mechanism or "", self.username, self.password, random.randbytes(12).hex())
         return SaslExchange(inner.mechanism, self._extended(inner.messages))
 

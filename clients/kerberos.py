@@ -1,0 +1,72 @@
+"""SASL GSSAPI with Kerberos from a client's side (RFC 4752), by the MIT library (`pip install barnabas[gssapi]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import NamedTuple
+
+import gssapi
+
+from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.jaas import jaas_options
+from ..protocol.sasl import GSSAPI, SaslExchange
+
+_NO_LAYER = b"\x01\0\0\0"
+
+
+class KerberosLogin(NamedTuple):
+    """As whom tickets are asked for: by a key of a keytab, or else whoever the ticket cache knows."""
+
+    service: str
+    principal: str | None = None
+    keytab: str | None = None
+    cache: str = "MEMORY:"
+    """Where tickets got by the keytab are kept; of each login its own."""
+
+    @classmethod
+    def of(cls, settings: Mapping[str, str], own: str) -> KerberosLogin:
+        """By `sasl.kerberos.service.name` and the options of Krb5LoginModule; `own` is a name that nothing else has.
+
+        Raises ValueError.
+        """
+        options = jaas_options(settings.get("sasl.jaas.config", ""))
+        service = settings.get("sasl.kerberos.service.name") or options.get("serviceName")
+        if not service:
+            raise ValueError("sasl.kerberos.service.name: GSSAPI needs the name of the brokers' service")
+        keytab = options.get("keyTab") if options.get("useKeyTab") == "true" else None
+        return cls(service, options.get("principal"), keytab and keytab.removeprefix("file:"), f"MEMORY:{own}")
+
+    def exchange(self, host: str) -> SaslExchange:
+        """Begin with a broker. It may ask the KDC, and blocks. Raises KafkaError SASL_AUTHENTICATION_FAILED."""
+        try:
+            target = gssapi.Name(f"{self.service}@{host}", gssapi.NameType.hostbased_service)
+            context = gssapi.SecurityContext(
+                name=target, creds=self._credentials(), mech=gssapi.MechType.kerberos, usage="initiate"
+            )
+            first = context.step()
+        except gssapi.exceptions.GSSError as error:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"no ticket is to be had: {error}") from error
+        return SaslExchange(GSSAPI, _messages(context, first))
+
+    def _credentials(self) -> gssapi.Credentials:
+        name = self.principal and gssapi.Name(self.principal, gssapi.NameType.kerberos_principal)
+        if self.keytab is None:
+            return gssapi.Credentials(name=name, usage="initiate")
+        store = {"client_keytab": self.keytab, "ccache": self.cache}
+        return gssapi.Credentials(name=name, usage="initiate", store=store)
+
+
+def _messages(context: gssapi.SecurityContext, first: bytes | None) -> Generator[bytes, bytes, None]:
+    token = first
+    try:
+        while True:
+            answer = yield token or b""
+            if context.complete:
+                break
+            token = context.step(answer)
+        offered = context.unwrap(answer).message
+        if not offered or not offered[0] & _NO_LAYER[0]:
+            raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, "the broker wants a security layer")
+        yield context.wrap(_NO_LAYER, False).message
+    except gssapi.exceptions.GSSError as error:
+        raise KafkaError(ErrorCode.SASL_AUTHENTICATION_FAILED, f"the broker has not proved itself: {error}") from error

@@ -1,0 +1,98 @@
+"""SASL GSSAPI with Kerberos on a listener (RFC 4752): who shows a ticket for this broker is let in.
+
+By the MIT library (`pip install barnabas[gssapi]`). Its calls read the keytab and write a replay cache, so they are
+made beside the loop. There is no security layer, as in Kafka: TLS is for that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import gssapi
+
+from ...protocol.jaas import jaas_options
+from ...protocol.room_logger import room_logger
+from ...protocol.sasl_server import failed
+from ..config.keys.validators import ConfigError
+from .kerberos_names import KEY as RULES
+from .kerberos_names import KerberosNames
+
+if TYPE_CHECKING:
+    from ..config.broker_config import BrokerConfig
+    from ..runtime.ports import Work
+
+logger = room_logger("security")
+
+LANE = "kerberos"
+NO_LAYER = b"\x01\0\0\0"
+"""Offered and chosen: neither integrity nor confidentiality, and so no size of messages."""
+_SERVICE = "sasl.kerberos.service.name"
+_REFUSED = "Authentication failed during authentication due to invalid credentials with SASL mechanism GSSAPI"
+
+
+class KerberosAcceptor:
+    """Of one listener. Loop-thread only."""
+
+    def __init__(self, config: BrokerConfig, listener: str, work: Work) -> None:
+        """Raises ConfigError without a service, a principal or a keytab that has its key."""
+        key = f"listener.name.{listener.lower()}.gssapi.sasl.jaas.config"
+        options = jaas_options(config.free_value(key) or "")
+        service = config.listener_value(listener, _SERVICE) or options.get("serviceName")
+        principal, keytab = options.get("principal", ""), options.get("keyTab", "").removeprefix("file:")
+        if not service:
+            raise ConfigError(_SERVICE, None, f"listener {listener}: no service is named, nor in the JAAS string")
+        name, _, realm = principal.partition("@")
+        if not realm or not keytab or name.split("/")[0] != service:
+            reason = f'GSSAPI needs keyTab="…" and principal="{service}/host@REALM"'
+            raise ConfigError(key, None, reason)
+        rules = cast("tuple[str, ...]", config.listener_value(listener, RULES))
+        self.names = KerberosNames(rules, realm)
+        self.work = work
+        try:
+            own = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
+            self.credentials = gssapi.Credentials(
+                name=own, mechs=[gssapi.MechType.kerberos], usage="accept", store={"keytab": keytab}
+            )
+        except gssapi.exceptions.GSSError as error:
+            raise ConfigError(key, None, f"{keytab} has no key of {principal}: {error}") from error
+
+    def accept(self) -> Acceptance:
+        """Begin with a client."""
+        return Acceptance(self)
+
+
+class Acceptance:
+    """One client's authentication; used once."""
+
+    def __init__(self, acceptor: KerberosAcceptor) -> None:
+        self._acceptor = acceptor
+        self._context = gssapi.SecurityContext(creds=acceptor.credentials, usage="accept")
+        self._has_offered = False
+
+    async def go_on(self, message: bytes) -> tuple[bytes, str | None]:
+        """The answer to a message, and who the client is once that is known.
+
+        Raises KafkaError SASL_AUTHENTICATION_FAILED.
+        """
+        try:
+            return await self._acceptor.work.run(LANE, lambda: self._step(message))
+        except gssapi.exceptions.GSSError as error:
+            logger.debug("a ticket is refused: %s", error)
+            raise failed(_REFUSED) from error
+
+    def _step(self, message: bytes) -> tuple[bytes, str | None]:
+        if not self._context.complete:
+            token = self._context.step(message)
+            if token or not self._context.complete:
+                return token or b"", None
+        if not self._has_offered:
+            self._has_offered = True
+            return self._context.wrap(NO_LAYER, False).message, None
+        chosen = self._context.unwrap(message).message
+        if chosen[:1] != NO_LAYER[:1]:
+            raise failed("Authentication failed: the client wants a security layer")
+        principal = str(self._context.initiator_name)
+        name = self._acceptor.names.name_of(principal)
+        if name is None:
+            raise failed(f"No rules apply to {principal}")
+        return b"", name
