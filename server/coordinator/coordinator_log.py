@@ -36,6 +36,17 @@ Entry = tuple[bytes, bytes | None]
 """Key and value of a record; None deletes what the key stands for."""
 Done = Callable[[ErrorCode], None]
 
+WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+"""What a client is told when its coordinator could not write; each coordinator says more."""
+TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
+"""What a coordinator could not write because of its size."""
+
 
 def ignore(_: ErrorCode) -> None:
     """The `done` of appends whose outcome nobody waits for: the next append finds out what could not be written."""

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.barnabas_server import BarnabasServer
 from tests.kafka import ZooKeeperServer
 from tests.server_process import free_port, wait_until
-from tests.testing.test_cluster import DEADLINE_S, Load, read_all
+from tests.testing.test_cluster import DEADLINE_S, Numbers, read_all
 
 SETTINGS = {
     "default.replication.factor": "3",
@@ -56,7 +56,7 @@ def test_a_leader_that_is_killed_is_replaced_and_comes_back(brokers: dict[int, B
 
     wait_until(in_sync, timeout_s=DEADLINE_S, what="all replicas are in sync")
     victim = next(leader for leader in led_by().values() if leader != 1)
-    with Load(bootstrap, "orders") as load:
+    with Numbers(bootstrap, "orders") as load:
         load.grows()
         brokers[victim].kill()
         wait_until(lambda: not {victim, -1} & set(led_by().values()), timeout_s=DEADLINE_S, what="others lead")

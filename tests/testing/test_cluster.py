@@ -27,7 +27,7 @@ IMPATIENT = {"request.timeout.ms": 1000, "socket.timeout.ms": 1000}
 NO_MORE: Mapping[str, Any] = {}
 
 
-class Load:
+class Numbers:
     """A producer that writes numbers without end, and knows which of them were acknowledged."""
 
     def __init__(self, bootstrap: str, topic: str, more: Mapping[str, Any] = NO_MORE) -> None:
@@ -45,7 +45,7 @@ class Load:
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._write)
 
-    def __enter__(self) -> Load:
+    def __enter__(self) -> Numbers:
         self._thread.start()
         return self
 
@@ -105,7 +105,7 @@ def test_all_brokers_know_each_other_and_who_leads(cluster: Cluster) -> None:
 
 
 def test_nothing_acknowledged_is_lost_when_leaders_and_controllers_are_killed(cluster: Cluster) -> None:
-    with Load(cluster.bootstrap, "orders") as load:
+    with Numbers(cluster.bootstrap, "orders") as load:
         for choose in (lambda: cluster.leader("orders", 0), cluster.controller):
             load.grows()
             victim = choose()
@@ -122,7 +122,7 @@ def test_nothing_acknowledged_is_lost_when_leaders_and_controllers_are_killed(cl
 
 
 def test_a_clean_stop_hands_over_before_it_goes(cluster: Cluster) -> None:
-    with Load(cluster.bootstrap, "orders") as load:
+    with Numbers(cluster.bootstrap, "orders") as load:
         load.grows()
         leader = cluster.leader("orders", 0)
         cluster.stop(leader)
@@ -163,7 +163,7 @@ def test_a_number_of_fetchers_counts_at_once_and_for_all_brokers(cluster: Cluste
         assert links is not None
         return {number for _, number in links.replication.fetchers._fetchers}
 
-    with Load(cluster.bootstrap, "orders") as load:
+    with Numbers(cluster.bootstrap, "orders") as load:
         load.grows()
         assert [numbers(broker_id) for broker_id in cluster.brokers] == [{0}] * 3
         operator = ConfigClient(cluster.address(2))
@@ -183,7 +183,7 @@ def test_a_number_of_fetchers_counts_at_once_and_for_all_brokers(cluster: Cluste
 
 
 def test_a_leader_that_hangs_is_replaced_and_catches_up(cluster: Cluster) -> None:
-    with Load(cluster.bootstrap, "orders", IMPATIENT) as load:
+    with Numbers(cluster.bootstrap, "orders", IMPATIENT) as load:
         for choose in (lambda: cluster.leader("orders", 0), cluster.controller):
             load.grows()
             victim = choose()
@@ -219,7 +219,7 @@ def test_a_follower_that_is_cut_off_its_leader_falls_behind_and_comes_back() -> 
     with Cluster(topics=["orders"], config={"replica.lag.time.max.ms": 1000, "min.insync.replicas": 2}) as cluster:
         leader = cluster.leader("orders")
         follower = next(one for one in cluster.brokers if one not in (leader, cluster.controller()))
-        with Load(cluster.bootstrap, "orders") as load:
+        with Numbers(cluster.bootstrap, "orders") as load:
             load.grows()
             cluster.cut(follower, leader)
             assert cluster.wait_for_isr("orders", 0, {1, 2, 3} - {follower}, timeout=DEADLINE_S)
@@ -235,7 +235,7 @@ def test_a_follower_that_is_cut_off_its_leader_falls_behind_and_comes_back() -> 
 def test_a_leader_that_nobody_believes_in_acknowledges_nothing(cluster: Cluster) -> None:
     """Cut off from what the cluster agrees through it goes on as it was told last; what it alone has does not count."""
     leader = cluster.leader("orders", 0)
-    with Load(cluster.bootstrap, "orders") as load:
+    with Numbers(cluster.bootstrap, "orders") as load:
         load.grows()
         cluster.cut(leader)
         assert cluster.wait_for_leader("orders", 0, other_than=leader, timeout=DEADLINE_S) != leader

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
 from ....protocol.room_logger import room_logger
-from ..coordinator_log import CoordinatorLog, Entry
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, Entry
 from .group import Group
 from .group_records import group_entry
 
@@ -58,14 +58,8 @@ def _emptied(group: Group, leavers: Iterable[Done], outcome: ErrorCode) -> None:
 
 
 _GROUP_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    **WRITE_ERRORS,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.REBALANCE_IN_PROGRESS,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    **dict.fromkeys(TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
 }
 """What a member is told when its group's state could not be written."""

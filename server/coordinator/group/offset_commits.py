@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ....protocol.errors import ErrorCode
 from ..allowance import NOBODY, Maker
-from ..coordinator_log import CoordinatorLog, Entry
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, Entry
 from .group_port import GroupPort
 from .group_records import offset_entry, offset_key
 from .offsets import CommittedOffset, Place
@@ -127,16 +127,7 @@ class OffsetCommits:
 
 _OF_MEMBERS_IN_ORDER = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
-COMMIT_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
-}
+COMMIT_ERRORS = {**WRITE_ERRORS, **dict.fromkeys(TOO_LARGE, ErrorCode.INVALID_COMMIT_OFFSET_SIZE)}
 """What a client is told when its offsets could not be written."""
 
 

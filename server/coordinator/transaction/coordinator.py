@@ -19,7 +19,7 @@ from ....protocol.room_logger import room_logger
 from ...metadata.topic_names import TRANSACTION_STATE_TOPIC
 from ...runtime.turns import GROUPS, Pace
 from ..allowance import Allowance, Maker
-from ..coordinator_log import CoordinatorLog
+from ..coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog
 from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..latest_records import LatestRecords
 from ..shards import Shard, Shards
@@ -517,13 +517,8 @@ _BEFORE_CONCURRENCY = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER
 """Answers that do not depend on what is being decided."""
 
 _STORE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    **WRITE_ERRORS,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    **dict.fromkeys(TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
 }
 """What a producer is told when its state could not be written."""

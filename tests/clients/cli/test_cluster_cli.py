@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server_process import ServerProcess, free_port, wait_until
-from tests.testing.test_cluster import Load, read_all
+from tests.testing.test_cluster import Numbers, read_all
 
 from barnabas.clients.cli import main
 from barnabas.clients.cli.cluster import LocalProcess
@@ -120,7 +120,7 @@ def test_whoever_is_killed_the_others_go_on_and_it_comes_back(run: Run, victim: 
         wait_until(lambda: in_sync(wanted), timeout_s=DEADLINE_S, what=f"{wanted} lead and follow")
 
     await_in_sync({1, 2, 3})
-    with Load(bootstrap, "orders") as load:
+    with Numbers(bootstrap, "orders") as load:
         load.grows()
         assert run("kill", str(victim))[0] == 0
         assert states(run)[f"broker {victim}"] == "down"

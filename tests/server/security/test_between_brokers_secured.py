@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from tests.server_process import free_port
-from tests.testing.test_cluster import Load, read_all
+from tests.testing.test_cluster import Numbers, read_all
 
 from barnabas.clients.certificates import Authority
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
@@ -263,7 +263,7 @@ def test_a_cluster_goes_from_plaintext_to_sasl_over_tls_under_load() -> None:
         plain = {broker_id: cluster._members[broker_id].settings["listeners"] for broker_id in cluster.brokers}
         secured = {broker_id: f"SASL_SSL://127.0.0.1:{free_port()}" for broker_id in cluster.brokers}
 
-        def roll(load: Load, listeners: dict[int, str], protocol: str) -> None:
+        def roll(load: Numbers, listeners: dict[int, str], protocol: str) -> None:
             for broker_id, addresses in listeners.items():
                 load.grows()
                 cluster.stop(broker_id)
@@ -274,13 +274,13 @@ def test_a_cluster_goes_from_plaintext_to_sasl_over_tls_under_load() -> None:
                     cluster.wait_for_isr("t", index, timeout=DEADLINE)
             load.grows()
 
-        with Load(cluster.bootstrap, "t") as before:
+        with Numbers(cluster.bootstrap, "t") as before:
             both = {broker_id: f"{plain[broker_id]},{secured[broker_id]}" for broker_id in plain}
             roll(before, both, "PLAINTEXT")
             roll(before, both, "SASL_SSL")
         security = librdkafka(cluster.client_settings("anna"), "anna")
         bootstrap = ",".join(address.removeprefix("SASL_SSL://") for address in secured.values())
-        with Load(bootstrap, "t", security) as after:
+        with Numbers(bootstrap, "t", security) as after:
             roll(after, secured, "SASL_SSL")
         assert before.errors == after.errors == []
         written = before.acknowledged + after.acknowledged

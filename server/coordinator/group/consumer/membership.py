@@ -15,7 +15,7 @@ from uuid import UUID
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.room_logger import room_logger
 from .....protocol.uuid_text import uuid_text
-from ...coordinator_log import CoordinatorLog, Entry, ignore
+from ...coordinator_log import TOO_LARGE, WRITE_ERRORS, CoordinatorLog, Entry, ignore
 from ..sessions import Sessions
 from .assignment import NOTHING, is_within
 from .assignor import offered
@@ -349,14 +349,8 @@ def _with_wishes(member: ConsumerMember, beat: Beat) -> ConsumerMember:
 
 
 _ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    **WRITE_ERRORS,
     ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    **dict.fromkeys(TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
 }
 """What a member is told when a change of its group could not be written."""
