@@ -120,7 +120,8 @@ class Cluster:
             assert response.groups[0].error_code == ErrorCode.NONE
             (answer,) = response.groups[0].topics
         (partition,) = answer.partitions
-        assert partition.error_code == ErrorCode.NONE
+        is_unknown = version == 0 and partition.committed_offset == -1
+        assert partition.error_code == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if is_unknown else ErrorCode.NONE)
         return int(partition.committed_offset)
 
 
