@@ -26,6 +26,8 @@ from .security import PLAINTEXT, Security
 
 logger = room_logger("clients")
 _CONNECT_MS = 10_000
+_BEFORE_THE_END = 0.85
+"""Of a session's time, when it is renewed: as early as Java's clients may do it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,11 @@ class ConnectionOptions:
     max_in_flight: int | None = None
     """Requests beyond which `BrokerConnection.has_room` is false; None: no bound."""
     security: Security = PLAINTEXT
+
+
+async def _exchange(security: Security, host: str) -> SaslExchange | None:
+    begin = partial(security.exchange, host)
+    return await beside_loop(begin) if security.blocks else begin()
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
@@ -72,6 +79,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._opening: asyncio.Future[None] | None = loop.create_future()
         """Done when versions are agreed and the broker knows who we are; None after that."""
         self._timer: asyncio.TimerHandle | None = None
+        self._security = options.security
+        self._host = host
+        self._renewal: asyncio.TimerHandle | asyncio.Task[None] | None = None
+        """What will have us prove again who we are, or is about to."""
+        self._is_renewing = False
         self._writable = asyncio.Event()
         self._writable.set()
 
@@ -80,8 +92,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Connect, agree on versions and authenticate. Raises BrokerUnreachableError or what the broker said."""
         loop = asyncio.get_running_loop()
         security = options.security
-        begin = partial(security.exchange, host)
-        sasl = await beside_loop(begin) if security.blocks else begin()
+        sasl = await _exchange(security, host)
         connection = cls(host, port, options, loop, sasl=sasl)
         opening = connection._opening
         assert opening is not None
@@ -192,6 +203,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
         if self._transport is not None:
             self._transport.abort()
         self._writable.set()
@@ -234,6 +248,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             if self._opening is not None:
                 self._go_on_opening(self._opening)
+            elif self._is_renewing:
+                self._go_on_renewing()
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -249,6 +265,36 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._opening = None
             if not opening.done():
                 opening.set_result(None)
+            self._renew_later()
+
+    def _renew_later(self) -> None:
+        """Prove again who we are before the broker stops to believe it (KIP-368)."""
+        if self._core.session_ms:
+            seconds = self._core.session_ms * _BEFORE_THE_END / 1000
+            self._renewal = self._loop.call_later(seconds, self._begin_renewing)
+
+    def _begin_renewing(self) -> None:
+        self._renewal = self._loop.create_task(self._renew())
+
+    async def _renew(self) -> None:
+        try:
+            sasl = await _exchange(self._security, self._host)
+        except (KafkaError, ValueError) as error:
+            # The session goes on for a while; when it ends, who needs a connection opens one.
+            logger.warning("connection to %s: no way to prove again who we are: %s", self.address, error)
+            return
+        if sasl is not None and self._core.is_ready:
+            self._is_renewing = True
+            deadline = self._loop.time() + self._request_timeout
+            self._core.renew(sasl, deadline)
+            self._write(self._core.data_to_send())
+            self._watch(deadline)
+
+    def _go_on_renewing(self) -> None:
+        self._write(self._core.data_to_send())
+        if self._core.is_renewed:
+            self._is_renewing = False
+            self._renew_later()
 
     def _send(
         self, api_key: ApiKey, version: int, body: Sequence[Buffer], timeout_ms: int | None, *, decoded: bool

@@ -10,6 +10,8 @@ brokers are the same client. What may happen when is `TRANSITIONS`:
     CHALLENGED   SASL messages in SaslAuthenticate requests (KIP-152)
     BARE         SASL messages in frames without headers, as brokers want them that know SaslHandshake 0 only
     READY        requests are sent and answered
+    RENEWING     SaslHandshake names the mechanism again, before a session ends (KIP-368)
+    PROVING      SASL messages again; requests are held back meanwhile, responses to earlier ones still come
     CLOSED       of no more use
 
 Requests are pipelined. A broker answers a connection's requests in the order they came, so a queue pairs them, and a
@@ -58,10 +60,13 @@ class ClientState(Enum):
     CHALLENGED = auto()
     BARE = auto()
     READY = auto()
+    RENEWING = auto()
+    PROVING = auto()
     CLOSED = auto()
 
 
 _READY = ClientState.READY
+_AGAIN = (ClientState.RENEWING, ClientState.PROVING)
 
 
 class ClientEvent(Enum):
@@ -103,7 +108,19 @@ TRANSITIONS: dict[ClientState, dict[ClientEvent, ClientState]] = {
         ClientEvent.ADMITTED: ClientState.READY,
         ClientEvent.END: ClientState.CLOSED,
     },
-    ClientState.READY: {ClientEvent.END: ClientState.CLOSED},
+    ClientState.READY: {
+        ClientEvent.SASL_DUE: ClientState.RENEWING,
+        ClientEvent.END: ClientState.CLOSED,
+    },
+    ClientState.RENEWING: {
+        ClientEvent.MECHANISM_TAKEN: ClientState.PROVING,
+        ClientEvent.END: ClientState.CLOSED,
+    },
+    ClientState.PROVING: {
+        ClientEvent.CHALLENGE: ClientState.PROVING,
+        ClientEvent.ADMITTED: ClientState.READY,
+        ClientEvent.END: ClientState.CLOSED,
+    },
     ClientState.CLOSED: {ClientEvent.END: ClientState.CLOSED},
 }
 
@@ -112,6 +129,8 @@ _IF_CLOSED_NOW = {
     ClientState.HANDSHAKING: " when it was told the SASL mechanism",
     ClientState.CHALLENGED: " during authentication",
     ClientState.BARE: " during authentication, as old brokers do if the password is wrong",
+    ClientState.RENEWING: " when it was to prove again who it is",
+    ClientState.PROVING: " during authentication",
 }
 
 
@@ -158,12 +177,16 @@ class ClientConnection(Generic[T]):
         self.api_versions: dict[int, Versions] = {}
         self.features: dict[str, int] = {}
         """The cluster's features and their finalized levels (KIP-584)."""
+        self.session_ms = 0
+        """For how long the broker believes the authentication: `renew` it before that; 0: for ever (KIP-368)."""
         self._introduction = introduction
         self._sasl = sasl
         self._receive = ReceiveBuffer(max_response_bytes, room_behind=room_behind)
         self.buffer = self._receive.buffer
         """Where the next bytes from the socket go; then call `received`."""
         self._in_flight: deque[InFlight] = deque()
+        self._held: list[tuple[list[Buffer], InFlight | None]] = []
+        """Requests that wait for an authentication, and what will be in flight with them."""
         self._max_in_flight = inf if max_in_flight is None else max_in_flight
         self._correlation_id = 0
         self._outbox: list[Buffer] = []
@@ -174,22 +197,23 @@ class ClientConnection(Generic[T]):
     @property
     def is_ready(self) -> bool:
         """Whether requests may be sent."""
-        return self.state is _READY
+        return self.state is _READY or self.state in _AGAIN
 
     @property
     def in_flight_count(self) -> int:
         """Requests whose response is awaited."""
-        return len(self._in_flight)
+        return len(self._in_flight) + len(self._held)
 
     @property
     def has_room(self) -> bool:
         """Whether fewer than `max_in_flight` are: for callers with much to send; others need not ask."""
-        return len(self._in_flight) < self._max_in_flight
+        return len(self._in_flight) + len(self._held) < self._max_in_flight
 
     @property
     def earliest_deadline(self) -> float:
         """When `expired` will have something to say at the earliest, in the shell's time; infinity: never."""
-        return min((entry.deadline for entry in self._in_flight), default=self._deadline)
+        held = [entry for _, entry in self._held if entry is not None]
+        return min((entry.deadline for entry in (*self._in_flight, *held)), default=self._deadline)
 
     def supports(self, api_key: ApiKey, version: int = 0) -> bool:
         """Whether the broker speaks `version` (or a later one) of this API."""
@@ -217,18 +241,28 @@ class ClientConnection(Generic[T]):
 
         Raises ConnectionLostError unless the connection is ready.
         """
+        if self.state in _AGAIN:
+            pieces = self._framed(api_key, version, body)
+            self._held.append((pieces, InFlight(self._correlation_id, api_key, version, deadline, token, decoded)))
+            return []
         pieces = self.request_without_response(api_key, version, body)
         self._in_flight.append(InFlight(self._correlation_id, api_key, version, deadline, token, decoded))
         return pieces
 
     def request_without_response(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> list[Buffer]:
         """The bytes of a request that is not answered (Produce with acks=0). Raises as `request`."""
+        if self.state in _AGAIN:
+            self._held.append((self._framed(api_key, version, body), None))
+            return []
         if self.state is not _READY:
             raise ConnectionLostError(f"the connection to {self.peer} is not open")
         return self._framed(api_key, version, body)
 
     def data_to_send(self) -> list[Buffer]:
-        """What the connection itself wants to send now: look after `connected` and, until it is ready, `received`."""
+        """What the connection itself wants to send now.
+
+        Look after `connected` and, until it is ready, `received`; and likewise after `renew`, until it `is_renewed`.
+        """
         data, self._outbox = self._outbox, []
         return data
 
@@ -240,6 +274,17 @@ class ClientConnection(Generic[T]):
         self._deadline = deadline
         self._ask_versions(API_MESSAGES[ApiKey.API_VERSIONS].versions.last)
 
+    def renew(self, sasl: SaslExchange, deadline: float) -> None:
+        """Prove again who the client is, by `deadline`; requests are held back from now on. Only when it is ready."""
+        self._sasl, self._deadline = sasl, deadline
+        self._enter(ClientEvent.SASL_DUE)
+        self._name_mechanism(sasl)
+
+    @property
+    def is_renewed(self) -> bool:
+        """Whether the broker has let the client in, again if it was to prove who it is again."""
+        return self.state is _READY
+
     def received(self, count: int) -> Iterator[tuple[T, Any]]:
         """So many bytes are in `buffer()`: the responses that are complete, with their tokens.
 
@@ -248,7 +293,7 @@ class ClientConnection(Generic[T]):
         """
         try:
             for frame in self._receive.received(count):
-                if self.state is _READY:
+                if self.state is _READY or self._is_of_before():
                     yield self._answer(frame)
                 elif self.state is not ClientState.CLOSED:
                     self._on_greeting(frame)
@@ -259,7 +304,8 @@ class ClientConnection(Generic[T]):
         """What to close with if a response is late, None if none is."""
         if self.earliest_deadline > now:
             return None
-        late = next((entry.api_key for entry in self._in_flight if entry.deadline <= now), ApiKey.SASL_AUTHENTICATE)
+        entries = [*self._in_flight, *(entry for _, entry in self._held if entry is not None)]
+        late = next((entry.api_key for entry in entries if entry.deadline <= now), ApiKey.SASL_AUTHENTICATE)
         return RequestTimeoutError(f"broker {self.peer} did not answer a {ApiKey(late).name} request in time")
 
     def lost(self, reason: str = "") -> ConnectionLostError:
@@ -270,8 +316,10 @@ class ClientConnection(Generic[T]):
     def close(self) -> list[T]:
         """End; returns the tokens of requests that will have no response."""
         self._enter(ClientEvent.END)
-        tokens = [entry.token for entry in self._in_flight if entry.token is not None]
+        entries = [*self._in_flight, *(entry for _, entry in self._held if entry is not None)]
+        tokens = [entry.token for entry in entries if entry.token is not None]
         self._in_flight.clear()
+        self._held.clear()
         self._outbox.clear()
         self._deadline = inf
         return tokens
@@ -285,6 +333,10 @@ class ClientConnection(Generic[T]):
         """The bytes of a request under the next correlation id."""
         self._correlation_id = correlation_id = (self._correlation_id + 1) & _MAX_CORRELATION_ID
         return frame_request(RequestHeader(api_key, version, correlation_id, self._introduction.client_id), body)
+
+    def _is_of_before(self) -> bool:
+        """Whether the next response is to a request of before the authentication that is under way."""
+        return self.state in _AGAIN and bool(self._in_flight) and self._in_flight[0].token is not None
 
     def _answer(self, frame: memoryview) -> tuple[T, Any]:
         """The response to the oldest request."""
@@ -322,7 +374,7 @@ class ClientConnection(Generic[T]):
             self._on_versions(frame)
         else:
             _, response = self._answer(frame)
-            if self.state is ClientState.HANDSHAKING:
+            if self.state in (ClientState.HANDSHAKING, ClientState.RENEWING):
                 self._on_mechanism(response)
             else:
                 self._on_challenge(response)
@@ -351,8 +403,11 @@ class ClientConnection(Generic[T]):
             self._admitted()
             return
         self._enter(ClientEvent.SASL_DUE)
+        self._name_mechanism(self._sasl)
+
+    def _name_mechanism(self, sasl: SaslExchange) -> None:
         version = self.version_for(ApiKey.SASL_HANDSHAKE)
-        self._ask(ApiKey.SASL_HANDSHAKE, version, SaslHandshakeRequest(mechanism=self._sasl.mechanism))
+        self._ask(ApiKey.SASL_HANDSHAKE, version, SaslHandshakeRequest(mechanism=sasl.mechanism))
 
     def _on_mechanism(self, response: Any) -> None:
         assert self._sasl is not None
@@ -366,6 +421,7 @@ class ClientConnection(Generic[T]):
     def _on_challenge(self, response: Any) -> None:
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(code_of(response.error_code), response.error_message or "authentication failed")
+        self.session_ms = response.session_lifetime_ms
         self._go_on(response.auth_bytes)
 
     def _go_on(self, challenge: bytes) -> None:
@@ -389,3 +445,8 @@ class ClientConnection(Generic[T]):
     def _admitted(self) -> None:
         self._enter(ClientEvent.ADMITTED)
         self._deadline = inf
+        for pieces, entry in self._held:
+            self._outbox += pieces
+            if entry is not None:
+                self._in_flight.append(entry)
+        self._held.clear()

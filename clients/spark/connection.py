@@ -19,6 +19,7 @@ from ...protocol.errors import ConnectionLostError, RequestTimeoutError
 from ...protocol.schema import UNBOUNDED, Buffer
 from ..errors import BrokerUnreachableError
 from ..security import Security
+from .host import monotonic
 
 _CLIENT_ID = "barnabas-spark"
 _CONNECT_TIMEOUT_S = 10.0
@@ -26,6 +27,8 @@ _MAX_RESPONSE_BYTES = 1 << 30
 _ROOM_BEHIND = 64
 """Bytes of memory behind a response, so that records in it can be decoded where they are."""
 _RECEIVE_BUFFER_BYTES = 4 << 20
+_BEFORE_THE_END = 0.85
+"""Of a session's time, when it is renewed."""
 
 
 class BlockingConnection:
@@ -34,6 +37,8 @@ class BlockingConnection:
     def __init__(self, address: tuple[str, int], security: Security, timeout_s: float) -> None:
         self.address = f"{address[0]}:{address[1]}"
         self._timeout_s = timeout_s
+        self._security, self._host = security, address[0]
+        self._renew_at = inf
         self._answers: deque[Any] = deque()
         self._core: ClientConnection[object] = ClientConnection(
             self.address,
@@ -52,9 +57,7 @@ class BlockingConnection:
             reason = (error.strerror or str(error)).lower()
             raise BrokerUnreachableError(f"cannot reach broker at {self.address}: {reason}") from error
         self._core.connected(inf)
-        while not self._core.is_ready:
-            self._write(self._core.data_to_send())
-            self._read(timeout_s)
+        self._be_let_in()
 
     def version_for(self, api_key: ApiKey, *, highest: int = UNBOUNDED) -> int:
         """The newest version both sides speak, up to `highest`. Raises UnsupportedVersionError."""
@@ -71,6 +74,8 @@ class BlockingConnection:
 
     def send(self, request: Any, *, highest: int = UNBOUNDED) -> None:
         """Write a request in the newest common version. Raises ConnectionLostError, UnsupportedVersionError."""
+        if monotonic() >= self._renew_at:
+            self._renew()
         api_key = api_key_of(request.__class__)
         version = self.version_for(api_key, highest=highest)
         body = [encode_request(request, version)]
@@ -90,6 +95,20 @@ class BlockingConnection:
         """End the connection; what is in flight is lost."""
         self._core.close()
         self._socket.close()
+
+    def _be_let_in(self) -> None:
+        while not self._core.is_renewed:
+            self._write(self._core.data_to_send())
+            self._read(self._timeout_s)
+        if self._core.session_ms:
+            self._renew_at = monotonic() + self._core.session_ms * _BEFORE_THE_END / 1000
+
+    def _renew(self) -> None:
+        """Prove again who this is, before the broker stops to believe it (KIP-368)."""
+        sasl = self._security.exchange(self._host)
+        if sasl is not None:
+            self._core.renew(sasl, inf)
+            self._be_let_in()
 
     def _write(self, data: list[Buffer]) -> None:
         try:

@@ -99,6 +99,8 @@ class BareBroker:
     has_sasl: bool = False
     tells_its_range: bool = True
     """Whether a refusal of ApiVersions says which versions there are, as brokers since 2.4 do."""
+    session_ms: int = 0
+    """For how long an authentication is believed."""
     hung_up: bool = False
 
     def __post_init__(self) -> None:
@@ -163,7 +165,10 @@ class BareBroker:
 
     def _on_sasl_authenticate(self, header: RequestHeader, request: Any) -> None:
         self._authenticate(
-            request.auth_bytes, lambda answer: self._answer(header, SaslAuthenticateResponse(auth_bytes=answer))
+            request.auth_bytes,
+            lambda answer: self._answer(
+                header, SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=self.session_ms)
+            ),
         )
         if self.hung_up:
             error = SaslAuthenticateResponse(

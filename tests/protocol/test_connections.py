@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import pytest
@@ -156,6 +157,53 @@ def test_a_mechanism_that_the_broker_does_not_have() -> None:
     with pytest.raises(KafkaError, match="offers SASL mechanisms PLAIN") as failed:
         greet(near, broker)
     assert failed.value.code is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+
+
+@pytest.mark.parametrize("most", [1, 1 << 20])
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+def test_an_authentication_is_renewed_between_requests(mechanism: str, most: int) -> None:
+    """What was asked before is answered first, and what is asked meanwhile waits."""
+    near, broker = client(mechanism), BareBroker(has_sasl=True, session_ms=1000)
+    greet(near, broker)
+    assert near.session_ms == 1000
+    sent = ask(near, 1)
+    near.renew(sasl_exchange(mechanism, "ann", PASSWORD, "an0ther"), 30.0)
+    assert near.is_ready and not near.is_renewed
+    assert near.earliest_deadline == 20.0
+    assert (ask(near, 2), near.request_without_response(ApiKey.METADATA, 9, [b"x"]), ask(near, 3)) == (b"", [], b"")
+    assert near.in_flight_count == 5  # one, the handshake, and three that wait
+    answered = []
+    broker.receive(sent)
+    while not near.is_renewed:
+        broker.receive(b"".join(map(bytes, near.data_to_send())))
+        answer, broker.out = bytes(broker.out), bytearray()
+        answered += [token for token, _ in feed(near, answer, most)]
+    assert answered == [1]
+    held = b"".join(map(bytes, near.data_to_send()))
+    first, without, third = (len(piece) for piece in _frames(held))
+    broker.receive(held[:first] + held[first + without :])
+    assert third and [token for token, _ in feed(near, bytes(broker.out), most)] == [2, 3]
+    assert near.in_flight_count == 0 and near.earliest_deadline == inf
+
+
+def test_who_is_not_let_in_again_hears_why_and_what_waited_is_told() -> None:
+    near, broker = client("PLAIN"), BareBroker(has_sasl=True, session_ms=1000)
+    greet(near, broker)
+    near.renew(sasl_exchange("PLAIN", "ann", "changed", "n"), 30.0)
+    ask(near, 7)
+    with pytest.raises(KafkaError, match="who are you"):
+        for _ in range(3):
+            broker.receive(b"".join(map(bytes, near.data_to_send())))
+            answer, broker.out = bytes(broker.out), bytearray()
+            list(feed(near, answer))
+    assert near.close() == [7]
+
+
+def _frames(data: bytes) -> Iterator[bytes]:
+    while data:
+        size = 4 + int.from_bytes(data[:4], "big")
+        yield data[:size]
+        data = data[size:]
 
 
 def test_nothing_is_served_before_the_client_is_admitted() -> None:

@@ -17,6 +17,7 @@ from barnabas.clients.errors import (
     UnsupportedVersionError,
 )
 from barnabas.clients.security import PLAINTEXT, Security
+from barnabas.clients.spark import connection
 from barnabas.clients.spark.connection import BlockingConnection
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import KafkaError
@@ -102,3 +103,16 @@ def test_a_peer_that_is_no_broker_or_hangs_up_is_left(last_words: bytes) -> None
         address = listening.getsockname()
     with pytest.raises(BrokerUnreachableError, match="cannot reach broker"):
         BlockingConnection(address, PLAINTEXT, 5.0)
+
+
+def test_an_authentication_is_renewed_before_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "_BEFORE_THE_END", 0.0)
+    broker = BareBroker(has_sasl=True, session_ms=1000)
+    with served(broker) as address:
+        near = BlockingConnection(address, Security(None, "SCRAM-SHA-256", "ann", PASSWORD), 30)
+        near.send(ASKED)
+        near.send(ASKED)
+        near.receive()
+        near.receive()
+        near.close()
+    assert [key for key, _ in broker.asked].count(ApiKey.SASL_HANDSHAKE) == 3

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.server.data_plane import RawClient
 
+from barnabas.clients import connection
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.security import Security
 from barnabas.protocol.apis import ApiKey
@@ -202,6 +203,26 @@ async def test_a_session_has_an_end_unless_the_client_proves_again_who_it_is(mon
         assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert "Cannot change principals" in refused.error_message
         assert await client.is_closed()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+async def test_our_client_proves_again_on_the_same_connection(mechanism: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Again and again, while it asks without a pause; each answer is the one that was asked for."""
+    monkeypatch.setattr(connection, "_BEFORE_THE_END", 0.0001)
+    async with asyncio.timeout(60), serving(connections_max_reauth_ms="50000") as broker:
+        client = await connect(broker, mechanism)
+        (served,) = broker.server.sockets._connections
+        authentication = served.session.authentication
+        assert authentication is not None
+        ends = {authentication.ends_at}
+        while len(ends) < 5:
+            asked = [client.send(MetadataRequest(topics=None), 9), client.send(DescribeClusterRequest(), 0)]
+            metadata, cluster = await asyncio.gather(*asked)
+            assert metadata.brokers and metadata.cluster_id == cluster.cluster_id
+            ends.add(authentication.ends_at)
+        assert client.is_open
+        assert set(broker.server.sockets._connections) == {served}
+        client.close()
 
 
 async def test_without_an_end_nobody_authenticates_twice() -> None:
