@@ -18,6 +18,7 @@ from urllib.parse import quote
 from ...protocol.acl_bindings import AccessControlEntry, ResourcePattern
 from ...protocol.acls import AclOperation, AclPatternType, AclPermissionType, AclResourceType
 from ...protocol.room_logger import room_logger
+from ..runtime.turns import Pace
 from .change_notices import ChangeNotices
 from .metadata_store import (
     BadVersionError,
@@ -155,12 +156,13 @@ class AclStore:
 
     async def load(self) -> dict[ResourcePattern, frozenset[AccessControlEntry]]:
         """All rules. Raises ValueError for a node that holds none: to leave out what denies would be worse."""
-        found = {}
+        found, pace = {}, Pace()
         for root, pattern_type in ((LITERAL_ROOT, AclPatternType.LITERAL), (_PREFIX_ROOT, AclPatternType.PREFIXED)):
             for kind, kind_name in TYPE_NAMES.items():
                 names = await self.store.children(f"{root}/{kind_name}")
                 nodes = await self.store.get_many([f"{root}/{kind_name}/{name}" for name in names])
                 for node_name, node in zip(names, nodes, strict=True):
+                    await pace.step()
                     if node is not None:
                         name, entries = decode_acls(node[0])
                         found[ResourcePattern(kind, name or node_name, pattern_type)] = entries

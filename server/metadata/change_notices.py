@@ -6,6 +6,7 @@ A notice carries no values: whoever reads it looks up what is there by then, so 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from ...protocol.room_logger import room_logger
 from .metadata_store import Create, Delete, MetadataStore, StoreError, Watch
@@ -51,17 +52,16 @@ class ChangeNotices:
         if now_ms < self._next_purge_ms:
             return
         try:
-            names = (await self._store.children(self._root))[:NOTICES_A_PURGE]
-            if len(names) < NOTICES_A_PURGE:
-                self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
-            paths = [f"{self._root}/{name}" for name in names]
+            names = filter(self._is_one, await self._store.children(self._root))
+            paths = [f"{self._root}/{name}" for name in islice(names, NOTICES_A_PURGE)]
             found = await self._store.get_many(paths)
-            await self._store.multi(
-                [
-                    Delete(path)
-                    for path, node in zip(paths, found, strict=True)
-                    if node is not None and node[1].created_ms < now_ms - LIFE_MS
-                ]
-            )
+            old = [
+                Delete(path)
+                for path, node in zip(paths, found, strict=True)
+                if node is not None and node[1].created_ms < now_ms - LIFE_MS
+            ]
+            if len(old) < NOTICES_A_PURGE:
+                self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
+            await self._store.multi(old)
         except StoreError as error:
             logger.debug("old notices stay for now, another broker may purge them, too: %r", error)

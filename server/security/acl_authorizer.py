@@ -139,8 +139,12 @@ class AclAuthorizer:
         """Notices are gone after a while, and nobody knows how long there was no session."""
         async with self._changing:
             rules = await self._store.load()
+            pace = Pace()
             for pattern in {*self._index.patterns(), *rules}:
-                self._replace(pattern, rules.get(pattern, frozenset()))
+                entries = rules.get(pattern, frozenset())
+                if entries != self._index.entries(pattern):
+                    self._replace(pattern, entries)
+                await pace.step()
 
     async def _read_one(self, pattern: ResourcePattern) -> None:
         async with self._changing:

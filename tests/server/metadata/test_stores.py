@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -12,8 +13,8 @@ import pytest
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid_text import uuid_text
-from barnabas.server.metadata import znodes
-from barnabas.server.metadata.change_notices import LIFE_MS
+from barnabas.server.metadata import change_notices, znodes
+from barnabas.server.metadata.change_notices import LIFE_MS, PURGE_INTERVAL_MS
 from barnabas.server.metadata.cluster_store import ClusterStore, ControllerTerm
 from barnabas.server.metadata.config_store import ConfigStore
 from barnabas.server.metadata.embedded_store import EmbeddedStore
@@ -216,6 +217,28 @@ async def test_what_a_change_costs_does_not_grow_with_those_before_it(monkeypatc
     for number in range(100):
         await world.configs.set_named_config("groups", f"g{number}", {"consumer.session.timeout.ms": "50000"})
     assert looked_at < 500
+
+
+async def test_young_announcements_are_not_looked_through_at_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(change_notices, "NOTICES_A_PURGE", 10)
+    world, looked_at = World(), 0
+    await world.cluster.prepare()
+    get_many = world.store.get_many
+
+    async def counted(paths: Sequence[str]) -> Any:
+        nonlocal looked_at
+        looked_at += len(paths)
+        return await get_many(paths)
+
+    monkeypatch.setattr(world.store, "get_many", counted)
+    for number in range(25):
+        await world.configs.set_topic_config("t", {"retention.ms": str(number)})
+        world.clock.now += 3 * PURGE_INTERVAL_MS // 25
+    assert looked_at < 35
+    world.clock.now += LIFE_MS
+    for number in range(3):
+        await world.configs.set_topic_config("t", {"retention.ms": str(number)})
+    assert len(await world.store.children("/config/changes")) == 3
 
 
 async def test_old_announcements_are_purged() -> None:
