@@ -17,6 +17,8 @@ T = TypeVar("T")
 FRESH_SECONDS = 1.0
 MOST_READINGS = 6
 """Consumers at once; whoever comes then waits. Each holds some fetched megabytes."""
+MOST_FOLLOWINGS = 4
+"""Consumers that end only when their page does; whoever comes then is refused."""
 _FETCH_BYTES = 4 << 20
 _PARTITION_BYTES = 1 << 20
 _MOST_PRODUCED_BYTES = 16 << 20
@@ -68,6 +70,7 @@ class WatchedCluster:
     def __init__(self, reach: Reach, own: OwnBroker | None = None) -> None:
         self.own = own
         self.readings = asyncio.Semaphore(MOST_READINGS)
+        self.followings = asyncio.Semaphore(MOST_FOLLOWINGS)
         self._reach = reach
         self.admin = Admin(reach.bootstrap, **{"client_id": "barnabas-console", **reach.admin})
         self._producer: asyncio.Task[Producer] | None = None

@@ -42,6 +42,12 @@ def preview(data: bytes | None) -> dict[str, Any]:
     return {"kind": kind, "size": len(data), "text": text[:LIST_CHARS].translate(_PICTURES), "cut": cut}
 
 
+def brief(data: bytes | None) -> dict[str, Any]:
+    """As in a list, and `raw` if that is all of it: for a form."""
+    shown = preview(data)
+    return {**shown, "raw": _as_text(data, is_cut=False) if data is not None and not shown["cut"] else None}
+
+
 def full(data: bytes | None) -> dict[str, Any]:
     """For a record alone: all forms that it has, each up to a bound, and what a form for producing can hold of it."""
     forms: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +15,8 @@ from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from ..consumer import Consumer
 from ..fetched_records import ConsumerRecord
-from .cluster import WatchedCluster
-from .previews import full, preview
+from .cluster import MOST_FOLLOWINGS, WatchedCluster
+from .previews import brief, full, preview
 from .record_filter import Wanted, record_filter
 
 MOST_ROWS = 500
@@ -31,6 +31,10 @@ FOLLOW_SECONDS = 0.25
 FOLLOW_ROWS = 100
 FOLLOW_BEHIND = 2_000
 """Who follows and falls so far behind goes on at the end: nobody reads faster than that."""
+MOST_HEADERS = 100
+MOST_PLACES = 500
+"""A search in more partitions than that cannot be gone on with: it would not fit into a URL."""
+REST_BYTES = 1 << 20
 _BATCH = 500
 _WAIT_MS = 250
 
@@ -87,8 +91,12 @@ class RecordPages:
 
     async def stream(self, query: Query) -> AsyncGenerator[Line, None]:
         """Lines with `rows`, how much was `scanned`, and at the end `done` or `error`."""
+        turns = self._cluster.followings if query.follow else self._cluster.readings
+        if query.follow and turns.locked():
+            yield {"error": f"{MOST_FOLLOWINGS} pages follow topics already"}
+            return
         try:
-            async with self._cluster.readings:
+            async with turns:
                 starts, ends = await self._range(query)
                 if query.follow:
                     lines = self._follow(query, starts)
@@ -99,7 +107,7 @@ class RecordPages:
                 async with aclosing(lines):
                     async for line in lines:
                         yield line
-        except (KafkaError, TimeoutError, OSError) as error:
+        except (KafkaError, TimeoutError, OSError, ValueError) as error:
             yield {"error": str(error) or "no answer in time"}
 
     async def one(self, topic: str, partition: int, offset: int) -> ConsumerRecord:
@@ -107,6 +115,7 @@ class RecordPages:
         tp = TopicPartition(topic, partition)
         missing = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no record at offset {offset} of {tp}")
         async with self._cluster.readings:
+            await self._partitions(topic, partition)
             ends = await self._cluster.admin.list_offsets({tp: LATEST})
             if not 0 <= offset < ends[tp].offset:
                 raise missing
@@ -122,7 +131,7 @@ class RecordPages:
     async def described(self, topic: str, partition: int, offset: int) -> Line:
         """One record with all there is to see of it."""
         record = await self.one(topic, partition, offset)
-        headers = [{"key": key, "value": full(value)} for key, value in record.headers[:100]]
+        headers = [{"key": brief(key.encode()), "value": brief(value)} for key, value in record.headers[:MOST_HEADERS]]
         return {**row(record), "headers": headers, "key": full(record.key), "value": full(record.value)}
 
     async def produce(self, topic: str, body: Mapping[str, Any]) -> Line:
@@ -132,16 +141,13 @@ class RecordPages:
             source = (int(copied.get("partition", -1)), int(copied.get("offset", -1)))
             value = (await self.one(str(copied.get("topic", "")), *source)).value
         headers = [(str(one["key"]), _bytes(one.get("value"))) for one in _headers(body.get("headers"))]
-        partition = body.get("partition")
+        partition = None if body.get("partition") in (None, "") else int(body["partition"])
+        # A name that is mistaken would become a topic.
+        await self._partitions(topic, partition)
         producer = await self._cluster.producer()
-        sent = await producer.send(
-            topic,
-            value,
-            key=_bytes(body.get("key")),
-            headers=headers,
-            partition=None if partition in (None, "") else int(partition),
+        done = await (
+            await producer.send(topic, value, key=_bytes(body.get("key")), headers=headers, partition=partition)
         )
-        done = await sent
         return {"partition": done.partition, "offset": done.offset}
 
     # What is read, and how
@@ -149,8 +155,7 @@ class RecordPages:
     async def _range(self, query: Query) -> tuple[Offsets, Offsets]:
         """Where each partition's reading begins and, as of now, ends. Raises KafkaError."""
         admin = self._cluster.admin
-        chosen = None if query.partition is None else [query.partition]
-        tps = await admin.partitions_of(query.topic, chosen)
+        tps = await self._partitions(query.topic, query.partition)
         first = {tp: at.offset for tp, at in (await admin.list_offsets(dict.fromkeys(tps, EARLIEST))).items()}
         ends = {tp: at.offset for tp, at in (await admin.list_offsets(dict.fromkeys(tps, LATEST))).items()}
         back = max(1, (SEARCHED_BACK if query.is_search else 4 * query.limit) // len(tps) + 1)
@@ -169,41 +174,51 @@ class RecordPages:
             starts = first
         return {tp: min(max(starts[tp], first[tp]), ends[tp]) for tp in tps}, ends
 
+    async def _partitions(self, topic: str, partition: int | None) -> list[TopicPartition]:
+        """All of the topic's, or the one. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION) at once."""
+        there = await self._cluster.admin.partitions_of(topic)
+        wanted = [tp for tp in there if partition in (None, tp.partition)]
+        if not wanted:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic} has no partition {partition}")
+        return wanted
+
     async def _newest(self, query: Query, starts: Offsets, ends: Offsets) -> AsyncGenerator[Line, None]:
         """The last ones of all partitions, the newest first."""
-        found: list[ConsumerRecord] = []
-        scanned = 0
-        async for portion, _ in self._portions(starts, ends):
-            scanned += len(portion)
-            found += [record for record in portion if query.wanted(record.key, record.value)]
-            # Only so many are kept; what lies in a partition behind others has later offsets.
-            found = sorted(found, key=lambda r: (r.timestamp, r.offset))[-query.limit :]
-            yield {"scanned": scanned}
-        yield {"rows": [row(record) for record in reversed(found)], "scanned": scanned}
+        rows: list[Line] = []
+        scanned, deadline = 0, asyncio.get_running_loop().time() + SCAN_SECONDS
+        async with aclosing(self._portions(starts, ends)) as portions:
+            async for portion, _ in portions:
+                scanned += len(portion)
+                # Only so many are kept; what lies in a partition behind others has later offsets.
+                found = [row(record) async for record in _matching(query, portion)]
+                rows = sorted(rows + found, key=lambda one: (one["t"], one["o"]))[-query.limit :]
+                yield {"scanned": scanned}
+                if asyncio.get_running_loop().time() > deadline:
+                    break
+        yield {"rows": rows[::-1], "scanned": scanned}
         yield {"done": True, "next": None}
 
     async def _scan(self, query: Query, starts: Offsets, ends: Offsets) -> AsyncGenerator[Line, None]:
         """On from the start until there are enough, in the order in which they are read."""
-        loop = asyncio.get_running_loop()
-        began, scanned, left = loop.time(), 0, query.limit
-        at = dict(starts)
-        async for portion, positions in self._portions(starts, ends):
-            rows = []
-            for record in portion:
-                scanned += 1
-                at[TopicPartition(record.topic, record.partition)] = record.offset + 1
-                if query.wanted(record.key, record.value):
-                    rows.append(row(record))
-                    left -= 1
-                    if not left:
+        scanned, left, at = 0, query.limit, starts
+        deadline = asyncio.get_running_loop().time() + SCAN_SECONDS
+        async with aclosing(self._portions(starts, ends)) as portions:
+            async for portion, positions in portions:
+                before, at, rows = at, positions, list[Line]()
+                scanned += len(portion)
+                async for record in _matching(query, portion):
+                    if len(rows) == left:
+                        # The rest of the portion is read again by who goes on.
+                        at = _up_to(record, portion, before)
                         break
-            else:
-                at = positions
-            yield {"rows": rows, "scanned": scanned}
-            if not left or scanned >= SCAN_RECORDS or loop.time() - began > SCAN_SECONDS:
-                break
+                    rows.append(row(record))
+                left -= len(rows)
+                yield {"rows": rows, "scanned": scanned}
+                if not left or scanned >= SCAN_RECORDS or asyncio.get_running_loop().time() > deadline:
+                    break
         ahead = {tp: offset for tp, offset in at.items() if offset < ends[tp]}
-        yield {"done": True, "next": ",".join(f"{tp.partition}:{offset}" for tp, offset in ahead.items()) or None}
+        place = ",".join(f"{tp.partition}:{offset}" for tp, offset in ahead.items())
+        yield {"done": True, "next": place if 0 < len(ahead) <= MOST_PLACES else None}
 
     async def _portions(
         self, starts: Offsets, ends: Offsets
@@ -233,13 +248,35 @@ class RecordPages:
                 batch = await consumer.getmany(timeout_ms=4 * _WAIT_MS, max_records=_BATCH)
                 portion = [record for records in batch.values() for record in records]
                 scanned += len(portion)
-                found = [record for record in portion if query.wanted(record.key, record.value)]
+                found = [record async for record in _matching(query, portion)]
                 skipped = max(0, len(found) - FOLLOW_ROWS) + (0 if query.is_search else await _catch_up(consumer))
                 found.sort(key=lambda r: (r.timestamp, r.offset))
                 rows = [row(record) for record in found[-FOLLOW_ROWS:]]
                 yield {"rows": rows, "scanned": scanned, "skipped": skipped}
                 if portion:
                     await asyncio.sleep(FOLLOW_SECONDS if not query.is_search else 0.02)
+
+
+async def _matching(query: Query, portion: Sequence[ConsumerRecord]) -> AsyncGenerator[ConsumerRecord, None]:
+    """What is wanted of these; others are served in between, as records may be large."""
+    looked_at = 0
+    for record in portion:
+        looked_at += len(record.value or b"")
+        if looked_at > REST_BYTES:
+            looked_at = 0
+            await asyncio.sleep(0)
+        if query.wanted(record.key, record.value):
+            yield record
+
+
+def _up_to(end: ConsumerRecord, portion: Sequence[ConsumerRecord], before: Offsets) -> Offsets:
+    """Where reading is if of this portion it has come to `end`, and not farther."""
+    at = dict(before)
+    for record in portion:
+        if record is end:
+            break
+        at[TopicPartition(record.topic, record.partition)] = record.offset + 1
+    return at
 
 
 def _begin(consumer: Consumer, starts: Offsets) -> None:

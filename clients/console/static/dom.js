@@ -8,7 +8,7 @@ function fill(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
@@ -60,9 +60,12 @@ export function toast(text) {
   setTimeout(() => note.remove(), 4000);
 }
 
+// The head of a column; one without a name is no header.
+export const title = (c) => h(c.name ? "th" : "td", { scope: c.name ? "col" : null, class: [c.number && "n", c.class].filter(Boolean).join(" ") || null }, c.name);
+
 // A table of few rows. Columns: {name, number, class, cell(row)}.
 export function table(label, columns, rows, options = {}) {
-  const head = columns.map((c) => h("th", { scope: "col", class: [c.number && "n", c.class].filter(Boolean).join(" ") }, c.name));
+  const head = columns.map(title);
   const cell = (c, row) => h("td", { class: [c.number && "n", c.class].filter(Boolean).join(" ") }, c.cell(row));
   const body = rows.map((row) => h("tr", {}, columns.map((c) => cell(c, row))));
   const shown = rows.length ? h("table", { "aria-label": label }, h("thead", {}, h("tr", {}, head)), h("tbody", {}, body))

@@ -1,6 +1,6 @@
 // A table of any length: only the rows in sight are in the page. Arrow keys, Page, Home and End move in it.
 
-import { h } from "./dom.js";
+import { h, title } from "./dom.js";
 
 const ROW = 36;
 const MORE = 8;
@@ -13,7 +13,7 @@ export class List {
     this.from = -1;
     this.body = h("tbody");
     this.count = h("table", { "aria-label": label },
-      h("thead", {}, h("tr", { "aria-rowindex": 1 }, columns.map((c) => h("th", { scope: "col", class: styles(c) }, c.name)))), this.body);
+      h("thead", {}, h("tr", { "aria-rowindex": 1 }, columns.map(title))), this.body);
     this.none = h("div", { class: "empty", hidden: true }, empty);
     this.element = h("div", { class: "card scroll tall virtual", tabindex: 0, role: "region", "aria-label": label }, this.count, this.none);
     this.element.addEventListener("scroll", () => this.draw(), { passive: true });

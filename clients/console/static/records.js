@@ -124,7 +124,7 @@ async function one(topic, partition, offset) {
     h("dl", { class: "facts" },
       h("dt", {}, "Time"), h("dd", {}, time(record.t)),
       h("dt", {}, "Key"), h("dd", { class: "mono" }, shown(record.key)),
-      record.headers.flatMap((header) => [h("dt", {}, h("bdi", {}, header.key)), h("dd", { class: "mono" }, shown(header.value))]),
+      record.headers.flatMap((header) => [h("dt", {}, h("bdi", {}, header.key.text)), h("dd", { class: "mono" }, shown(header.value))]),
       h("dt", {}, "Value"), h("dd", {}, record.value.size < 0 ? h("span", { class: "none" }, "null") : `${bytes(record.value.size)}${record.value.cut ? ", the beginning of it" : ""}`)),
     forms(record.value.forms),
     h("div", { class: "ends" },
@@ -157,8 +157,8 @@ function produce(topic, original) {
   const value = h("textarea", { name: "value", rows: 7, spellcheck: "false", autofocus: true });
   value.value = textOf(original?.value);
   const headers = h("textarea", { name: "headers", rows: 2, placeholder: "name: value", spellcheck: "false" });
-  const plain = (original?.headers ?? []).filter((header) => header.value.raw !== null && !/[\n:]/.test(header.key) && !/\n/.test(header.value.raw));
-  headers.value = plain.map((header) => `${header.key}: ${header.value.raw}`).join("\n");
+  const plain = (original?.headers ?? []).filter((header) => header.key.raw !== null && header.value.raw !== null && !/[\n:]/.test(header.key.raw) && !/\n/.test(header.value.raw));
+  headers.value = plain.map((header) => `${header.key.raw}: ${header.value.raw}`).join("\n");
   ask(original ? `Replay ${original.p}:${original.o}` : `Produce to ${topic}`, [
     h("div", { class: "fields" },
       field("To topic", "topic", { value: topic, required: true, spellcheck: "false" }),

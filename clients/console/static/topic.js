@@ -1,7 +1,7 @@
 // One topic: its partitions, its settings, its records.
 
 import { get, post, every, part } from "./api.js";
-import { h, ask, bytes, field, number, ownBroker, tag, toast } from "./dom.js";
+import { h, ask, bytes, field, number, ownBroker, tag, title, toast } from "./dom.js";
 import { List } from "./list.js";
 import { disk } from "./disk.js";
 import { records } from "./records.js";
@@ -22,8 +22,8 @@ export async function topic(view, signal, name, tab = "") {
       h("span", { class: "grow" }),
       h("button", { onclick: () => grow(name, facts.rows.length) }, "Grow"),
       h("button", { onclick: () => remove(name) }, "Delete")),
-    h("nav", { class: "tabs", "aria-label": `Parts of ${name}` }, TABS.map(([to, title]) =>
-      h("a", { href: to ? `${here}/${to}` : here, "aria-current": to === path ? "page" : null }, title))),
+    h("nav", { class: "tabs", "aria-label": `Parts of ${name}` }, TABS.map(([to, label]) =>
+      h("a", { href: to ? `${here}/${to}` : here, "aria-current": to === path ? "page" : null }, label))),
     place);
   await show(place, signal, name, facts);
 }
@@ -64,7 +64,7 @@ async function settings(view, signal, name) {
     const wanted = search.value.trim().toLowerCase();
     const shown = configs.filter((c) => c.name.includes(wanted) || (c.doc ?? "").toLowerCase().includes(wanted));
     place.replaceChildren(h("table", { "aria-label": `Settings of ${name}` },
-      h("thead", {}, h("tr", {}, ["Setting", "Value", "Origin", ""].map((title, i) => h("th", { scope: "col", class: i === 2 ? "optional" : null }, title)))),
+      h("thead", {}, h("tr", {}, [{ name: "Setting" }, { name: "Value" }, { name: "Origin", class: "optional" }, {}].map(title))),
       h("tbody", {}, shown.map((c) => h("tr", {},
         h("td", {}, h("code", {}, c.name), c.doc && h("div", {}, h("small", {}, c.doc))),
         h("td", { class: "mono" }, c.sensitive ? h("span", { class: "none" }, "hidden") : c.value === "" ? h("span", { class: "none" }, "empty") : c.value ?? "–"),

@@ -13,7 +13,7 @@ import pytest
 from barnabas import Broker
 from barnabas.clients import Consumer
 from barnabas.clients.console import pulse
-from barnabas.clients.console.cluster import WatchedCluster
+from barnabas.clients.console.cluster import MOST_FOLLOWINGS, WatchedCluster
 from barnabas.clients.console.records import FOLLOW_BEHIND, Query, RecordPages
 
 TIMEOUT = 60
@@ -64,6 +64,11 @@ async def test_records_are_found_by_place_key_text_and_path(broker: Broker, page
     broker.produce("r", [(f"k{i % 10}", json.dumps({"n": i, "of": {"ten": [i % 10]}})) for i in range(1000)])
     newest, end = await records(page, "r", limit=3)
     assert ([row["o"] for row in newest], end) == ([999, 998, 997], {"done": True, "next": None})
+    seen, at = list[int](), "earliest"
+    while at is not None:
+        found, end = await records(page, "r", limit=30, key="k3", **{"from": at})
+        seen, at = seen + [row["o"] for row in found], end["next"]
+    assert seen == list(range(3, 1000, 10))
     first, end = await records(page, "r", limit=4, **{"from": "earliest"})
     assert ([row["o"] for row in first], end["next"]) == ([0, 1, 2, 3], "0:4")
     assert [row["o"] for row in (await records(page, "r", limit=2, **{"from": end["next"]}))[0]] == [4, 5]
@@ -76,8 +81,10 @@ async def test_records_are_found_by_place_key_text_and_path(broker: Broker, page
     found, _ = await records(page, "r", text='"n": 512,')
     assert [row["o"] for row in found] == [512]
     assert (await page.get("/api/topics/r/records", params={"path": "$[["})).status_code == 400
-    _, end = await records(page, "nothing")
-    assert "UNKNOWN_TOPIC" in end["error"]
+    for topic, asked in (("nothing", {}), ("r", {"partition": 7})):
+        _, end = await records(page, topic, **asked)
+        assert "UNKNOWN_TOPIC_OR_PARTITION" in end["error"]
+    assert "error" in (await records(page, "r", **{"from": "offset:x"}))[1]
 
 
 async def test_one_record_and_one_more_of_it(broker: Broker, page: httpx.AsyncClient) -> None:
@@ -96,6 +103,11 @@ async def test_one_record_and_one_more_of_it(broker: Broker, page: httpx.AsyncCl
     assert file.content == large
     assert file.headers["content-disposition"] == 'attachment; filename="one-0-2.bin"'
     assert (await page.get("/api/topics/one/records/0/3")).status_code == 404
+    assert (await page.get("/api/topics/one/records/7/0")).status_code == 404
+    for path, partition in (("nothing", None), ("one", 7)):
+        refused = await page.post(f"/api/topics/{path}/records", json={"value": None, "partition": partition})
+        assert refused.status_code == 404, refused.text
+    assert (await page.get("/api/topics/nothing")).status_code == 404, "a mistake made a topic"
     for nonsense in ({"value": 7}, {"value": {"base64": "?"}}, {"partition": "x"}, {"headers": 7}, {"headers": [7]}):
         assert (await page.post("/api/topics/one/records", json=nonsense)).status_code == 400, nonsense
 
@@ -115,6 +127,23 @@ async def test_who_follows_gets_what_comes_and_is_never_far_behind(broker: Broke
             if skipped and "new" in texts:
                 break
     assert skipped > 0
+
+
+async def test_pages_that_follow_leave_room_for_those_that_read(broker: Broker, cluster: WatchedCluster) -> None:
+    broker.create_topic("many", 1)
+    broker.produce("many", ["x"])
+    query = Query.parse("many", {"follow": "1"})
+    following = [RecordPages(cluster).stream(query) for _ in range(MOST_FOLLOWINGS)]
+    async with asyncio.timeout(TIMEOUT):
+        for stream in following:
+            assert len((await anext(stream))["rows"]) == 1
+        async with aclosing(RecordPages(cluster).stream(query)) as refused:
+            assert "already" in (await anext(refused))["error"]
+        assert [line async for line in RecordPages(cluster).stream(Query.parse("many", {}))][-1]["done"]
+        for stream in following:
+            await stream.aclose()
+        async with aclosing(RecordPages(cluster).stream(query)) as again:
+            assert len((await anext(again))["rows"]) == 1
 
 
 async def test_a_group_begins_elsewhere(broker: Broker, page: httpx.AsyncClient) -> None:

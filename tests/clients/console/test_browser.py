@@ -1,0 +1,345 @@
+"""The console as people have it: in Debian's Chromium, every screen opened and clicked through with clients at work."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from tests.node import installed
+from tests.tools import require_tool
+
+from barnabas import Broker
+from barnabas.clients import Consumer, Producer
+from barnabas.clients.console.cluster import FRESH_SECONDS, Reach
+from barnabas.clients.console.server import ConsoleThread, Listen
+from barnabas.server.insight import Insight
+
+pytestmark = [pytest.mark.verify, pytest.mark.node, pytest.mark.timeout(300)]
+PATIENCE_MS = 60_000
+TOPICS = {"orders": 3, "payments": 1, "hostile": 1}
+REFUSED = "Failed to load resource: the server responded with a status of 4"
+"""What Chromium says of each refusal that a test is after."""
+COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 4000, "min.cleanable.dirty.ratio": 1}
+SCREENS = (
+    *("/", "/topics", "/topics/orders", "/topics/orders/records", "/topics/orders/settings", "/topics/users/disk"),
+    *("/groups", "/groups/readers", "/rights", "/requests"),
+)
+PARTITIONS = 10_000
+T = TypeVar("T")
+
+
+class Clients:
+    """A producer and a member of a group that go on until they are stopped."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=work) for work in (self._produce, lambda: asyncio.run(self._read()))]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _produce(self) -> None:
+        number = 0
+        while not self._stop.wait(0.1):
+            number += 1
+            value = json.dumps({"id": number, "user": {"id": number % 10}})
+            self._broker.produce("orders", [(f"user-{number % 10}", value)], partition=number % 3)
+            self._broker.produce("users", [(f"user-{number % 5}", "x" * 200)])
+
+    async def _read(self) -> None:
+        async with Consumer(self._broker.bootstrap, group_id="readers", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["orders"])
+            while not self._stop.is_set():
+                await consumer.getmany(timeout_ms=200)
+
+
+def apart(work: Coroutine[Any, Any, T]) -> T:
+    """Run it in another thread: the browser's driver has a loop in this one."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+def console_of(broker: Broker) -> Iterator[str]:
+    """The console beside a broker; its URL."""
+    loop = broker._loop
+    assert loop is not None
+    console = ConsoleThread(Reach(broker.bootstrap, {}, {}, {}), Listen("127.0.0.1", 0), Insight(broker.server, loop))
+    try:
+        yield apart(console.start())
+    finally:
+        apart(console.stop())
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with Broker(TOPICS, config={"metrics.listeners": "127.0.0.1:0"}) as running:
+        running.create_topic("users", 1, COMPACTED)
+        clients = Clients(running)
+        yield running
+        clients.stop()
+
+
+@pytest.fixture(scope="module")
+def url(broker: Broker) -> Iterator[str]:
+    yield from console_of(broker)
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    path = require_tool("chromium", "Debian's package chromium; the console is opened in it")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium: Browser, url: str) -> Iterator[Page]:
+    """A page; in the end nothing was wrong in it, and it has asked nobody else."""
+    yield from opened(chromium, url)
+
+
+def opened(chromium: Browser, url: str, **how: object) -> Iterator[Page]:
+    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 860}, **how})
+    page, wrong = context.new_page(), list[str]()
+
+    def complain(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(REFUSED):
+            wrong.append(f"{message.type}: {message.text}")
+
+    def look(request: Request) -> None:
+        if not request.url.startswith((url, "data:")):
+            wrong.append(f"asked {request.url}")
+
+    page.on("console", complain)
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("request", look)
+    page.set_default_timeout(PATIENCE_MS)
+    expect.set_options(timeout=PATIENCE_MS)
+    page.goto(url)
+    yield page
+    context.close()
+    assert wrong == []
+
+
+def go(page: Page, path: str) -> None:
+    page.evaluate("path => { location.hash = path; }", path)
+    expect(page.locator("main h1")).to_be_visible()
+
+
+def test_a_walk_through_it_by_the_keyboard_and_the_mouse(page: Page, broker: Broker) -> None:
+    expect(page.locator(".plot .now").first).to_have_text(re.compile(r"^[1-9][\d,]*/s$"))
+    expect(page.locator(".plot .now").nth(1)).to_have_text(re.compile(r"^.+B/s  ·  .+B/s$"))
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    expect(page.get_by_role("heading", name="Topics")).to_be_visible()
+    page.keyboard.press("/")
+    page.keyboard.type("ord")
+    expect(page.locator("tbody a")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="orders")).to_be_visible()
+    expect(page.locator("tbody tr[data-at]")).to_have_count(3)
+
+    page.get_by_role("link", name="Records").click()
+    page.get_by_label("JSON path").fill("$.user.id = 7")
+    page.get_by_label("From").select_option("earliest")
+    page.get_by_role("button", name="Read").click()
+    expect(page.locator("tbody tr").first).to_contain_text("user-7")
+    page.locator("tbody button").first.click()
+    expect(page.locator("dialog pre")).to_contain_text('"id": 7')
+    page.get_by_role("button", name="Hex").click()
+    expect(page.locator("dialog pre")).to_contain_text("000000  7b 22")
+    page.get_by_role("button", name="Replay").click()
+    page.locator("dialog").get_by_label("To topic").fill("payments")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#toast")).to_contain_text("sent to payments 0:0")
+    (copy,) = broker.records("payments")
+    assert copy.key == b"user-7" and json.loads(copy.value or b"")["user"] == {"id": 7}
+
+    page.get_by_label("JSON path").fill("")
+    page.get_by_role("button", name="Follow").click()
+    expect(page.locator("main small[role=status]").first).to_contain_text("following")
+    page.get_by_role("button", name="Follow").click()
+    expect(page.locator("main small[role=status]").first).to_have_text("stopped")
+
+
+def test_a_topic_is_made_changed_grown_and_deleted(page: Page, broker: Broker) -> None:
+    go(page, "/topics")
+    page.get_by_role("button", name="New topic").click()
+    dialog = page.locator("dialog")
+    dialog.get_by_label("Name").fill("made")
+    dialog.get_by_label("Settings").fill("retention.ms=soon")
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("retention.ms")
+    dialog.get_by_label("Settings").fill("retention.ms=100000")
+    dialog.get_by_role("button", name="Create").click()
+    expect(dialog).to_have_count(0)
+    go(page, "/topics/made/settings")
+    expect(page.locator("tbody tr").first).to_contain_text("retention.ms")
+    page.get_by_role("button", name="Change retention.ms", exact=True).click()
+    dialog.get_by_label("Value").fill("200000")
+    dialog.get_by_role("button", name="Save").click()
+    expect(page.locator("tbody tr").first).to_contain_text("200000")
+    page.get_by_role("button", name="Grow").click()
+    dialog.get_by_role("button", name="Grow").click()
+    expect(page.locator(".head .tag").first).to_have_text("2 partitions")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog.get_by_label("Write its name").fill("mad")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    dialog.get_by_label("Write its name").fill("made")
+    dialog.get_by_role("button", name="Delete").click()
+    expect(page.get_by_role("heading", name="Topics")).to_be_visible()
+    expect(page.locator("tbody a", has_text="made")).to_have_count(0)
+
+
+def test_a_group_is_seen_and_begins_elsewhere(page: Page, broker: Broker) -> None:
+    go(page, "/groups/readers")
+    expect(page.locator(".head .tag")).to_have_text("Stable")
+    expect(page.locator(".plot .now")).to_have_text(re.compile(r"^[\d,.K]+$"))
+    page.get_by_role("button", name="Reset offsets").click()
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("dialog").get_by_role("alert")).to_contain_text("NON_EMPTY_GROUP")
+    page.keyboard.press("Escape")
+
+    async def committed() -> None:
+        async with Consumer(broker.bootstrap, group_id="late", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["orders"])
+            await consumer.getone()
+
+    apart(committed())
+    go(page, "/groups/late")
+    page.get_by_role("button", name="Reset offsets").click()
+    page.locator("dialog select[name=kind]").select_option("latest")
+    page.get_by_role("button", name="Preview").click()
+    page.get_by_role("button", name="Set offsets", exact=True).click()
+    expect(page.locator("#toast")).to_contain_text("the group begins there")
+
+
+def test_a_log_is_drawn_and_cleaned(page: Page, broker: Broker) -> None:
+    for _ in range(30):
+        broker.produce("users", [("k", "x" * 500)])
+    go(page, "/topics/users/disk")
+    expect(page.locator(".strip i.dirty").first).to_be_visible()
+    page.get_by_role("button", name="Compact now").click()
+    expect(page.locator("#toast")).to_contain_text("given back")
+    expect(page.locator(".strip i.clean").first).to_be_visible()
+    expect(page.locator(".cleaning")).to_contain_text("last cleaned")
+    page.get_by_text("Files").click()
+    expect(page.locator("details table")).to_contain_text("clean")
+
+
+def test_what_records_hold_is_shown_and_does_nothing(page: Page, broker: Broker) -> None:
+    markup = "<script>window.owned = 1</script><img src=x onerror='window.owned = 1'>"
+    broker.produce(
+        "hostile",
+        [
+            (markup, markup),
+            (None, "\x1b[31mred\x00 \u202edrawkcab, and some more that is plain text"),
+            ("large", "x" * 1_000_000),
+        ],
+    )
+
+    async def with_header() -> None:
+        async with Producer(broker.bootstrap) as producer:
+            headers = [(markup, markup.encode())]
+            await (await producer.send("hostile", bytes(range(256)), key=bytes(range(256)), headers=headers))
+
+    apart(with_header())
+    large = 10_000_000
+    broker.create_topic("huge", 1, {"max.message.bytes": 2 * large})
+    broker.produce("huge", ["<b>" + "y" * large])
+    for topic, rows in (("hostile", 4), ("huge", 1)):
+        go(page, f"/topics/{topic}/records")
+        expect(page.locator("tbody tr")).to_have_count(rows)
+        for at in range(rows):
+            page.locator("tbody button").nth(at).click()
+            expect(page.locator("dialog pre")).to_be_visible()
+            assert page.evaluate("document.querySelectorAll('main img, main b, main script, dialog img').length") == 0
+            assert page.evaluate("document.body.textContent.length") < 500_000
+            page.keyboard.press("Escape")
+            expect(page.locator("dialog")).to_have_count(0)
+    go(page, "/topics/hostile/records")
+    expect(page.locator("tbody")).to_contain_text("\u241b[31mred\u2400 \\u202e")
+    assert page.evaluate("window.owned") is None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_read_it(chromium: Browser, url: str, scheme: str) -> None:
+    axe = (installed(Path(__file__).parent / "axe") / "node_modules/axe-core/axe.min.js").read_text()
+    for page in opened(chromium, url, color_scheme=scheme):
+        page.evaluate(axe)
+        for path in SCREENS:
+            go(page, path)
+            expect(page.locator("main :is(table, .empty, .strip):visible").first).to_be_visible()
+            assert violations(page) == [], path
+        go(page, "/topics/orders/records")
+        page.locator("tbody button").first.click()
+        expect(page.locator("dialog pre")).to_be_visible()
+        assert violations(page) == [], "a record"
+        page.get_by_role("button", name="Replay").click()
+        expect(page.get_by_role("button", name="Send")).to_be_visible()
+        assert violations(page) == [], "a form"
+
+
+def violations(page: Page) -> list[str]:
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
+
+def test_it_fits_a_phone(chromium: Browser, url: str) -> None:
+    for page in opened(chromium, url, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True):
+        for path in SCREENS:
+            go(page, path)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_another_page_changes_nothing(chromium: Browser, url: str) -> None:
+    context = chromium.new_context()
+    page = context.new_page()
+    send = """url => fetch(url + 'api/topics', {method: 'POST', mode: 'no-cors', body: '{"name": "stolen"}'})
+              .then(answer => answer.type, error => 'failed')"""
+    answer = page.evaluate(send, url)
+    context.close()
+    assert answer in ("opaque", "failed")
+    assert "stolen" not in httpx.get(f"{url}api/topics", timeout=60).text
+
+
+def test_ten_thousand_partitions_are_there_in_less_than_a_second(chromium: Browser) -> None:
+    with Broker({f"topic-{index:02}": PARTITIONS // 20 for index in range(20)}) as broker:
+        for url in console_of(broker):
+            for page in opened(chromium, url):
+                expect(page.locator(".stats")).to_contain_text("10,000")
+                measure = """async () => {
+                    location.hash = '/groups';
+                    const frame = () => new Promise(requestAnimationFrame);
+                    while (document.querySelector('main h1')?.textContent !== 'Groups') await frame();
+                    await new Promise((resolve) => setTimeout(resolve, FRESH));  // so that the cluster is asked anew
+                    const began = performance.now();
+                    location.hash = '/topics';
+                    while (!document.querySelector('main small')?.textContent.includes('10,000 partitions')
+                           || !document.querySelector('main tbody a')) await frame();
+                    return performance.now() - began;
+                }"""
+                # The quickest of some counts, as the machine has other things to do.
+                took = [page.evaluate(measure.replace("FRESH", str(1200 * FRESH_SECONDS))) for _ in range(5)]
+                print(f"10 000 partitions are shown after {min(took):.0f} ms")
+                assert min(took) < 1000, took
+                page.locator("tbody a").first.focus()
+                page.keyboard.press("End")
+                expect(page.locator("tbody a").last).to_have_text("topic-19")
+                assert page.locator("tbody tr").count() < 100
