@@ -79,11 +79,10 @@ def add_rules(
     named = _named(topic, group, transactional_id, cluster=cluster)
     if not named:
         raise typer.BadParameter("of what? give --topic, --group, --transactional-id or --cluster")
-    pattern = AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL
     permission = AclPermissionType.DENY if deny else AclPermissionType.ALLOW
     rules = [
         AclBinding(
-            ResourcePattern(kind, name, AclPatternType.LITERAL if kind is AclResourceType.CLUSTER else pattern),
+            ResourcePattern(kind, name, _pattern(kind, prefixed=prefixed)),
             AccessControlEntry(principal, host or WILDCARD, one, permission),
         )
         for kind, name in named
@@ -116,9 +115,8 @@ def remove_rules(
     named = _named(topic, group, transactional_id, cluster=cluster)
     if not named:
         raise typer.BadParameter("of what? give --topic, --group, --transactional-id or --cluster")
-    pattern = AclPatternType.PREFIXED if prefixed else AclPatternType.LITERAL
     filters = [
-        AclBindingFilter(kind, name, pattern, principal, host, one)
+        AclBindingFilter(kind, name, _pattern(kind, prefixed=prefixed), principal, host, one)
         for kind, name in named
         for one in (_operations(operation) if operation else [AclOperation.ANY])
     ]
@@ -139,6 +137,12 @@ def _named(topic: Name, group: Name, transactional_id: Name, *, cluster: bool) -
         AclResourceType.CLUSTER: CLUSTER_NAME if cluster else None,
     }
     return [(kind, name) for kind, name in given.items() if name is not None]
+
+
+def _pattern(kind: AclResourceType, *, prefixed: bool) -> AclPatternType:
+    """There is one cluster, whose name is no prefix."""
+    is_prefix = prefixed and kind is not AclResourceType.CLUSTER
+    return AclPatternType.PREFIXED if is_prefix else AclPatternType.LITERAL
 
 
 def _operations(names: list[str] | None) -> list[AclOperation]:

@@ -56,7 +56,7 @@ def test_quotas_are_set_listed_and_removed(broker: Broker) -> None:
 def test_rules_are_added_listed_and_removed() -> None:
     settings = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "allow.everyone.if.no.acl.found": "true",
+        "super.users": "User:ANONYMOUS",
     }
     with Broker({"t": 1}, config=settings) as broker:
         at = ["-b", broker.bootstrap]
@@ -74,6 +74,10 @@ def test_rules_are_added_listed_and_removed() -> None:
         assert {(r["resource"], r["name"]) for r in both} == {("Topic", "or"), ("Group", "*")}
         assert len(rows(broker, "acl", "remove", "-t", "or", "--prefixed", "-o", "Read")) == 1
         assert len(rows(broker, "acl", "list")) == 2
+        add = ["acl", "add", "-p", "User:eve", "-t", "or", "--prefixed", "--cluster", "-o", "Create", *at]
+        assert runner.invoke(app, add).exit_code == 0
+        removed = rows(broker, "acl", "remove", "-p", "User:eve", "-t", "or", "--prefixed", "--cluster")
+        assert {r["resource"] for r in removed} == {"Topic", "Cluster"}
         assert runner.invoke(app, ["acl", "add", "-p", "User:x", "-t", "t", "-o", "Fly", *at]).exit_code == 2
         assert runner.invoke(app, ["acl", "add", "-p", "User:x", *at]).exit_code == 2
 
