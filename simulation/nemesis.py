@@ -168,11 +168,15 @@ class Nemesis:
         if broker is None:
             return
         self._suffering.add(broker)
+        await self._end(broker)
+        await self._return(broker)
+
+    async def _end(self, broker: SimClusterBroker) -> None:
+        """Stop it cleanly, or by force if that takes too long."""
         task = self.world.loop.create_task(broker.stop())
         await asyncio.wait([task], timeout=STOP_SECONDS)
         if not task.done() or task.exception() is not None:
             broker.crash("kill")
-        await self._return(broker)
 
     async def _return(self, broker: SimClusterBroker) -> None:
         await self._last()

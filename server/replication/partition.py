@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ...protocol.record import LOG_OVERHEAD
-from ...protocol.record_batch import iter_batches
+from ...protocol.record_batch import RecordBatch, iter_batches
 from ...protocol.special_timestamps import EARLIEST, EARLIEST_LOCAL, LATEST, MAX_TIMESTAMP
 from ...protocol.topic_partition import TopicPartition
 from ...storage.log_config import NEVER
@@ -203,7 +204,7 @@ class Partition:
         `validate` as in `Log.append_as_leader`. Raises KafkaError: NOT_ENOUGH_REPLICAS before anything is written,
         and what the log raises; of a client's records HeavyRecordsError, too.
         """
-        if acks == -1 and self._lacks_replicas():
+        if acks == -1 and self._lacks_replicas() and not self._has_already(records):
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{self.topic_partition} has {len(self.in_sync_replicas)} replicas in sync; "
@@ -234,6 +235,19 @@ class Partition:
         if not self._raise_high_watermark() and self.followers is not None:
             self._listener.appended(self)
         return info
+
+    def _has_already(self, records: memoryview) -> bool:
+        """Whether an idempotent producer sends again what is in the log, which it waits for as others do.
+
+        Were it refused, and what follows it taken or not as replicas come and go, it might begin a new epoch, as
+        librdkafka does after a gap, and send in that once more what was here all the time.
+        """
+        with suppress(ProtocolError):
+            batch = next(iter_batches(records), None)
+            if isinstance(batch, RecordBatch):
+                entry = self.log.producer_state.producers.get(batch.header.producer_id)
+                return entry is not None and entry.find_duplicate(batch.header) is not None
+        return False
 
     def validation(self, records: memoryview, *, api_version: int, now_ms: int) -> Validation:
         """The check of what `append_records_to_leader` found too heavy."""

@@ -26,6 +26,7 @@ MOVING = TopicRegistration("t", TOPIC.topic_id, {0: (1, 2, 3)}, {0: (3,)}, {0: (
 STATE = PartitionState(1, 4, (1, 2), 9)
 RECOVERING = PartitionState(1, 5, (1,), 9, leader_recovery_state=1)
 LEADERLESS = PartitionState(-1, 6, (1,), 9)
+ELECTED = PartitionState(1, 7, (1,), 9, leader_broker_epoch=345)
 
 OURS = [
     ("broker", znodes.encode_broker(BROKER, NOW_MS)),
@@ -39,6 +40,7 @@ OURS = [
     ("config", znodes.encode_config({"retention.ms": "7", "cleanup.policy": "compact,delete"})),
     ("config", znodes.encode_config({})),
     ("controller", znodes.encode_controller(7, NOW_MS)),
+    ("state", znodes.encode_state(ELECTED)),
     ("producer-ids", znodes.encode_producer_id_block(7, 1000, 1999)),
 ]
 
@@ -59,6 +61,9 @@ def fields(kind: str, data: bytes) -> Any:
     if kind == "broker":
         # Kafka writes the time of writing.
         del value["timestamp"]
+    if kind == "state":
+        # Ours alone, which Kafka skips.
+        value.pop("leader_broker_epoch", None)
     return value
 
 
@@ -77,4 +82,5 @@ def test_we_read_what_kafka_writes(rewritten: list[bytes]) -> None:
     assert znodes.decode_config(rewritten[8]) == {"retention.ms": "7", "cleanup.policy": "compact,delete"}
     assert znodes.decode_config(rewritten[9]) == {}
     assert znodes.decode_controller(rewritten[10]) == 7
-    assert znodes.decode_producer_id_block(rewritten[11]) == (1000, 1999)
+    assert znodes.decode_state(rewritten[11], 0) == ELECTED
+    assert znodes.decode_producer_id_block(rewritten[12]) == (1000, 1999)

@@ -171,6 +171,22 @@ def test_a_set_without_a_whole_message_raises_no_barrier() -> None:
     assert partition.log.high_watermark == 1
 
 
+def test_what_is_in_the_log_already_waits_for_replicas_like_the_first_time() -> None:
+    """Who is refused it, and has the next taken, may send it once more under another epoch."""
+    partition = leader(LogConfig(min_insync_replicas=2), replicas=(1, 2))
+    partition.in_sync_replicas = (1, 2)
+    producer = {"producer_id": 1, "producer_epoch": 0}
+    assert append(partition, -1, **producer, base_sequence=0) == 0
+    partition.in_sync_replicas = (1,)
+    assert append(partition, -1, **producer, base_sequence=0) == 0
+    for sequence in (1, 2):
+        with pytest.raises(KafkaError, match="NOT_ENOUGH_REPLICAS"):
+            append(partition, -1, **producer, base_sequence=sequence)
+    with pytest.raises(KafkaError, match="NOT_ENOUGH_REPLICAS"):
+        partition.append_records_to_leader(memoryview(bytearray(b"x" * 100)), -1, api_version=9)
+    assert partition.log.log_end_offset == 1
+
+
 def test_too_few_replicas_in_sync() -> None:
     partition = leader(LogConfig(min_insync_replicas=2), replicas=(1, 2))
     partition.in_sync_replicas = (1,)

@@ -64,11 +64,23 @@ class ClusterNemesis(Nemesis):
         self._is_rotten = False
         self._growth = 0
         self._acts |= {
+            "stop all": self._stop_all,
             "disk dies": self._kill_disk,
             "bits rot": self._rot,
             "reassign": self._reassign,
             "grow": self._grow,
         }
+
+    async def _stop_all(self) -> None:
+        """The whole cluster stops cleanly, and starts again."""
+        others = [broker for broker in self.world.running if broker not in self._suffering]
+        self._suffering.update(others)
+        await asyncio.gather(*map(self._stop_one, others))
+
+    async def _stop_one(self, broker: SimClusterBroker) -> None:
+        await asyncio.sleep(self.random.random() * self.random.choice((0.01, 1.0)))
+        await self._end(broker)
+        await self._return(broker)
 
     # -- disks -----------------------------------------------------------------------------------------------------
 

@@ -18,8 +18,13 @@ from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import play
 
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.record_batch import RecordBatch
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller import broker_changes, election, partition_state_machine
+from barnabas.server.controller.context import ControllerContext
+from barnabas.server.controller.isr_requests import IsrRequests
+from barnabas.server.controller.reassignments import Reassignments
+from barnabas.server.controller.topic_deletion import TopicDeletion
 from barnabas.server.coordinator.coordinator_log import CoordinatorLog
 from barnabas.server.coordinator.latest_records import LatestRecords
 from barnabas.server.metadata.membership import Membership
@@ -30,6 +35,7 @@ from barnabas.server.replication.followers import Followers
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.replica import Replica
 from barnabas.server.replication.replica_fetcher import Followed, ReplicaFetcher
+from barnabas.server.replication.replica_manager import ReplicaManager
 from barnabas.storage.leader_epochs import LeaderEpochCache
 from barnabas.storage.log import Log
 from barnabas.storage.log_loader import LogLoader
@@ -136,6 +142,10 @@ def take_every_start_for_a_clean_one(patch: Patch) -> None:
     patch.setattr(LogLoader, "load", load)
 
 
+def copy_what_has_rotted(patch: Patch) -> None:
+    patch.setattr(RecordBatch, "is_valid", property(lambda self: True))
+
+
 # -- producers -----------------------------------------------------------------------------------------------------
 
 
@@ -194,6 +204,54 @@ def take_no_notice_of_new_brokers(patch: Patch) -> None:
     patch.setattr(broker_changes.BrokerChanges, "_came", nothing)
 
 
+def let_a_restarted_leader_go_on(patch: Patch) -> None:
+    patch.setattr(ControllerContext, "led_by_earlier_runs", lambda self: [])
+
+
+def accept_any_proposed_isr(patch: Patch) -> None:
+    def accepted(self: IsrRequests, broker_id: int, wanted: Any, state: Any) -> Any:
+        return replace(state, isr=wanted.isr) if wanted.isr != state.isr else None
+
+    patch.setattr(IsrRequests, "_accepted", accepted)
+
+
+# -- topics that move, come and go ---------------------------------------------------------------------------------
+
+
+def move_before_the_new_replicas_have_it(patch: Patch) -> None:
+    async def leave(self: Reassignments, partition: TopicPartition, staying: tuple[int, ...], term: Any) -> None:
+        def decide(_: TopicPartition, state: Any) -> Any:
+            return partition_state_machine.next_state(state, term, staying[0], staying)
+
+        await self._partitions.change([partition], decide, term)
+
+    async def go_on(self: Reassignments, partitions: Any, term: Any) -> None:
+        for partition in partitions:
+            assignment = self._assignment(partition)
+            if assignment.is_changing:
+                await self._complete(partition, assignment, term)
+
+    patch.setattr(Reassignments, "_leave", leave)
+    patch.setattr(Reassignments, "go_on", go_on)
+
+
+def keep_replicas_that_have_moved_away(patch: Patch) -> None:
+    patch.setattr(Reassignments, "_delete", nothing)
+
+
+def forget_replicas_that_cannot_be_deleted(patch: Patch) -> None:
+    patch.setattr(TopicDeletion, "_is_deleted", lambda self, name: True)
+
+
+def keep_the_logs_of_deleted_topics(patch: Patch) -> None:
+    original = ReplicaManager.stop_replica
+
+    async def stop(self: ReplicaManager, topic_partition: TopicPartition, *, delete: bool) -> None:
+        await original(self, topic_partition, delete=False)
+
+    patch.setattr(ReplicaManager, "stop_replica", stop)
+
+
 def never_register_again(patch: Patch) -> None:
     patch.setattr(Membership, "_come_back", nothing)
 
@@ -224,6 +282,16 @@ def load_no_groups(patch: Patch) -> None:
     patch.setattr(CoordinatorLog, "load", load)
 
 
+def commit_offsets_at_the_leader_alone(patch: Patch) -> None:
+    original = ReplicaManager.append_records
+
+    def append(self: ReplicaManager, batches: Any, acks: int, *arguments: Any, **named: Any) -> None:
+        alone = 1 if named.get("origin") == "coordinator" else acks
+        original(self, batches, alone, *arguments, **named)
+
+    patch.setattr(ReplicaManager, "append_records", append)
+
+
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """One planted bug, where it was seen, and what brings it to light."""
@@ -231,6 +299,7 @@ class Mutant:
     plant: Plant
     source: str
     faults: frozenset[str]
+    work: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -238,7 +307,7 @@ class Mutant:
 
     def plan(self, seed: int) -> ClusterPlan:
         """The seed's plan under these faults."""
-        return ClusterPlan.draw(seed, quick=True).with_faults(self.faults)
+        return ClusterPlan.draw(seed, quick=True).with_faults(self.faults, self.work)
 
 
 BOUNCES = frozenset({"kill", "expire", "move controller", "cut off"})
@@ -273,6 +342,14 @@ MUTANTS = (
     Mutant(never_register_again, "KAFKA-2729", frozenset({"expire"})),
     Mutant(take_a_lost_answer_for_done, "KAFKA-5642", ZOOKEEPER),
     Mutant(load_no_groups, "KAFKA-8069", BOUNCES),
+    Mutant(copy_what_has_rotted, "NATS 2.12", frozenset({"bits rot", "kill", "cut"})),
+    Mutant(let_a_restarted_leader_go_on, "KIP-380", LOSSES | {"move controller"}),
+    Mutant(accept_any_proposed_isr, "KIP-841", BOUNCES | CUTS | {"reassign"}),
+    Mutant(move_before_the_new_replicas_have_it, "KIP-455", frozenset({"reassign", "kill"})),
+    Mutant(keep_replicas_that_have_moved_away, "KAFKA-1558", frozenset({"reassign"})),
+    Mutant(forget_replicas_that_cannot_be_deleted, "KAFKA-1558", BOUNCES, frozenset({"churn"})),
+    Mutant(keep_the_logs_of_deleted_topics, "KAFKA-2000", frozenset({"kill"}), frozenset({"churn"})),
+    Mutant(commit_offsets_at_the_leader_alone, "Jepsen 2013", BOUNCES | LOSSES, frozenset({"members"})),
 )
 
 

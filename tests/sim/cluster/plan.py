@@ -10,7 +10,7 @@ from tests.sim.workload import Load
 
 from barnabas.simulation.nemesis import ACTS, NEEDS_DISK, STATES, Harm
 
-MORE_ACTS = ("disk dies", "bits rot", "reassign", "grow")
+MORE_ACTS = ("stop all", "disk dies", "bits rot", "reassign", "grow")
 """Of `ClusterNemesis`."""
 WORK = ("churn", "members")
 """Clients beside those of the topic that is compared with what was sent."""
