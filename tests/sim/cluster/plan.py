@@ -55,14 +55,14 @@ class ClusterPlan(Load):
             value_bytes=rng.choice([10, 100, 1000]),
             pace=rng.choice([0.05, 0.1, 0.2]),
             brokers=brokers,
-            seconds=rng.uniform(1.5, 3) if quick else rng.uniform(5, 15),
+            seconds=rng.uniform(1.4, 2.7) if quick else rng.uniform(4, 8),
             faults=faults,
             gap=rng.uniform(0.2, 1.0 if quick else 5.0),
             downtime=rng.uniform(0.02, 1.0 if quick else 5.0),
             nemeses=rng.randint(1, 3),
             core_only=rng.random() < 0.3,
             kinds=(WriterKind(), _second_kind(rng, faults)),
-            work=frozenset(work for work in WORK if rng.random() < (0.1 if quick else 0.3)),
+            work=frozenset(work for work in WORK if rng.random() < (0.1 if quick else 0.12)),
             settings=_settings(rng, durability, faults),
         )
 
