@@ -10,6 +10,7 @@ from ..server.config.zookeeper import zookeeper_settings
 from ..server.metadata.metadata_store import MetadataStore
 from ..server.metadata.zookeeper_store import ZooKeeperStore
 from ..server.runtime.ports import Ports
+from ..testing.faults import RequestFaults
 from .chance import chance
 from .ensemble import Ensemble
 from .machines import PORT, Machine, Machines
@@ -44,11 +45,26 @@ class SimClusterBroker(Machine):
     world: ClusterWorld
 
     def __init__(self, world: ClusterWorld, broker_id: int) -> None:
-        super().__init__(world, f"10.0.0.{broker_id}", f"broker {broker_id}")
+        # Addresses that nobody has (RFC 5737): what gets past the simulation by mistake finds nobody.
+        super().__init__(world, f"192.0.2.{broker_id}", f"broker {broker_id}")
         self.broker_id = broker_id
+        self.requests = RequestFaults(on_loop=lambda change: change())
+        """What goes wrong on purpose with what it is asked."""
+
+    async def _start(self) -> None:
+        await super()._start()
+        assert self.server is not None
+        self.requests.attach(self.server.apis, self.server.state.groups)
 
     def _properties(self) -> dict[str, str]:
-        return {"broker.id": str(self.broker_id), "zookeeper.connect": "zookeeper:2181/kafka", **super()._properties()}
+        return {
+            "broker.id": str(self.broker_id),
+            # A client that keeps brokers in a set finds them in an order that says where None lies in memory, where
+            # that is the rack (before Python 3.12).
+            "broker.rack": f"rack {self.broker_id}",
+            "zookeeper.connect": "zookeeper:2181/kafka",
+            **super()._properties(),
+        }
 
     def _build(self, config: BrokerConfig, ports: Ports) -> BrokerServer:
         settings = zookeeper_settings(config)

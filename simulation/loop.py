@@ -9,16 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import gc
 import heapq
 import random
+import zlib
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
 from typing import Any, TypeVar, TypeVarTuple
 
 from .chance import chance
+from .host import TCP
 from .node import NODE, SimNode
 
+MOST_STEPS = 5_000_000
+MOST_STEPS_AT_ONCE = 500_000
+"""Without a moment in which nobody has anything to do."""
+STEPS_OF_GARBAGE = 50_000
+"""Garbage is collected after so many, where it is not otherwise."""
+LONGEST_CALL = 0.001
+"""What is called in an executor begins within this time."""
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
@@ -31,6 +42,28 @@ class StepLimitError(AssertionError):
     """The simulation goes on without getting anywhere."""
 
 
+class SimTask(asyncio.Task[Any]):
+    """A task whose place in a set does not depend on where in memory it lies."""
+
+    def __init__(self, loop: Any, coro: Any, **named: Any) -> None:
+        self._number: int = next(loop.numbers)
+        super().__init__(coro, loop=loop, **named)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class SimFuture(asyncio.Future[Any]):
+    """As `SimTask`."""
+
+    def __init__(self, loop: SimLoop) -> None:
+        self._number = next(loop.numbers)
+        super().__init__(loop=loop)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """Runs callbacks of all nodes in one thread under virtual time. The same seed gives the same run."""
 
@@ -39,18 +72,26 @@ class SimLoop(asyncio.BaseEventLoop):
     _timer_cancelled_count: int
     _stopping: bool
 
-    def __init__(self, rng: random.Random, *, most_steps: int = 5_000_000) -> None:
+    def __init__(self, rng: random.Random, *, most_steps: int = MOST_STEPS, step_seconds: float = 0.0) -> None:
+        """Each step takes `step_seconds`; with 0 who polls without waiting, or for less than a float tells, hangs."""
         super().__init__()
+        self._step_seconds = step_seconds
         self._random = rng
         self._now = 0.0
         self._queues: dict[SimNode, deque[asyncio.Handle]] = {}
         self._steps = 0
         self._most_steps = most_steps
+        self._steps_before = 0
+        """Until nobody had anything to do last."""
+        self._digest = 0
         self._kept: list[object] = []
         self.frozen: set[SimNode] = set()
         """Machines that stand still: what happens to them waits, as with SIGSTOP."""
         self.network: Any = None
         self.set_exception_handler(self._unhandled)
+        self.set_task_factory(SimTask)
+        self.numbers = count()
+        """What tasks and futures are told apart by."""
         self.unhandled: list[dict[str, Any]] = []
         """What callbacks and tasks raised with nobody to catch it; a run that has any has failed."""
 
@@ -58,13 +99,26 @@ class SimLoop(asyncio.BaseEventLoop):
         """Virtual seconds since the start."""
         return self._now
 
+    def create_future(self) -> asyncio.Future[Any]:
+        """Of which sets are in the same order in each run."""
+        return SimFuture(self)
+
     @property
     def steps(self) -> int:
         return self._steps
 
+    @property
+    def digest(self) -> int:
+        """Equal for equal runs: of whose turn it was, and when."""
+        return self._digest
+
     def keep(self, thing: object) -> None:
         """Hold on to what a dead node left, so that garbage collection does not run its `finally` blocks."""
         self._kept.append(thing)
+
+    def keep_tasks(self) -> None:
+        """Hold on to all tasks: nobody else may, of those that belong to a machine that is about to die."""
+        self._kept.extend(asyncio.all_tasks(self))
 
     def call_in(
         self, node: SimNode, delay: float, callback: Callable[..., object], *arguments: Any
@@ -89,8 +143,14 @@ class SimLoop(asyncio.BaseEventLoop):
         if not queue:
             del self._queues[node]
         self._steps += 1
+        self._now += self._step_seconds
         if self._steps > self._most_steps:
             raise StepLimitError(f"{self._steps} steps at {self._now:.3f} virtual seconds")
+        if self._steps - self._steps_before > MOST_STEPS_AT_ONCE:
+            raise StepLimitError(f"{node.name} is busy for ever at {self._now:.3f} virtual seconds: {handle!r}")
+        if not self._steps % STEPS_OF_GARBAGE and not gc.isenabled():
+            gc.collect()
+        self._digest = zlib.crc32(f"{self._now} {node.name}".encode(), self._digest)
         if handle.cancelled():
             return
         if not node.is_alive(node_of(handle)[1]):
@@ -120,6 +180,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 return
             raise DeadlockError(f"nothing is left to happen at {self._now:.3f} virtual seconds")
         self._now = max(self._now, self._scheduled[0].when())
+        self._steps_before = self._steps
 
     def _write_to_self(self) -> None:
         """There is no other thread to wake the loop from."""
@@ -140,11 +201,37 @@ class SimLoop(asyncio.BaseEventLoop):
             await server.start_serving()
         return server
 
-    async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **_: Any) -> Any:
-        return await self.network.connect(protocol_factory, host, port)
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, *, ssl: Any = None, **_: Any
+    ) -> Any:
+        if ssl or host is None:
+            raise NotImplementedError("connections of a simulation are plain, and to a host and a port")
+        return await self.network.connect(protocol_factory, str(host), int(port))
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        """There are no names: whoever connects is told then whether somebody is there."""
+        return [(*TCP, "", (str(host), int(port or 0)))]
+
+    def add_signal_handler(self, sig: int, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Nobody sends any."""
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        return False
 
     def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
-        raise AssertionError("blocking work goes through the Work port")
+        """Call it at one instant, a moment from now: there are no threads."""
+        future: asyncio.Future[T] = self.create_future()
+
+        def call() -> None:
+            if future.cancelled():
+                return
+            try:
+                future.set_result(func(*args))
+            except Exception as error:  # noqa: BLE001 - for whoever awaits it
+                future.set_exception(error)
+
+        self.call_later(self._random.random() * LONGEST_CALL, call)
+        return future
 
 
 FORMER: list[SimLoop] = []
@@ -161,11 +248,11 @@ def node_of(handle: Any) -> tuple[SimNode, int]:
     return found
 
 
-def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = 5_000_000) -> Any:
+def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = MOST_STEPS, step_seconds: float = 0.0) -> Any:
     """Run `await main(loop)` to its end under virtual time."""
     while FORMER:
         bury(FORMER.pop())
-    loop = SimLoop(chance(seed), most_steps=most_steps)
+    loop = SimLoop(chance(seed), most_steps=most_steps, step_seconds=step_seconds)
     context = contextvars.copy_context()
     try:
         task = context.run(loop.create_task, main(loop))

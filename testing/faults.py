@@ -65,7 +65,7 @@ class Fault(AbstractContextManager["Fault"]):
 
     def __init__(
         self,
-        faults: Faults,
+        faults: RequestFaults,
         do: Callable[[Exchange], Any],
         *,
         apis: Collection[ApiKey] | None,
@@ -124,13 +124,10 @@ class Fault(AbstractContextManager["Fault"]):
         return self._do(exchange)
 
 
-class Faults:
-    """All faults of one broker. Any thread may make and end them."""
+class RequestFaults:
+    """Faults of what one broker is asked, and of its groups. Any thread may make and end them."""
 
     def __init__(self, on_loop: OnLoop) -> None:
-        self.disk = FaultyDisk()
-        self.points: set[str] = set()
-        """Fault points of the simulation (`Ports.fault`) that are on."""
         self._on_loop = on_loop
         self._faults: list[Fault] = []
         self._apis: KafkaApis | None = None
@@ -191,23 +188,7 @@ class Faults:
         """No fault: `requests` are those that came."""
         return self._add(api, Exchange.handle, **which)
 
-    # -- of the broker ---------------------------------------------------------------------------------------------
-
-    def disk_full(self) -> AbstractContextManager[None]:
-        """No write to the disk succeeds, for want of room, until the `with` ends."""
-        return self.disk_error(errno.ENOSPC)
-
-    def disk_error(self, number: int) -> AbstractContextManager[None]:
-        """Every write to the disk ends with this `errno`. With EIO Kafka's rule holds: the directory goes offline."""
-        return _While(partial(self.disk.fail, number), self.disk.recover)
-
-    def late_flushes(self) -> AbstractContextManager[None]:
-        """The disk is slow to make records durable: for `Broker(config={"acks.all.durability": "disk"})`."""
-        return self._point("flush-late")
-
-    def fetch_sessions_lost(self) -> AbstractContextManager[None]:
-        """The broker forgets every fetch session before it is used again."""
-        return self._point("fetch-session-lost")
+    # -- of groups --------------------------------------------------------------------------------------------------
 
     def coordinator_moves(self, times: int = 1) -> Fault:
         """All groups leave this broker and come back, read from the log; who asks first for one hears NOT_COORDINATOR.
@@ -225,8 +206,6 @@ class Faults:
 
     def clear(self) -> None:
         """End all faults."""
-        self.disk.recover()
-        self.points.clear()
         for fault in list(self._faults):
             fault.end()
 
@@ -291,13 +270,47 @@ class Faults:
 
         return beset, respond
 
-    def _point(self, name: str) -> AbstractContextManager[None]:
-        return _While(partial(self.points.add, name), partial(self.points.discard, name))
-
     def _running_groups(self) -> GroupCoordinator:
         if self._groups is None:
             raise RuntimeError("the broker is not running")
         return self._groups
+
+
+class Faults(RequestFaults):
+    """All faults of one broker. Any thread may make and end them."""
+
+    def __init__(self, on_loop: OnLoop) -> None:
+        super().__init__(on_loop)
+        self.disk = FaultyDisk()
+        self.points: set[str] = set()
+        """Fault points of the simulation (`Ports.fault`) that are on."""
+
+    # -- of the broker ---------------------------------------------------------------------------------------------
+
+    def disk_full(self) -> AbstractContextManager[None]:
+        """No write to the disk succeeds, for want of room, until the `with` ends."""
+        return self.disk_error(errno.ENOSPC)
+
+    def disk_error(self, number: int) -> AbstractContextManager[None]:
+        """Every write to the disk ends with this `errno`. With EIO Kafka's rule holds: the directory goes offline."""
+        return _While(partial(self.disk.fail, number), self.disk.recover)
+
+    def late_flushes(self) -> AbstractContextManager[None]:
+        """The disk is slow to make records durable: for `Broker(config={"acks.all.durability": "disk"})`."""
+        return self._point("flush-late")
+
+    def fetch_sessions_lost(self) -> AbstractContextManager[None]:
+        """The broker forgets every fetch session before it is used again."""
+        return self._point("fetch-session-lost")
+
+    def clear(self) -> None:
+        """End all faults."""
+        self.disk.recover()
+        self.points.clear()
+        super().clear()
+
+    def _point(self, name: str) -> AbstractContextManager[None]:
+        return _While(partial(self.points.add, name), partial(self.points.discard, name))
 
 
 class _While(AbstractContextManager[None]):

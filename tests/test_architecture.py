@@ -36,6 +36,7 @@ PORTS = {
     "clients/spark/connection.py": "a task's socket",
     "simulation/chance.py": "chance, by seed",
     "simulation/disk_names.py": "the operating system's texts for its errors",
+    "simulation/host.py": "the real clock, chance, sockets and threads, put out of reach",
     "testing/embedded.py": "a thread of its own for the caller",
     "testing/clock.py": "the clock that a test shifts",
     "testing/disk.py": "a disk that a test makes fail",

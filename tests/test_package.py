@@ -14,6 +14,7 @@ import pytest
 from hatch_build import with_whole_links
 
 ROOT = Path(__file__).parent.parent
+ROOMS = ("protocol", "storage", "server", "clients", "testing", "simulation")
 PUBLISHED = "https://example.org/barnabas"
 
 
@@ -56,6 +57,7 @@ def test_a_wheel_without_a_compiler(tmp_path: Path) -> None:
         (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
         metadata = Parser().parsestr(archive.read(name).decode())
         assert not [name for name in archive.namelist() if name.endswith(".so")]
+        assert {f"barnabas/{room}/__init__.py" for room in ROOMS} <= set(archive.namelist())
     assert f"Homepage, {PUBLISHED}" in metadata.get_all("Project-URL", [])
     assert "](docs/" not in metadata.get_payload()
     assert f"]({PUBLISHED}/blob/v{metadata['Version']}/docs/spark.md)" in metadata.get_payload()

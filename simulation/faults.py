@@ -1,0 +1,224 @@
+"""What goes wrong in a simulation: on purpose, one thing after the other, or by chance, several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from random import Random
+from typing import TypeAlias
+
+from ..testing.faults import RequestFaults
+from .chance import chance
+from .cluster import ClusterWorld, SimClusterBroker
+from .disk import Mode
+from .nemesis import ACTS, NEEDS_DISK, STATES, Harm, Nemesis
+from .node import SimNode
+from .programs import Program
+
+PROGRAM_ACTS = ("kill program", "pause program")
+"""What happens to programs of whoever simulates, beside what happens to brokers."""
+PROGRAM_SHARE = 0.7
+MENU = (*ACTS, *STATES, *PROGRAM_ACTS)
+Side: TypeAlias = int | Program
+"""A broker by its id, or a program."""
+
+
+class Storm(Nemesis):
+    """A nemesis that comes upon programs, too."""
+
+    def __init__(self, world: ClusterWorld, harm: Harm, rng: Random, programs: Mapping[str, Program]) -> None:
+        super().__init__(world, harm)
+        self.random = rng
+        self._programs = programs
+        self._acts |= {"kill program": self._kill_program, "pause program": self._pause_program}
+
+    async def _kill_program(self) -> None:
+        program = self._running_program()
+        if program is not None:
+            program.kill()
+            await self._last()
+            if not program.is_running:
+                program.start()
+
+    async def _pause_program(self) -> None:
+        program = self._running_program()
+        if program is not None:
+            self.world.loop.frozen.add(program.node)
+            await self._last()
+            self.world.loop.frozen.discard(program.node)
+
+    def _running_program(self) -> Program | None:
+        frozen = self.world.loop.frozen
+        running = [one for one in self._programs.values() if one.is_running and one.node not in frozen]
+        return self.random.choice(running) if running else None
+
+
+class ClusterFaults:
+    """All that can be done to the brokers 1, 2, 3 …, to what is between them, and to programs. Times are seconds."""
+
+    def __init__(self, world: ClusterWorld, programs: Mapping[str, Program], log: list[str]) -> None:
+        self._world = world
+        self._programs = programs
+        self._log = log
+        self._nemesis = Nemesis(world, Harm(frozenset(), 0.0, 0.0, 0.0, 0))
+        self._storms = 0
+
+    # -- by chance -------------------------------------------------------------------------------------------------
+
+    async def random(self, seconds: float = 30.0, *, of: Collection[str] = MENU) -> None:
+        """Let things go wrong for so long: which of the menu, how often and how many at a time, the seed decides.
+
+        All is mended when this returns: brokers and programs run, and everybody reaches everybody. Raises ValueError
+        for what is not on the `MENU`.
+        """
+        unknown = sorted(set(of) - set(MENU))
+        if unknown:
+            raise ValueError(f"{unknown[0]!r} is not on the menu: {', '.join(MENU)}")
+        self._storms += 1
+        rng = chance(f"{self._world.seed}/storm/{self._storms}")
+        storm = Storm(self._world, self._draw(rng, seconds, of), rng, self._programs)
+        storm.done = self._log
+        storm.set_states()
+        await storm.rage()
+        storm.calm_down()
+
+    def _draw(self, rng: Random, seconds: float, of: Collection[str]) -> Harm:
+        """A part of the menu, never none of it: whoever simulates does so for the sake of the programs."""
+        disk = all(self._is_durable(broker) for broker in self._world.running)
+        menu = [fault for fault in MENU if fault in of and (disk or fault not in NEEDS_DISK)]
+        share = rng.choice([0.2, 0.4, 0.7])
+        faults = [fault for fault in menu if rng.random() < (PROGRAM_SHARE if fault in PROGRAM_ACTS else share)]
+        return Harm(
+            faults=frozenset(faults or menu[:1]),
+            seconds=seconds,
+            gap=rng.uniform(0.2, 5.0),
+            downtime=rng.uniform(0.05, 10.0),
+            nemeses=rng.randint(1, 3),
+        )
+
+    @staticmethod
+    def _is_durable(broker: SimClusterBroker) -> bool:
+        assert broker.server is not None
+        return bool(broker.server.state.config.acks_all_durability == "disk")
+
+    # -- of one broker ---------------------------------------------------------------------------------------------
+
+    def kill(self, broker: int) -> None:
+        """As kill -9. ZooKeeper misses it when its session has run out."""
+        self._crash(broker, "kill", f"kill broker {broker}")
+
+    def lose_power(self, broker: int) -> None:
+        """As kill, and of what was not synced its disk keeps any part."""
+        self._crash(broker, "A", f"broker {broker} loses its power")
+
+    async def stop(self, broker: int) -> None:
+        """A clean shutdown: others lead first."""
+        self._note(f"stop broker {broker}")
+        await self._running(broker).stop()
+
+    async def start(self, broker: int) -> None:
+        """Start it again on what its disk kept; clients are served when this returns. Raises RuntimeError."""
+        found = self._find(broker)
+        if found.server is not None:
+            raise RuntimeError(f"broker {broker} is running")
+        self._note(f"start broker {broker}")
+        await self._nemesis.bring_up(found)
+
+    def expire(self, broker: int) -> None:
+        """End its session with ZooKeeper, as after a long pause: others lead, and it registers anew."""
+        self._note(f"the session of broker {broker} ends")
+        node = self._running(broker).node
+        for number, session in list(self._world.ensemble.sessions.items()):
+            if session.connection is not None and session.connection.client is node:
+                self._world.ensemble.expire(number)
+
+    def requests(self, broker: int) -> RequestFaults:
+        """Faults of what a broker is asked: errors, lost answers, silence, delays, as in `barnabas.testing`."""
+        return self._find(broker).requests
+
+    def jump_clock(self, broker: int, seconds: float) -> None:
+        """Set its wall clock so far ahead of the others', or behind."""
+        self._note(f"the clock of broker {broker} jumps by {seconds} s")
+        self._find(broker).clock_ahead_ms += int(seconds * 1000)
+
+    def fill_disk(self, broker: int, room: int = 0) -> None:
+        """Let its disk have room for so many bytes more, until `free_disk`."""
+        self._note(f"the disk of broker {broker} is full")
+        disk = self._find(broker).disk
+        disk.capacity = disk.used + room
+
+    def free_disk(self, broker: int) -> None:
+        """Let its disk have room without end."""
+        self._find(broker).disk.capacity = None
+
+    # -- of brokers and programs -----------------------------------------------------------------------------------
+
+    def pause(self, side: Side) -> None:
+        """Stand still, as after SIGSTOP."""
+        self._note(f"{self._node(side).name} stands still")
+        self._world.loop.frozen.add(self._node(side))
+
+    def resume(self, side: Side) -> None:
+        """Go on, with all that has come meanwhile."""
+        self._world.loop.frozen.discard(self._node(side))
+
+    def cut(self, side: Side, other: Side | None = None, *, both_ways: bool = True) -> None:
+        """Hold back all bytes from the one to the other, which is ZooKeeper if it is left out, until `heal`."""
+        sender, receiver = self._node(side), self._other(other)
+        self._note(f"{sender.name} is cut from {receiver.name}")
+        self._world.network.cut(sender, receiver, both_ways=both_ways)
+
+    def slow(self, side: Side, other: Side, seconds: float) -> None:
+        """Have all that goes from the one to the other take so much longer, until `heal`."""
+        self._note(f"{self._node(side).name} is slow to reach {self._node(other).name}")
+        self._world.network.slow[self._node(side), self._node(other)] = seconds
+
+    def heal(self, side: Side | None = None, other: Side | None = None) -> None:
+        """Let everything through between the two, ZooKeeper if `other` is left out; without any, everywhere."""
+        if side is None:
+            self._world.network.heal()
+        else:
+            self._world.network.mend(self._node(side), self._other(other))
+
+    def reset_connections(self, share: float = 1.0) -> None:
+        """Break a share of all connections."""
+        self._note("connections break")
+        self._world.network.reset_some(share)
+
+    # -- of ZooKeeper ----------------------------------------------------------------------------------------------
+
+    def zookeeper_down(self) -> None:
+        """Have it answer nobody, until `zookeeper_up`."""
+        self._note("ZooKeeper is down")
+        self._world.ensemble.go_down()
+
+    def zookeeper_up(self) -> None:
+        """Have it go on."""
+        self._world.ensemble.come_up()
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _crash(self, broker: int, mode: Mode, what: str) -> None:
+        found = self._running(broker)
+        self._note(what)
+        self._world.loop.frozen.discard(found.node)
+        found.crash(mode)
+
+    def _find(self, broker: int) -> SimClusterBroker:
+        if broker not in self._world.brokers:
+            raise ValueError(f"there is no broker {broker!r}: {list(self._world.brokers)}")
+        return self._world.brokers[broker]
+
+    def _running(self, broker: int) -> SimClusterBroker:
+        found = self._find(broker)
+        if found.server is None:
+            raise RuntimeError(f"broker {broker} does not run")
+        return found
+
+    def _node(self, side: Side) -> SimNode:
+        return side.node if isinstance(side, Program) else self._find(side).node
+
+    def _other(self, side: Side | None) -> SimNode:
+        return self._world.ensemble.node if side is None else self._node(side)
+
+    def _note(self, what: str) -> None:
+        self._log.append(f"{self._world.loop.time():.3f} {what}")

@@ -1,0 +1,153 @@
+"""A scenario played with one seed after the other, until one fails."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import warnings
+from asyncio import _get_running_loop
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from ..testing.arguments import Setting
+from .chance import chance
+from .host import SEED_VARIABLE, SimClock, asked_for_seed, garbage_by_the_step, out_of_reach
+from .loop import FORMER, SimLoop, bury, run
+from .machines import START_MS
+from .simulation import MOST_SECONDS, Scenario, Setup, Simulation
+
+SEEDS = 100
+ENDLESS_STEPS = 1 << 62
+STEP_SECONDS = 1e-5
+SHOWN_LINES = 40
+"""Of what happened in a run that failed."""
+
+
+class SimulationError(AssertionError):
+    """A run has failed, by the error that is this one's cause. `seed` plays it again."""
+
+    def __init__(self, message: str, seed: int) -> None:
+        super().__init__(message)
+        self.seed = seed
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedRun:
+    """How a run came to its end."""
+
+    seed: int
+    seconds: float
+    """Simulated ones."""
+    steps: int
+    digest: int
+    """Equal for equal runs."""
+    log: tuple[str, ...]
+    """What went wrong and what was noted, with the time."""
+
+
+def simulate(
+    scenario: Scenario,
+    *,
+    seeds: int | Iterable[int] = SEEDS,
+    brokers: int = 3,
+    config: Mapping[str, Setting] | None = None,
+    most_seconds: float = MOST_SECONDS,
+) -> list[SimulatedRun]:
+    """Play `await scenario(simulation)` with each seed; the environment's `BARNABAS_SEED` has only that one played.
+
+    seeds: how many, or which.
+    config: Kafka broker settings for all brokers; None gives a setting its default.
+    most_seconds: simulated ones, that a run may take.
+
+    Raises SimulationError for the first seed that fails, by whatever the scenario, one of its programs or tasks raised,
+    or by a TimeoutError. Raises RuntimeError on a running loop: a simulation has its own.
+    """
+    __tracebackhide__ = True
+    if _get_running_loop() is not None:
+        raise RuntimeError(
+            "a simulation runs a loop of its own: call simulate() where no loop runs, not in a coroutine"
+        )
+    setup = Setup(brokers, config or {}, most_seconds)
+    setup.settings()
+    asked = asked_for_seed()
+    chosen = [asked] if asked is not None else range(seeds) if isinstance(seeds, int) else seeds
+    with garbage_by_the_step():
+        return [_play(scenario, seed, setup) for seed in chosen]
+
+
+def simulated(
+    *,
+    seeds: int | Iterable[int] = SEEDS,
+    brokers: int = 3,
+    config: Mapping[str, Setting] | None = None,
+    most_seconds: float = MOST_SECONDS,
+) -> Callable[[Callable[..., Any]], Callable[..., None]]:
+    """`simulate` as a decorator: of a scenario it makes a function that plays it, such as a test.
+
+    What else the scenario takes, it takes from the caller: from pytest its fixtures.
+    """
+
+    def decorate(scenario: Callable[..., Any]) -> Callable[..., None]:
+        @wraps(scenario)
+        def play(*arguments: Any, **named: Any) -> None:
+            __tracebackhide__ = True
+            simulate(
+                lambda simulation: scenario(simulation, *arguments, **named),
+                seeds=seeds,
+                brokers=brokers,
+                config=config,
+                most_seconds=most_seconds,
+            )
+
+        signature = inspect.signature(scenario)
+        others = list(signature.parameters.values())[1:]
+        # What pytest takes for the names of fixtures.
+        vars(play)["__signature__"] = signature.replace(parameters=others)
+        return play
+
+    return decorate
+
+
+def _play(scenario: Scenario, seed: int, setup: Setup) -> SimulatedRun:
+    __tracebackhide__ = True
+    began: list[tuple[SimLoop, Simulation]] = []
+
+    async def main(loop: SimLoop) -> None:
+        began.append((loop, Simulation(loop, seed, setup)))
+        await began[0][1].carry_out(scenario)
+
+    clock = SimClock(lambda: began[0][0].time() if began else 0.0, lambda: began[0][0].steps if began else 0, START_MS)
+    with out_of_reach(clock, chance(f"{seed}/real world"), lambda error: began[0][1].fail(error)):
+        try:
+            run(main, seed, most_steps=ENDLESS_STEPS, step_seconds=STEP_SECONDS)
+        except Exception as error:
+            raise SimulationError(_told(began, seed, error), seed) from error
+        except BaseException as error:
+            error.add_note(f"in the simulation of seed {seed}")
+            raise
+        finally:
+            _forget()
+    loop, simulation = began[0]
+    return SimulatedRun(seed, loop.time(), loop.steps, loop.digest, tuple(simulation.log))
+
+
+def _forget() -> None:
+    """Let go of the world that has ended. What is left open in it is nobody's fault."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        while FORMER:
+            bury(FORMER.pop())
+        gc.collect()
+
+
+def _told(began: list[tuple[SimLoop, Simulation]], seed: int, error: BaseException) -> str:
+    time, log = (began[0][0].time(), began[0][1].log) if began else (0.0, [])
+    return "\n".join(
+        [
+            f"seed {seed} fails after {time:.3f} simulated seconds: {type(error).__name__}: {error}",
+            *(f"    {line}" for line in log[-SHOWN_LINES:]),
+            f"play it again with seeds=[{seed}], or {SEED_VARIABLE}={seed} in the environment",
+        ]
+    )

@@ -1,0 +1,80 @@
+"""Programs of whoever simulates: each on a machine of its own, which can be killed, stand still and be cut off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeAlias
+
+from .cluster import ClusterWorld
+
+LOOK_SECONDS = 0.1
+RESTART_SECONDS = 1.0
+Failures: TypeAlias = type[Exception] | tuple[type[Exception], ...]
+
+
+class Program:
+    """One of your programs, on a machine of its own. Nothing else of your process ends when it is killed."""
+
+    def __init__(
+        self,
+        world: ClusterWorld,
+        name: str,
+        main: Callable[[], Coroutine[Any, Any, object]],
+        *,
+        failed: Callable[[BaseException], None],
+        restart_on: Failures,
+    ) -> None:
+        self.name = name
+        self.node = world.machine(name)
+        self.lives = 0
+        """How often it was started."""
+        self._world = world
+        self._main = main
+        self._failed = failed
+        self._restart_on = restart_on
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has been started, and neither was killed nor has come to its end."""
+        return self._task is not None and not self._task.done()
+
+    def start(self) -> None:
+        """Call its function once more. Raises RuntimeError while it runs."""
+        if self.is_running:
+            raise RuntimeError(f"{self.name} is running")
+        self.lives += 1
+        self._task = self._world.spawn(self.node, self._run())
+
+    def kill(self) -> None:
+        """As kill -9: nothing of it runs any more, no `finally` and no `async with` that is open."""
+        self._world.loop.keep_tasks()
+        self._world.loop.frozen.discard(self.node)
+        self.node.kill()
+        self.node.start()
+        self._task = None
+
+    async def stop(self) -> None:
+        """Cancel it, as a signal to terminate does, and wait until it has come to its end."""
+        if self._task is not None and self.is_running:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def wait(self) -> None:
+        """Until it has come to its end, or is killed or cancelled."""
+        task = self._task
+        while task is not None and task is self._task and not task.done():
+            await asyncio.wait([task], timeout=LOOK_SECONDS)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._main()
+                return
+            except self._restart_on:
+                await asyncio.sleep(RESTART_SECONDS)
+                self.lives += 1
+            except Exception as error:  # noqa: BLE001 - the simulation ends with it
+                self._failed(error)
+                return

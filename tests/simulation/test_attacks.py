@@ -1,0 +1,214 @@
+"""Scenarios that never end, block, fail out of sight or want a second simulation."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from barnabas.simulation import NotSimulatedError, Simulation, SimulationError, host, loop, simulate
+
+Scenario = Callable[[Simulation], Coroutine[Any, Any, object]]
+
+
+def cause_of(scenario: Scenario, **arguments: Any) -> BaseException:
+    with pytest.raises(SimulationError) as failed:
+        simulate(scenario, seeds=1, brokers=1, **arguments)
+    assert failed.value.__cause__ is not None
+    return failed.value.__cause__
+
+
+async def swallow(_: Simulation) -> None:
+    try:
+        time.sleep(1)
+    except Exception:
+        await asyncio.sleep(1)
+
+
+async def block(_: Simulation) -> None:
+    time.sleep(1)
+
+
+async def connect(sim: Simulation) -> None:
+    host, _, port = sim.bootstrap.partition(":")
+    socket.create_connection((host, int(port)))
+
+
+async def download(_: Simulation) -> None:
+    urllib.request.urlopen("http://192.0.2.1/")
+
+
+async def connect_somewhere_else(_: Simulation) -> None:
+    with socket.socket() as one:
+        one.connect(("127.0.0.1", 9))
+
+
+async def start_a_thread(_: Simulation) -> None:
+    threading.Thread(target=print).start()
+
+
+async def wait_for_the_clock(_: Simulation) -> None:
+    deadline = time.monotonic() + 1
+    while time.monotonic() < deadline:
+        continue
+
+
+@pytest.mark.parametrize(
+    "scenario", [swallow, block, connect, download, connect_somewhere_else, start_a_thread, wait_for_the_clock]
+)
+def test_the_real_world_is_refused(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "MOST_LOOKS", 1000)
+    assert isinstance(cause_of(scenario), NotSimulatedError)
+
+
+def test_the_real_world_is_back_afterwards() -> None:
+    names = [(time, "time"), (time, "sleep"), (socket, "getaddrinfo"), (threading.Thread, "start")]
+    before = [getattr(owner, name) for owner, name in names]
+    cause_of(block)
+    assert [getattr(owner, name) for owner, name in names] == before
+    assert "connect" not in vars(socket.socket)
+
+
+def test_other_threads_see_nothing_of_it() -> None:
+    seen: list[float] = []
+    ready, done = threading.Event(), threading.Event()
+
+    def look() -> None:
+        ready.wait(30)
+        seen.append(time.time())
+        done.set()
+
+    async def scenario(_: Simulation) -> None:
+        ready.set()
+        assert done.wait(30)
+        seen.append(time.time())
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    simulate(scenario, seeds=1, brokers=1)
+    thread.join(30)
+    real, simulated = seen
+    assert abs(real - time.time()) < 3600 < abs(simulated - real)
+
+
+def test_a_scenario_that_never_ends() -> None:
+    async def deeper() -> None:
+        await asyncio.Event().wait()
+
+    async def scenario(_: Simulation) -> None:
+        await deeper()
+
+    error = cause_of(scenario, most_seconds=20)
+    assert isinstance(error, TimeoutError)
+    assert "within 20 simulated seconds: it waits at" in str(error)
+    assert f"test_attacks.py:{deeper.__code__.co_firstlineno + 1}" in str(error)
+
+
+def test_a_scenario_that_is_busy_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "MOST_STEPS_AT_ONCE", 5000)
+
+    async def scenario(_: Simulation) -> None:
+        while True:
+            await asyncio.sleep(0)
+
+    assert "is busy for ever" in str(cause_of(scenario))
+
+
+async def raise_in_a_task(_: Simulation) -> None:
+    async def fail() -> None:
+        raise KeyError("unseen")
+
+    task = asyncio.create_task(fail())
+    await asyncio.sleep(1)
+    del task
+    await asyncio.sleep(1)
+
+
+async def raise_in_a_callback(_: Simulation) -> None:
+    def fail() -> None:
+        raise KeyError("unseen")
+
+    asyncio.get_running_loop().call_soon(fail)
+    await asyncio.sleep(3600)
+
+
+async def raise_in_a_program(sim: Simulation) -> None:
+    async def fail() -> None:
+        await asyncio.sleep(1)
+        raise KeyError("unseen")
+
+    sim.program("fails", fail, restart_on=ValueError)
+    await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("scenario", [raise_in_a_task, raise_in_a_callback, raise_in_a_program])
+def test_what_nobody_catches_fails_the_run(scenario: Scenario) -> None:
+    assert isinstance(cause_of(scenario), KeyError)
+
+
+def test_control_c() -> None:
+    async def scenario(_: Simulation) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        simulate(scenario, seeds=1, brokers=1)
+    assert stopped.value.__notes__ == ["in the simulation of seed 0"]
+    assert abs(time.time() - 1_800_000_000) > 100
+
+
+async def test_on_a_running_loop() -> None:
+    with pytest.raises(RuntimeError, match="a loop of its own"):
+        simulate(block)
+
+
+def test_in_itself() -> None:
+    async def scenario(_: Simulation) -> None:
+        simulate(block)
+
+    assert "a loop of its own" in str(cause_of(scenario))
+
+
+def test_in_two_threads() -> None:
+    errors: list[BaseException] = []
+    began, ended = threading.Event(), threading.Event()
+
+    async def scenario(_: Simulation) -> None:
+        began.set()
+        assert ended.wait(30)
+
+    def other() -> None:
+        try:
+            assert began.wait(30)
+            simulate(scenario, seeds=1)
+        except RuntimeError as error:
+            errors.append(error)
+        ended.set()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    simulate(scenario, seeds=1, brokers=1)
+    thread.join(30)
+    assert "one can at a time" in str(errors)
+
+
+def test_tls_is_said_not_to_be_there() -> None:
+    async def scenario(sim: Simulation) -> None:
+        host, _, port = sim.bootstrap.partition(":")
+        await asyncio.open_connection(host, int(port), ssl=True)
+
+    assert isinstance(cause_of(scenario), NotImplementedError)
+
+
+def test_calls_in_threads_are_made_in_none() -> None:
+    async def scenario(_: Simulation) -> None:
+        assert await asyncio.to_thread(threading.current_thread) is threading.current_thread()
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(lambda: 1 / 0)
+
+    simulate(scenario, seeds=1, brokers=1)

@@ -1,0 +1,262 @@
+"""What goes wrong on purpose, each thing by itself, and by chance."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.simulation.scenarios import RECORDS, produce_all
+
+from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import ErrorCode
+from barnabas.simulation import MENU, ClusterFaults, Simulation, SimulationError, simulate
+
+Scenario = Callable[[Simulation], Coroutine[Any, Any, object]]
+
+
+async def ready(sim: Simulation) -> int:
+    """The broker that leads a new topic of three replicas."""
+    await sim.cluster.create_topic("orders")
+    return sim.cluster.leader("orders")
+
+
+async def kill(sim: Simulation) -> None:
+    leader = await ready(sim)
+    sim.faults.kill(leader)
+    assert leader not in sim.cluster.brokers
+    await sim.until(lambda: sim.cluster.leader("orders") not in (leader, -1))
+    await produce_all(sim, "orders")
+    with pytest.raises(RuntimeError, match=f"broker {leader} does not run"):
+        sim.faults.kill(leader)
+    await sim.faults.start(leader)
+    with pytest.raises(RuntimeError, match=f"broker {leader} is running"):
+        await sim.faults.start(leader)
+    await sim.until(lambda: len(sim.cluster.isr("orders")) == 3)
+    assert len(await sim.cluster.records("orders")) == RECORDS
+
+
+async def lose_power(sim: Simulation) -> None:
+    await ready(sim)
+    await produce_all(sim, "orders")
+    for broker in sim.cluster.brokers:
+        sim.faults.lose_power(broker)
+    await asyncio.gather(*map(sim.faults.start, (1, 2, 3)))
+    await sim.until(lambda: len(sim.cluster.isr("orders")) == 3 and sim.cluster.leader("orders") != -1)
+    await produce_all(sim, "orders")
+    assert len(await sim.cluster.records("orders")) == 2 * RECORDS
+
+
+async def stop(sim: Simulation) -> None:
+    leader = await ready(sim)
+    await sim.faults.stop(leader)
+    assert sim.cluster.leader("orders") not in (leader, -1)
+
+
+async def pause(sim: Simulation) -> None:
+    leader = await ready(sim)
+    sim.faults.pause(leader)
+    await sim.until(lambda: sim.cluster.leader("orders") not in (leader, -1))
+    sim.faults.resume(leader)
+    await sim.until(lambda: len(sim.cluster.isr("orders")) == 3)
+
+
+async def cut(sim: Simulation) -> None:
+    leader = await ready(sim)
+    (other, _) = (broker for broker in sim.cluster.brokers if broker != leader)
+    sim.faults.cut(leader, other)
+    await sim.until(lambda: other not in sim.cluster.isr("orders"))
+    sim.faults.heal(leader, other)
+    await sim.until(lambda: other in sim.cluster.isr("orders"))
+
+
+async def cut_from_zookeeper(sim: Simulation) -> None:
+    leader = await ready(sim)
+    sim.faults.cut(leader)
+    await sim.until(lambda: sim.cluster.leader("orders") not in (leader, -1))
+    sim.faults.heal(leader)
+    await sim.until(lambda: len(sim.cluster.isr("orders")) == 3)
+
+
+async def expire(sim: Simulation) -> None:
+    leader = await ready(sim)
+    sim.faults.expire(leader)
+    await sim.until(lambda: sim.cluster.leader("orders") not in (leader, -1))
+    await sim.until(lambda: len(sim.cluster.isr("orders")) == 3)
+
+
+async def slow(sim: Simulation) -> None:
+    leader = await ready(sim)
+    for other in set(sim.cluster.brokers) - {leader}:
+        sim.faults.slow(other, leader, 1.0)
+    before = sim.time
+    async with Producer(sim.bootstrap) as producer:
+        await (await producer.send("orders", b""))
+    assert sim.time - before > 1.0
+    sim.faults.heal()
+
+
+async def lose_answers(sim: Simulation) -> None:
+    leader = await ready(sim)
+    with sim.faults.requests(leader).disconnect("Produce", handled=True, times=2) as fault:
+        await produce_all(sim, "orders")
+    assert len(fault.requests) == 2
+    assert len(await sim.cluster.records("orders")) == RECORDS
+
+
+async def refuse(sim: Simulation) -> None:
+    """Faults of requests outlast the life of a broker."""
+    await ready(sim)
+    faults = []
+    for broker in (1, 2, 3):
+        faults.append(sim.faults.requests(broker).error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=1))
+        sim.faults.kill(broker)
+        await sim.faults.start(broker)
+    await sim.until(lambda: len(sim.cluster.isr("orders")) == 3 and sim.cluster.leader("orders") != -1)
+    await produce_all(sim, "orders")
+    assert any(fault.is_over for fault in faults)
+
+
+async def zookeeper(sim: Simulation) -> None:
+    leader = await ready(sim)
+    await produce_all(sim, "orders")
+    sim.faults.zookeeper_down()
+    await asyncio.sleep(60)
+    sim.faults.reset_connections()
+    async with Producer(sim.bootstrap, enable_idempotence=False) as producer:
+        await (await producer.send("orders", b""))
+    sim.faults.zookeeper_up()
+    sim.faults.kill(leader)
+    await sim.until(lambda: sim.cluster.leader("orders") not in (leader, -1))
+
+
+async def disks_and_clocks(sim: Simulation) -> None:
+    leader = await ready(sim)
+    sim.faults.jump_clock(leader, 3600.0)
+    sim.faults.fill_disk(leader)
+    await sim.until(lambda: sim.cluster.leader("orders") != leader or len(sim.cluster.isr("orders")) == 3)
+    sim.faults.free_disk(leader)
+    await produce_all(sim, "orders")
+
+
+async def programs(sim: Simulation) -> None:
+    ticks: list[float] = []
+    ends: list[str] = []
+
+    async def tick() -> None:
+        try:
+            while True:
+                ticks.append(sim.time)
+                await asyncio.sleep(1)
+        finally:
+            ends.append("finally")
+
+    program = sim.program("ticker", tick)
+    with pytest.raises(ValueError, match="there is a program 'ticker'"):
+        sim.program("ticker", tick)
+    with pytest.raises(RuntimeError, match="ticker is running"):
+        program.start()
+    await asyncio.sleep(2.5)
+    sim.faults.pause(program)
+    await asyncio.sleep(5)
+    assert len(ticks) == 3
+    sim.faults.resume(program)
+    program.kill()
+    await asyncio.sleep(5)
+    assert (len(ticks), ends, program.is_running) == (3, [], False)
+    program.start()
+    await asyncio.sleep(0.5)
+    await program.stop()
+    await program.wait()
+    assert (len(ticks), ends, program.lives) == (4, ["finally"], 2)
+
+
+async def a_program_that_is_cut_off(sim: Simulation) -> None:
+    await ready(sim)
+    program = sim.program("producer", produce_all, sim, "orders")
+    for broker in sim.cluster.brokers:
+        sim.faults.cut(program, broker)
+    await asyncio.sleep(3)
+    assert program.is_running
+    sim.faults.heal()
+    await program.wait()
+    assert len(await sim.cluster.records("orders")) == RECORDS
+
+
+async def a_program_that_is_started_anew(sim: Simulation) -> None:
+    lives: list[int] = []
+
+    async def crash() -> None:
+        lives.append(1)
+        if len(lives) < 3:
+            raise OSError
+
+    program = sim.program("crashing", crash, restart_on=OSError)
+    await program.wait()
+    assert len(lives) == program.lives == 3
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        kill,
+        lose_power,
+        stop,
+        pause,
+        cut,
+        cut_from_zookeeper,
+        expire,
+        slow,
+        lose_answers,
+        refuse,
+        zookeeper,
+        disks_and_clocks,
+        programs,
+        a_program_that_is_cut_off,
+        a_program_that_is_started_anew,
+    ],
+)
+def test_it_does_what_it_says(scenario: Scenario) -> None:
+    simulate(scenario, seeds=1)
+
+
+def test_who_is_not_there() -> None:
+    async def scenario(sim: Simulation) -> None:
+        with pytest.raises(ValueError, match="there is no broker 4"):
+            sim.faults.kill(4)
+        assert (sim.cluster.leader("nothing"), sim.cluster.isr("nothing"), sim.cluster.coordinator("g")) == (-1, (), -1)
+        assert (await sim.cluster.records("nothing"), sim.cluster.committed("g")) == ([], {})
+        with pytest.raises(ValueError, match="'fire' is not on the menu"):
+            await sim.faults.random(of={"fire"})
+
+    simulate(scenario, seeds=1)
+
+
+@pytest.mark.parametrize("fault", MENU)
+def test_each_fault_by_itself_comes_to_an_end(fault: str) -> None:
+    async def scenario(sim: Simulation) -> None:
+        sim.program("sleeper", asyncio.sleep, 1000.0)
+        await sim.faults.random(10.0, of={fault})
+        await sim.until(lambda: sim.cluster.brokers == [1, 2, 3])
+        assert sim.programs["sleeper"].is_running
+
+    simulate(scenario, seeds=1)
+
+
+def test_every_fault_is_told_of() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    public = {name for name in dir(ClusterFaults) if not name.startswith("_")}
+    assert {name for name in public if f"`{name}(" not in page} == set()
+
+
+def test_a_run_that_fails_while_things_go_wrong() -> None:
+    async def scenario(sim: Simulation) -> None:
+        storm = asyncio.create_task(sim.faults.random(60.0))
+        await asyncio.sleep(5.0)
+        assert not storm.done()
+        raise LookupError
+
+    with pytest.raises(SimulationError, match="LookupError"):
+        simulate(scenario, seeds=1)
