@@ -12,7 +12,7 @@ from ..cleaning.cleaner_status import CleanerStatus
 from ..runtime.turns import Pace
 from .catalogue import QUANTILES
 from .log_meters import LogMeters
-from .request_meters import RequestMeters, Times
+from .request_meters import GONE, RequestMeters, Times
 
 if TYPE_CHECKING:
     from ..broker_state import BrokerState
@@ -88,6 +88,8 @@ class Readings:
     def _of_topics(self) -> Iterator[Sample]:
         logs, out = self._logs, self._requests.bytes_out
         here = {name for name in out if self._state.metadata.topic(name) is not None}
+        for gone in out.keys() - here - {GONE}:
+            out[GONE] += out.pop(gone)
         name = "kafka_server_brokertopicmetrics_"
         yield Sample(f"{name}messagesin", "_total", {}, logs.all_messages)
         yield Sample(f"{name}bytesin", "_total", {}, logs.all_bytes)

@@ -51,6 +51,10 @@ class ApiTimes:
         self.send = Times()
 
 
+GONE = ""
+"""Stands for topics that are there no more: no topic is called that."""
+
+
 class RequestMeters:
     """Counts of all APIs, by name as Kafka has it. Loop-thread only."""
 
@@ -61,7 +65,7 @@ class RequestMeters:
         """How many, by API and version, in a list of one."""
         self.times: dict[str, ApiTimes] = {}
         self.bytes_out: Counter[str] = Counter()
-        """By topic."""
+        """By topic, and under `GONE` of all that are there no more."""
 
     def around(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
         """`KafkaApis.surround` takes this."""
@@ -107,7 +111,7 @@ class RequestMeters:
                     if partition.records is not None:
                         size += len(partition.records)
                 if size:
-                    bytes_out[topic.topic or topic_name(topic.topic_id) or ""] += size
+                    bytes_out[topic.topic or topic_name(topic.topic_id) or GONE] += size
             respond(context, response)
 
         return count_and_respond

@@ -7,6 +7,7 @@ import re
 import shutil
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from barnabas.server.metrics.catalogue import METRICS
 from barnabas.server.metrics.document import render
 from barnabas.server.metrics.metrics_http import FRESH_SECONDS
 from barnabas.server.metrics.readings import SAMPLES
+from barnabas.server.metrics.request_meters import RequestMeters, Times
 from barnabas.testing import Broker
 
 ROOT = Path(__file__).parents[3]
@@ -120,6 +122,16 @@ def test_groups_without_end_are_counted_and_not_told_of_one_by_one(
     assert not [name for name, _ in found if name.startswith("kafka_consumergroup")]
     assert one(found, "kafka_coordinator_group_groupmetadatamanager_numoffsets") == 2
     assert one(found, "kafka_coordinator_group_groupmetadatamanager_numgroups") == 1
+
+
+def test_topics_that_come_and_go_leave_only_their_sum(broker: Broker) -> None:
+    meters = RequestMeters(time.perf_counter, lambda _: None)
+    meters.bytes_out.update({"t": 3, **{f"gone-{number}": 2 for number in range(100)}})
+    reading = readings.Readings(broker.server.state, meters, Times(), Times())
+    for _ in range(2):
+        told = {tuple(one.labels.items()): one.value for one in reading._of_topics() if "bytesout" in one.family}
+        assert told == {(): 203, (("topic", "t"),): 3}
+    assert len(meters.bytes_out) == 2
 
 
 def test_counters_go_on_when_topics_go(broker: Broker) -> None:
