@@ -44,7 +44,6 @@ async def handle(
     now_ms: Callable[[], int],
 ) -> None:
     """Partitions that cannot be committed are told so; the others are one record batch and share its fate."""
-    check_group_id(request.group_id)
     response, offsets = await _split(request, metadata, config.offset_metadata_max_bytes, now_ms())
 
     def reply(error: ErrorCode) -> None:
@@ -78,6 +77,7 @@ async def handle(
             reply(refusal.code)
 
     try:
+        check_group_id(request.group_id)
         groups.shard_of(request.group_id)
     except KafkaError as refusal:
         reply(refusal.code)
