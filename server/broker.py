@@ -107,7 +107,6 @@ class BrokerServer:
         self._is_alone = join_store is None and not config.coordinator_addresses
         self._authorizer = authorizer
         self._scheduler = Scheduler(loop)
-        self._telling: set[asyncio.Task[None]] = set()
         self._stops: list[Callable[[], Awaitable[object]]] = []
         self._dynamic_config = DynamicConfig(config)
         self._directories = LogDirectories(config, ports, loop, self._dynamic_config)
@@ -574,9 +573,7 @@ class BrokerServer:
 
     def _partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """A log directory failed: let the controller say so to everybody."""
-        told = self._loop.create_task(self.state.controller.replicas_failed(self.state.broker_id, partitions))
-        self._telling.add(told)
-        told.add_done_callback(self._telling.discard)
+        self.state.controller.replicas_failed_at(self.state.broker_id, partitions)
 
     def _flush_by_age(self) -> None:
         """Make durable what has been in the page cache for `flush.ms`."""

@@ -480,7 +480,7 @@ class Controller:
             await self._partitions.remove_replicas([one for one in present if one not in led], {broker_id}, term)
 
     def replicas_failed_at(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
-        """Another broker has answered that it cannot serve these."""
+        """A broker cannot serve these: this one, or another that has answered so."""
         self._later(self.replicas_failed(broker_id, partitions))
 
     def replicas_stopped_at(self, broker_id: int, results: Mapping[TopicPartition, ErrorCode]) -> None:
