@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.server_process import free_port
 
 from barnabas import Broker
 from barnabas.clients import Consumer
 from barnabas.clients.console import pulse
-from barnabas.clients.console.cluster import MOST_FOLLOWINGS, WatchedCluster
+from barnabas.clients.console.cluster import MOST_FOLLOWINGS, Reach, WatchedCluster
 from barnabas.clients.console.records import FOLLOW_BEHIND, Query, RecordPages
+from barnabas.clients.console.server import ConsoleThread, Listen
 
 TIMEOUT = 60
 NAMES = ("messages", "bytes in", "bytes out")
@@ -183,3 +186,23 @@ async def test_rates_are_measured_while_somebody_looks(
             if busiest.get("p", 0) > 0 and seen == {"messages", "bytes in"}:
                 break
             await asyncio.sleep(0.05)
+
+
+async def test_a_cluster_that_is_away_is_told_of_and_comes_back(tmp_path: Path) -> None:
+    port = free_port()
+    broker = Broker({"t": 1}, data_dir=tmp_path, port=port)
+    await asyncio.to_thread(broker.start)
+    console = ConsoleThread(Reach(broker.bootstrap, {}, {}, {}), Listen("127.0.0.1", 0))
+    try:
+        async with httpx.AsyncClient(base_url=await console.start(), timeout=TIMEOUT) as page:
+            assert (await page.get("/api/topics/t")).status_code == 200
+            await asyncio.to_thread(broker.stop)
+            told = await page.get("/api/topics/t")
+            assert (told.status_code, f"127.0.0.1:{port}" in told.text) == (503, True)
+            assert "error" in (await records(page, "t"))[1]
+            broker = Broker(data_dir=tmp_path, port=port)
+            await asyncio.to_thread(broker.start)
+            assert (await page.get("/api/topics/t")).status_code == 200
+    finally:
+        await console.stop()
+        await asyncio.to_thread(broker.stop)
