@@ -36,6 +36,8 @@ from .group.offset_requests import OffsetAndMetadata
 logger = room_logger("clients")
 
 _LAST_ADD_PARTITIONS, _LAST_INIT = 3, 5
+_FIRST_BUMP = 3
+"""Of InitProducerId: a producer can say who it is (KIP-360, brokers since 2.5)."""
 _LAST_END_V1, _END_V2 = 4, 5
 _LAST_OFFSET_COMMIT_V1, _OFFSET_COMMIT_V2 = 4, 5
 LAST_PRODUCE_V1, FIRST_PRODUCE_V2 = 11, 12
@@ -79,6 +81,10 @@ class TransactionManager:
         self.is_open = False
         self.is_v2 = False
         """Whether the present transaction is one of the second version of the protocol."""
+        self._is_epoch_of_v1 = False
+        """Whether a transaction of the first version had the present epoch. None of the second may have it, too: what
+        it appends before all markers of that one are written would be taken for a part of it.
+        """
         self._added: set[TopicPartition] = set()
         self._adding = asyncio.Lock()
         self._has_offsets = False
@@ -94,18 +100,43 @@ class TransactionManager:
         response = await self._ask(request, _LAST_INIT, "no producer id")
         self._become(response)
 
+    async def bump_epoch(self) -> None:
+        """Go on in another epoch, in which sequences begin anew.
+
+        Raises KafkaError, after which the producer is good for nothing: another one has taken the id over.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=self._identity.producer_id,
+            producer_epoch=self._identity.epoch,
+        )
+        try:
+            self._become(await self._ask(request, _LAST_INIT, "no other epoch", lowest=_FIRST_BUMP))
+        except KafkaError as error:
+            self._fatal = self._fatal or error
+            raise
+
     def _become(self, response: InitProducerIdResponse | EndTxnResponse) -> None:
         self._identity = ProducerIdentity(response.producer_id, response.producer_epoch)
+        self._is_epoch_of_v1 = False
         self._use(self._identity)
 
-    def begin(self) -> None:
+    async def begin(self) -> None:
         """Begin a transaction. Raises KafkaError if the producer has been fenced, RuntimeError if one is open."""
         self._check_fatal()
         if self.is_open:
             raise RuntimeError("a transaction is open already")
+        if self._brokers_know_v2 and self._is_epoch_of_v1:
+            await self.bump_epoch()
         self.is_open, self._has_offsets, self._failure = True, False, None
         self._added.clear()
-        self.is_v2 = self._link.features.get(FEATURE, 0) >= V2
+        self.is_v2 = self._brokers_know_v2 and not self._is_epoch_of_v1
+        self._is_epoch_of_v1 = not self.is_v2
+
+    @property
+    def _brokers_know_v2(self) -> bool:
+        return self._link.features.get(FEATURE, 0) >= V2
 
     def failed(self, error: KafkaError) -> None:
         """A record of the transaction was not delivered."""
@@ -271,7 +302,7 @@ class ProducerTransaction:
         self._flush = flush
 
     async def __aenter__(self) -> Self:
-        self._manager.begin()
+        await self._manager.begin()
         return self
 
     async def __aexit__(
@@ -289,7 +320,7 @@ class ProducerTransaction:
         try:
             await self._manager.end(is_commit=False)
             if self._manager.has_failed and not self._manager.is_v2:
-                await self._manager.init()  # another epoch, in which sequences begin anew
+                await self._manager.bump_epoch()
         except KafkaError as error:
             if not is_by_error:
                 raise

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.server.coordinator.transaction.producers import committed_offset, committed_values, find
 from tests.server.data_plane import DataPlane, play
 
 from barnabas.clients import Consumer, Producer, TopicPartition
+from barnabas.clients.transactions import V2, TransactionManager
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.server.coordinator.transaction.markers import MarkerWriter
+from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
 from barnabas.simulation.machines import HOST, PORT
 
 ADDRESS = f"{HOST}:{PORT}"
@@ -132,6 +136,70 @@ def test_records_that_are_refused_end_the_transaction_and_nothing_else() -> None
         await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
         assert await committed_values(plane) == [b"later"]
         assert await committed_values(plane, topic="small") == [b"fits"]
+
+    play(talk)
+
+
+async def set_level(plane: DataPlane, level: int) -> None:
+    """Of `transaction.version`."""
+    kind = UpgradeType.UPGRADE if level == V2 else UpgradeType.SAFE_DOWNGRADE
+    await plane.state.features.update({TRANSACTION_VERSION: FeatureUpdate(level, kind)}, validate_only=False)
+
+
+def test_the_first_transaction_of_the_second_version_has_an_epoch_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it appends would else be part of the one before, as long as that one's markers are not written."""
+    write = MarkerWriter.write
+
+    async def talk(plane: DataPlane) -> None:
+        def late(self: MarkerWriter, *marker: Any) -> None:
+            plane.world.loop.call_later(0.5, write, self, *marker)
+
+        monkeypatch.setattr(MarkerWriter, "write", late)
+        await set_level(plane, 1)
+        async with producer(plane) as mine:
+            async with mine.transaction():
+                await (await mine.send("t", b"first", partition=0))
+                await set_level(plane, V2)
+                plane.world.network.reset_some(1.0)  # who connects anew hears of it
+            with pytest.raises(StopHereError):
+                async with mine.transaction():
+                    await (await mine.send("t", b"given up", partition=0))
+                    raise StopHereError
+            async with mine.transaction():
+                await mine.send("t", b"third", partition=0)
+        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        assert await committed_values(plane) == [b"first", b"third"]
+
+    play(talk)
+
+
+def test_who_has_failed_does_not_take_the_id_back_from_its_heir(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks for another epoch as the one it was, and another producer has been there in between."""
+    end = TransactionManager.end
+
+    async def talk(plane: DataPlane) -> None:
+        await set_level(plane, 1)
+        await plane.create_topic("small", max_message_bytes="200")
+        async with producer(plane) as mine:
+            heir = producer(plane)
+
+            async def end_late(self: TransactionManager, *, is_commit: bool) -> None:
+                await end(self, is_commit=is_commit)
+                monkeypatch.undo()
+                await heir.start()
+
+            monkeypatch.setattr(TransactionManager, "end", end_late)
+            with pytest.raises(KafkaError):
+                async with mine.transaction():
+                    await mine.send("small", bytes(1000), partition=0)
+            async with heir.transaction():
+                await heir.send("t", b"heir", partition=0)
+            with pytest.raises(KafkaError):
+                async with mine.transaction():
+                    await mine.send("t", b"zombie", partition=0)
+            await heir.close()
+        await plane.until(lambda: not plane.state.transactions.coordinator.find("x").is_busy)  # type: ignore[union-attr]
+        assert await committed_values(plane) == [b"heir"]
 
     play(talk)
 
