@@ -81,7 +81,8 @@ class Completions:
         if there:
             is_commit = known.state is TransactionState.PREPARE_COMMIT
             marker = TransactionMarker(known.producer_id, known.producer_epoch, is_commit, epoch)
-            self._markers.write(marker, there, partial(self._written, transaction, failures))
+            # In one order everywhere: what is decided by a seed does not depend on hashes.
+            self._markers.write(marker, sorted(there), partial(self._written, transaction, failures))
         elif not places:
             self._done(transaction, places)
 

@@ -108,7 +108,9 @@ class TransactionCoordinator:
             try:
                 transactional_id = read_transaction_key(key)
                 if transactional_id is not None:
-                    found[transactional_id] = HeldTransaction(transactional_id, read_transaction(value))
+                    found[transactional_id] = HeldTransaction(
+                        transactional_id, read_transaction(value), self._loop.time()
+                    )
             except ProtocolError as error:
                 logger.warning("a transactional id's record is skipped: %s", error)
             await pace.step()
@@ -227,7 +229,7 @@ class TransactionCoordinator:
             state=TransactionState.EMPTY,
             update_ms=self._now_ms(),
         )
-        transaction = HeldTransaction(transactional_id, fresh)
+        transaction = HeldTransaction(transactional_id, fresh, self._loop.time())
         self._shard_of(transactional_id).state[transactional_id] = transaction
         self._allowance.made(transactional_id, maker)
         return transaction
@@ -357,8 +359,7 @@ class TransactionCoordinator:
         """Abort transactions that have been open for too long, with an epoch that their producers do not have."""
         now_ms, pace = self._now_ms(), Pace(GROUPS)
         for transaction in self.transactions:
-            deadline = transaction.metadata.is_timed_out_at
-            if deadline is not None and deadline < now_ms and not transaction.is_busy:
+            if not transaction.is_busy and transaction.is_timed_out(now_ms, self._loop.time()):
                 logger.info("the transaction of %s is aborted, as its time is over", transaction.transactional_id)
                 self._abort(transaction, partial(_log_failure, transaction.transactional_id))
             await pace.step()
@@ -473,6 +474,8 @@ class TransactionCoordinator:
                 answer(ErrorCode.NOT_COORDINATOR)
                 return
             if outcome is ErrorCode.NONE:
+                if transaction.metadata.state in AT_REST:
+                    transaction.open_since = self._loop.time()
                 transaction.metadata = new
                 if then is not None:
                     then()

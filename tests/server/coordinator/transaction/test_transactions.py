@@ -89,3 +89,29 @@ def test_a_transaction_whose_time_is_over_is_aborted(version: int) -> None:
         assert await committed_values(plane) == []
 
     play(talk)
+
+
+def test_time_is_over_though_the_clock_is_set_back() -> None:
+    """Else readers of committed records would wait for as long as it has been set back."""
+
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, timeout_ms=5000)
+        await producer.send(b"forgotten")
+        plane.world.broker.clock_ahead_ms = -3_600_000
+        log = plane.partition().log
+        await plane.until(lambda: log.last_stable_offset == log.log_end_offset, 16)
+        assert producer.known().state is TransactionState.COMPLETE_ABORT
+
+    play(talk)
+
+
+def test_a_coordinator_whose_clock_is_behind_counts_from_when_it_has_loaded() -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, timeout_ms=5000)
+        await producer.send(b"forgotten")
+        plane.world.broker.clock_ahead_ms = -3_600_000
+        plane.world.broker.crash("kill")
+        await plane.world.broker.start()
+        await plane.until(lambda: plane.partition().log.last_stable_offset == plane.partition().log.log_end_offset, 16)
+
+    play(talk)
