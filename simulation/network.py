@@ -185,6 +185,11 @@ class Stream(asyncio.Transport):
         network.connections[self] = None
         node.on_kill[self._died] = None
 
+    @property
+    def node(self) -> SimNode:
+        """The machine at this end."""
+        return self._node
+
     # -- asyncio.Transport -----------------------------------------------------------------------------------------
 
     def attach(self, protocol: Any) -> None:

@@ -13,7 +13,6 @@ from tests.sim.transactions.plan import TransactionPlan
 
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
-from barnabas.clients.transactions import ProducerTransaction
 from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.simulation.cluster import ClusterWorld
@@ -112,9 +111,10 @@ class Life:
                 for place, records in batches.items():
                     for record in records:
                         await self._copy(producer, transaction, (place.partition, record.offset))
-                await self._send_offsets(open_one, consumer, {tp: ones[-1].offset + 1 for tp, ones in batches.items()})
                 if plan.linger:
                     await asyncio.sleep(self.random.random() * plan.linger)
+                offsets = {place: records[-1].offset + 1 for place, records in batches.items()}
+                await open_one.send_offsets(offsets, consumer.group_metadata())
                 if self.random.random() < plan.abort_chance:
                     raise GivenUpError
                 transaction.fate = Fate.ASKED
@@ -134,11 +134,6 @@ class Life:
             self._records += 1
             transaction.copies.append(copy)
             await producer.send(OUTPUT, copy.value, partition=target)
-
-    async def _send_offsets(
-        self, transaction: ProducerTransaction, consumer: Consumer, offsets: dict[TopicPartition, int]
-    ) -> None:
-        await transaction.send_offsets(offsets, consumer.group_metadata())
 
     async def _go_back(self, consumer: Consumer) -> None:
         """To where the group is: what was given up is copied again."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from contextlib import suppress
 
 from tests.sim.transactions.copier import OUTPUT, Setting, transactional_producer
+from tests.sim.transactions.late_requests import DESERTER
 from tests.sim.transactions.ledger import Copy
 
 from barnabas.protocol.errors import KafkaError
 
 FROM_NOWHERE = (-1, 0)
 MOST_RECORDS = 3
+CARELESS = 0.5
+"""Share of those that abort what they have not waited for: it may arrive when nobody expects it any more."""
+CARELESS_SECONDS = 0.002
+"""By then a batch is on its way."""
 
 
 class Deserters:
@@ -24,10 +30,11 @@ class Deserters:
     async def desert(self) -> None:
         """One more; returns when it is dead."""
         setting, world = self.setting, self.setting.world
-        name = f"deserter.{self.count}"
+        name = f"{DESERTER}.{self.count}"
         self.count += 1
         rng = random.Random(f"{setting.plan.seed}/{name}")
         node = world.machine(name)
+        is_careless = rng.random() < CARELESS
 
         async def open_one() -> None:
             with suppress(KafkaError, OSError):
@@ -39,7 +46,14 @@ class Deserters:
                     target = rng.randrange(setting.plan.partitions)
                     copy = Copy(transaction.name, FROM_NOWHERE, number, target)
                     transaction.copies.append(copy)
-                    await (await producer.send(OUTPUT, copy.value, partition=target))
+                    sending = await producer.send(OUTPUT, copy.value, partition=target)
+                    if is_careless:
+                        await asyncio.sleep(CARELESS_SECONDS)
+                    else:
+                        await sending
+                if is_careless:
+                    assert producer._transactions is not None
+                    await producer._transactions.end(is_commit=False)
 
         await world.spawn(node, open_one())
         node.kill()

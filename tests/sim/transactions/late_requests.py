@@ -21,9 +21,10 @@ KEYS = SAFE_LATE | {
     ApiKey.WRITE_TXN_MARKERS,
     ApiKey.TXN_OFFSET_COMMIT,
 }
-CHANCE = 0.02
+CHANCE, CHANCE_OF_DESERTERS = 0.02, 0.3
 LATEST = 3.0
 """Seconds that a late request takes at most."""
+DESERTER = "deserter"
 KEY_PLACE = slice(4, 6)
 
 
@@ -41,7 +42,8 @@ class LateRequests:
     def meddle(self, stream: Stream, data: bytes) -> None:
         """What happens to a connection over which `data` is about to be sent."""
         key = int.from_bytes(data[KEY_PLACE])
-        if key not in KEYS or self.random.random() >= CHANCE:
+        chance = CHANCE_OF_DESERTERS if stream.node.name.startswith(DESERTER) else CHANCE
+        if key not in KEYS or self.random.random() >= chance:
             return
         kind = self.random.choice(sorted(self.faults))
         if kind == "requests lost":

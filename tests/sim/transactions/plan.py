@@ -13,7 +13,7 @@ from barnabas.simulation.nemesis import NEEDS_DISK
 Manner = Literal["assigned", "classic", "consumer"]
 """How copiers get their input: by hand with an id for each partition, or as members of a group of either protocol."""
 
-BROKER_ACTS = ("kill", "power", "stop", "pause", "reset", "expire")
+BROKER_ACTS = ("kill", "power", "stop", "pause", "reset", "expire", "clock jump")
 """What can go wrong with a broker alone."""
 CLUSTER_ACTS = (
     "power of all",
@@ -69,11 +69,12 @@ class TransactionPlan(ClusterPlan):
         return self.version == V2 and "change the version" not in self.faults
 
     @classmethod
-    def draw(cls, seed: int, *, quick: bool = False) -> TransactionPlan:
+    def draw(cls, seed: int, *, quick: bool = False, brokers: int | None = None) -> TransactionPlan:
         """`quick` for a few simulated seconds."""
         rng = random.Random(f"{seed}/transactions")
         base = ClusterPlan.draw(seed, quick=quick)
-        brokers = rng.choice([1, 1, 3])
+        drawn = rng.choice([1, 1, 3])
+        brokers = brokers or drawn
         durability = base.settings["acks.all.durability"]
         menu = [*BROKER_ACTS, *(CLUSTER_ACTS if brokers > 1 else ()), *TRANSACTION_ACTS, *STATES]
         share = rng.choice([0.0, 0.2, 0.4, 0.7])
@@ -100,7 +101,7 @@ class TransactionPlan(ClusterPlan):
             input_records=300 if quick else 1500,
             most_records=rng.choice([1, 3, 10]),
             abort_chance=rng.choice([0.0, 0.1, 0.3]),
-            linger=rng.choice([0.0, 0.0, 0.05]),
+            linger=rng.choice([0.0, 0.0, 0.0, 0.05, 0.8]),
             timeout_ms=rng.choice([500, 1000, 4000]),
             request_timeout_ms=rng.choice([300, 1000, 3000]),
             version=version,

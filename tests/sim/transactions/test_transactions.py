@@ -16,7 +16,7 @@ FEW = range(30, 37)
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_copiers_without_faults(version: int) -> None:
-    plan = TransactionPlan.draw(1, quick=True).with_faults(NO_FAULTS, version=version)
+    plan = TransactionPlan.draw(1, quick=True).with_faults(NO_FAULTS, version=version, linger=0.0, copiers=2)
     outcome = play(plan)
     assert not outcome.violations, explain(outcome, quick=True)
     assert outcome.acknowledged > 10

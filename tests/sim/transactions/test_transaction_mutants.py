@@ -1,0 +1,29 @@
+"""The simulation of transactions proves itself: each planted bug is found within a bounded number of seeds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.transactions.mutants import (
+    TRANSACTION_MUTANTS,
+    TransactionMutant,
+    keep_offsets_of_what_was_aborted,
+    seeds_to_find,
+)
+
+LEAST_MUTANTS = 10
+
+
+def test_there_are_many_of_them() -> None:
+    assert len({mutant.name for mutant in TRANSACTION_MUTANTS}) >= LEAST_MUTANTS
+
+
+def test_one_is_found_at_once() -> None:
+    (mutant,) = (one for one in TRANSACTION_MUTANTS if one.plant is keep_offsets_of_what_was_aborted)
+    assert seeds_to_find(mutant, most=20) is not None
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("mutant", TRANSACTION_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant: TransactionMutant) -> None:
+    assert seeds_to_find(mutant) is not None, "no seed found it"
