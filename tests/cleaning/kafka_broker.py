@@ -84,7 +84,7 @@ class CompactingKafka:
     def let_clean(self, topics: Sequence[str], *, timeout_s: float = 60) -> dict[str, "Cleaned"]:
         """Take the lag away, and wait until each topic has been cleaned once."""
         already = len(self.server.log.read_bytes())
-        wait_until(lambda: self._lead(topics), timeout_s=30, what=f"leaders of {topics}", interval_s=0.1)
+        wait_until(lambda: self._lead(topics), timeout_s=60, what=f"leaders of {topics}", interval_s=0.1)
         self._set_lag(topics, "0")
         found: dict[str, Cleaned] = {}
 
@@ -98,7 +98,7 @@ class CompactingKafka:
         return found
 
     def _lead(self, topics: Iterable[str]) -> bool:
-        known = AdminClient({"bootstrap.servers": self.server.bootstrap}).list_topics(timeout=20).topics
+        known = AdminClient({"bootstrap.servers": self.server.bootstrap}).list_topics(timeout=60).topics
         return all(topic in known and known[topic].partitions[0].leader >= 0 for topic in topics)
 
     def _set_lag(self, topics: Iterable[str], lag_ms: str) -> None:

@@ -224,7 +224,7 @@ def test_a_kafka_broker_serves_what_ours_cleaned(modern: list[Stage], tmp_path: 
     with compacting_kafka(tmp_path, NEWEST) as kafka:
         kafka.create(names, {})
         for name in names:
-            wait_until((kafka.server.log_dir / f"{name}-0").is_dir, timeout_s=20, what=f"the folder of {name}")
+            wait_until((kafka.server.log_dir / f"{name}-0").is_dir, timeout_s=60, what=f"the folder of {name}")
         kafka.server.stop()
         for name, folder in folders.items():
             place = kafka.server.log_dir / f"{name}-0"

@@ -82,7 +82,7 @@ async def test_administration(kafka: KafkaServer) -> None:
         raise_first(await admin.create_partitions({"adm": 3}))
         raise_first(await admin.alter_configs({resource: [ConfigChange("segment.bytes", "1048576")]}))
         own: dict[str, str | None] = {}
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             # A KRaft broker hears of a change from its controller, some time after the change was answered.
             while own != {"retention.ms": "5000", "segment.bytes": "1048576"}:
                 entries = (await admin.describe_configs([resource]))[resource]

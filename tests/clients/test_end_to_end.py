@@ -71,7 +71,7 @@ async def test_large_records(broker: Broker, topic: str) -> None:
     settings = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 1000}
     async with Consumer(broker.bootstrap, **settings) as consumer:  # type: ignore[arg-type]
         consumer.assign([TopicPartition(topic, 1)])
-        record = await asyncio.wait_for(consumer.getone(), 10)
+        record = await asyncio.wait_for(consumer.getone(), 60)
     assert (record.offset, record.value) == (metadata.offset, value)
 
 
@@ -82,7 +82,7 @@ async def test_a_waiting_consumer_gets_what_is_produced(broker: Broker, topic: s
         assert await consumer.position(partition) == 0
         waiting = asyncio.create_task(consumer.getone())
         await producer.send_and_wait(topic, b"news", partition=0)
-        record = await asyncio.wait_for(waiting, 10)
+        record = await asyncio.wait_for(waiting, 60)
         assert record.value == b"news"
 
 
@@ -111,7 +111,7 @@ async def test_delete_records_moves_the_log_start(broker: Broker, topic: str) ->
     async with Consumer(broker.bootstrap, auto_offset_reset="earliest") as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 0)
-        assert (await asyncio.wait_for(consumer.getone(), 10)).offset == 4
+        assert (await asyncio.wait_for(consumer.getone(), 60)).offset == 4
 
 
 async def test_topics_are_created_described_grown_and_deleted(broker: Broker) -> None:

@@ -235,7 +235,7 @@ def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int]:
 
     def known() -> bool:
         with contextlib.suppress(KafkaException):
-            found.append(consumer.get_watermark_offsets(place, timeout=10))
+            found.append(consumer.get_watermark_offsets(place, timeout=60))
         return bool(found)
 
     wait_until(known, timeout_s=PATIENCE_S, what=f"the bounds of {place.topic}-{place.partition}", interval_s=0.2)

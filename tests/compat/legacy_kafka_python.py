@@ -29,7 +29,7 @@ def feature(name, check):
 
 def wait_for(condition):
     """A broker tells of a new topic a moment after it was made."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "the new topics were not listed in time"
 
@@ -59,7 +59,7 @@ def consumer_of(partitions, **config):
 
 def poll(consumer, count):
     got = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(got) < count and time.monotonic() < deadline:
         for records in consumer.poll(500).values():
             got.extend(records)

@@ -28,7 +28,7 @@ class Scenario:
 
     async def wait_listed(self, topics: set[str]) -> None:
         """A broker tells of a new topic a moment after it was made."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not topics <= set(await self.admin.list_topics()):
                 continue
 
@@ -52,7 +52,7 @@ class Scenario:
 
 
 async def poll(consumer: AIOKafkaConsumer, count: int) -> list:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         return [await consumer.getone() for _ in range(count)]
 
 

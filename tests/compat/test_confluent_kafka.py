@@ -47,7 +47,7 @@ class Scenario:
                 errors.append(error)
             reports.append(message)
 
-        settings = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "message.timeout.ms": 20000, **config}
+        settings = {"bootstrap.servers": self.bootstrap, "linger.ms": 5, "message.timeout.ms": 60000, **config}
         producer = Producer({key.replace("_", "."): value for key, value in settings.items()})
         for message in messages:
             producer.produce(topic, on_delivery=done, **message)
@@ -63,7 +63,7 @@ class Scenario:
         consumer.list_topics(topic, timeout=30)  # who knows no leader yet asks for offsets after half a second
         consumer.assign([TopicPartition(topic, partition, offset)])
         got: list[confluent_kafka.Message] = []
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         try:
             while len(got) < count and time.monotonic() < deadline:
                 for message in consumer.consume(count - len(got), 0.5):
@@ -174,7 +174,7 @@ def check_partitions(scenario: Scenario) -> None:
     consumer.list_topics(topic, timeout=30)
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(30)])
     got: dict[int, list[bytes]] = {}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while sum(map(len, got.values())) < 600 and time.monotonic() < deadline:
         for message in consumer.consume(600, 0.5):
             assert not message.error(), message.error()
@@ -222,7 +222,7 @@ def check_configs(scenario: Scenario) -> None:
         return value
 
     # Apache Kafka's brokers hear of a change a moment after the controller took it.
-    wait_until(lambda: altered_value() == "2000", timeout_s=20, what="the changed config")
+    wait_until(lambda: altered_value() == "2000", timeout_s=60, what="the changed config")
     described = scenario.admin.describe_configs([resource])[resource].result(30)
     assert described["retention.ms"].value == "1000000"
     broker = scenario.admin.list_topics(timeout=30).brokers

@@ -40,4 +40,4 @@ def test_a_group_is_empty_when_its_last_member_has_closed(group_broker: str, rea
     for number in range(ROUNDS):
         group = f"{read.__name__}-{number}"
         read(group_broker, group)
-        admin.delete_consumer_groups([group])[group].result(timeout=20)
+        admin.delete_consumer_groups([group])[group].result(60)

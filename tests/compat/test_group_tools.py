@@ -73,7 +73,7 @@ class Scene:
         """A member that has its partitions."""
         consumer = self.consumer(**{"client.id": "looked-at"})
         consumer.subscribe([self.topic])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not consumer.assignment():
             consumer.poll(0.1)
             assert time.monotonic() < deadline, "no assignment came"

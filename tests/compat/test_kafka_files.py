@@ -63,7 +63,7 @@ def read(bootstrap: str, topic: str, count: int, partition: int = 0) -> Rows:
     consumer.list_topics(topic, timeout=30)  # who knows no leader yet asks for offsets after half a second
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     rows: Rows = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while len(rows) < count and time.monotonic() < deadline:
         for message in consumer.consume(count - len(rows), 0.5):
             assert not message.error(), message.error()
@@ -146,7 +146,7 @@ def test_kafka_3_9_serves_a_folder_we_wrote(written: Path, tmp_path: Path) -> No
     ):
         for name in names:
             create(kafka.bootstrap, name)
-            wait_until((kafka.log_dir / f"{name}-0").is_dir, timeout_s=20, what=f"the folder of {name}")
+            wait_until((kafka.log_dir / f"{name}-0").is_dir, timeout_s=60, what=f"the folder of {name}")
         kafka.stop()
         for name in names:
             folder = kafka.log_dir / f"{name}-0"
@@ -185,7 +185,7 @@ def test_we_serve_a_folder_kafka_left(version: str, end: str, tmp_path: Path) ->
                 assert set(rows) == set(sent)
                 left[f"codec-{codec}", partition] = rows
         create(kafka.bootstrap, "empty")
-        wait_until((kafka.log_dir / "empty-0/partition.metadata").is_file, timeout_s=20, what="the folder of empty")
+        wait_until((kafka.log_dir / "empty-0/partition.metadata").is_file, timeout_s=60, what="the folder of empty")
         for path in kafka.log_dir.glob("*-0/partition.metadata"):
             identities[path.parent.name[:-2]] = re.findall(r"topic_id: (\S+)", path.read_text())[0]
         if end == "stopped":
@@ -195,7 +195,7 @@ def test_we_serve_a_folder_kafka_left(version: str, end: str, tmp_path: Path) ->
     settings = kafka.folder / "server.properties"
     with BarnabasServer(tmp_path / "ours", settings=settings, port=kafka.port) as ours:
         admin = AdminClient({"bootstrap.servers": ours.bootstrap})
-        listed = admin.list_topics(timeout=20).topics
+        listed = admin.list_topics(timeout=60).topics
         expected = {f"codec-{codec}": 2 for codec in CODECS} | {"empty": 1}
         assert {name: len(topic.partitions) for name, topic in listed.items() if name[:2] != "__"} == expected
         for (topic, partition), rows in left.items():

@@ -56,7 +56,7 @@ class Scenario:
 
 def poll(consumer: KafkaConsumer, count: int) -> list:
     got: list = []
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while len(got) < count and time.monotonic() < deadline:
         for records in consumer.poll(500).values():
             got.extend(records)
@@ -70,7 +70,7 @@ def test_kafka_python(broker: str, compat: Callable[[str, str], ClientReport]) -
     with compat("kafka-python", kafka.__version__) as client:
         with client.feature("create"):
             topic = scenario.create(3)
-            wait_until(lambda: topic in scenario.admin.list_topics(), timeout_s=20, what="the topic is listed")
+            wait_until(lambda: topic in scenario.admin.list_topics(), timeout_s=60, what="the topic is listed")
             scenario.admin.delete_topics([topic])
         for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
             with client.feature(codec):
@@ -130,7 +130,7 @@ def test_kafka_python(broker: str, compat: Callable[[str, str], ClientReport]) -
             assert "1000000" in str(described)
         with client.feature("topics"):
             names = {scenario.create() for _ in range(100)}
-            wait_until(lambda: names <= set(scenario.admin.list_topics()), timeout_s=20, what="all topics are listed")
+            wait_until(lambda: names <= set(scenario.admin.list_topics()), timeout_s=60, what="all topics are listed")
             scenario.admin.delete_topics(list(names))
     scenario.admin.close()
 

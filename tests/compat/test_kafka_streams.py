@@ -142,7 +142,7 @@ def test_word_count(broker: str, tmp_path: Path) -> None:
         first = start()
         scene.wait_counted()
         repartition, changelog = f"{scene.id}-words-repartition", f"{scene.id}-counts-changelog"
-        topics = scene.admin.list_topics(timeout=20).topics
+        topics = scene.admin.list_topics(timeout=60).topics
         assert len(topics[repartition].partitions) == len(topics[changelog].partitions) == PARTITIONS
         assert scene.setting(repartition, "cleanup.policy") == "delete"
         assert scene.setting(repartition, "retention.ms") == "-1"

@@ -39,10 +39,10 @@ def _count(bootstrap: str) -> int:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "counter", "enable.auto.commit": False})
     place = TopicPartition("moving", 0, 0)
     consumer.assign([place])
-    _, end = consumer.get_watermark_offsets(place, timeout=20)
+    _, end = consumer.get_watermark_offsets(place, timeout=60)
     offsets = []
     while len(offsets) < end:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None, f"{len(offsets)} of {end} records"
         assert message.error() is None
         offsets.append(message.offset())

@@ -21,7 +21,7 @@ from barnabas.clients.certificates import Authority
 from barnabas.protocol.errors import KafkaError
 from barnabas.testing import Broker
 
-PATIENCE = 30
+PATIENCE = 60
 
 
 class Shown:

@@ -25,7 +25,7 @@ from barnabas.clients.security import Security
 from barnabas.protocol.errors import KafkaError
 from barnabas.testing import Broker
 
-PATIENCE = 30
+PATIENCE = 60
 LISTENER = "listener.name.sasl_plaintext.oauthbearer"
 HANDLER = f"{LISTENER}.sasl.server.callback.handler.class"
 OAUTH = "org.apache.kafka.common.security.oauthbearer"

@@ -168,14 +168,14 @@ def wait_same(expected: dict[str, object], bootstrap: str, protocol: str) -> Non
         return answers == expected
 
     try:
-        wait_until(is_same, timeout_s=20, what="the same groups are there", interval_s=0.2)
+        wait_until(is_same, timeout_s=60, what="the same groups are there", interval_s=0.2)
     except TimeoutError:
         assert answers == expected
         raise
 
 
 def offsets_partitions(bootstrap: str) -> int:
-    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).topics
+    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).topics
     return len(topics["__consumer_offsets"].partitions)
 
 

@@ -40,7 +40,7 @@ AUTHORIZED = {
     "super.users": "User:admin",
     "connection.failed.authentication.delay.ms": "0",
 }
-PATIENCE = 20
+PATIENCE = 60
 QUICK = {("confluent-kafka", "SCRAM-SHA-512"), ("ours", "PLAIN")}
 
 

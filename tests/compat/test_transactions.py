@@ -70,7 +70,7 @@ def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> 
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     values = []
     while True:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None
         if message.error():
             assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
@@ -97,7 +97,7 @@ def rd_producer(bootstrap: str, transactional_id: str, **settings: object) -> co
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0, **settings}
     )
-    producer.init_transactions(20)
+    producer.init_transactions(60)
     return producer
 
 
@@ -108,8 +108,8 @@ def test_confluent_kafka_commits_and_aborts(transactional: str) -> None:
         producer.begin_transaction()
         for index in range(4):
             producer.produce(topic, b"%d.%d" % (number, index), partition=index % 2)
-        producer.flush(20)
-        producer.abort_transaction(20) if number % 3 == 1 else producer.commit_transaction(20)
+        producer.flush(60)
+        producer.abort_transaction(60) if number % 3 == 1 else producer.commit_transaction(60)
     expected = [b"%d.%d" % (number, index) for number in range(10) if number % 3 != 1 for index in (0, 2)]
     assert committed(transactional, topic) == expected
     assert len(committed(transactional, topic, "read_uncommitted")) == 20
@@ -120,13 +120,13 @@ def test_confluent_kafka_is_fenced(transactional: str) -> None:
     zombie = rd_producer(transactional, topic)
     zombie.begin_transaction()
     zombie.produce(topic, b"zombie", partition=0)
-    zombie.flush(20)
+    zombie.flush(60)
     heir = rd_producer(transactional, topic)
     heir.begin_transaction()
     heir.produce(topic, b"heir", partition=0)
-    heir.commit_transaction(20)
+    heir.commit_transaction(60)
     with pytest.raises(confluent_kafka.KafkaException) as caught:
-        zombie.commit_transaction(20)
+        zombie.commit_transaction(60)
     assert caught.value.args[0].fatal()
     assert committed(transactional, topic) == [b"heir"]
 
@@ -136,18 +136,18 @@ def test_confluent_kafka_is_too_late(transactional: str) -> None:
     producer = rd_producer(transactional, topic, **{"transaction.timeout.ms": 1000, "message.timeout.ms": 1000})
     producer.begin_transaction()
     producer.produce(topic, b"late", partition=0)
-    producer.flush(20)
+    producer.flush(60)
     admin = AdminClient({"bootstrap.servers": transactional})
     place = confluent_kafka.TopicPartition(topic, 0)
 
     def is_over() -> bool:
         wanted = {place: confluent_kafka.admin.OffsetSpec.latest()}
         level = confluent_kafka.IsolationLevel.READ_COMMITTED
-        return bool(admin.list_offsets(wanted, isolation_level=level)[place].result(20).offset == 2)
+        return bool(admin.list_offsets(wanted, isolation_level=level)[place].result(60).offset == 2)
 
-    wait_until(is_over, timeout_s=20, what="the transaction is aborted")
+    wait_until(is_over, timeout_s=60, what="the transaction is aborted")
     with pytest.raises(confluent_kafka.KafkaException):
-        producer.commit_transaction(20)
+        producer.commit_transaction(60)
     assert committed(transactional, topic) == []
 
 
@@ -160,9 +160,9 @@ def test_confluent_kafka_moves_offsets_with_records(transactional: str) -> None:
     for is_commit in (False, True):
         producer.begin_transaction()
         producer.produce(topic, b"out", partition=0)
-        producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), 20)
-        producer.commit_transaction(20) if is_commit else producer.abort_transaction(20)
-        (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=20)
+        producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), 60)
+        producer.commit_transaction(60) if is_commit else producer.abort_transaction(60)
+        (found,) = consumer.committed([confluent_kafka.TopicPartition(topic, 0)], timeout=60)
         assert found.offset == (5 if is_commit else confluent_kafka.OFFSET_INVALID)
     consumer.close()
 
@@ -174,7 +174,7 @@ async def test_aiokafka(transactional: str) -> None:
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=transactional, transactional_id=topic)
     await producer.start()
     for number in range(6):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await producer.begin_transaction()
             await producer.send_and_wait(topic, b"%d" % number, partition=0)
             await producer.send_offsets_to_transaction({place: number}, group)
@@ -194,7 +194,7 @@ async def test_aiokafka(transactional: str) -> None:
     consumer.assign([place])
     assert await consumer.committed(place) == 4
     consumer.seek(place, 0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert [(await consumer.getone()).value for _ in range(3)] == [b"0", b"2", b"4"]
     await consumer.stop()
 
@@ -215,7 +215,7 @@ def test_kafka_python(transactional: str) -> None:
     )
     for number in range(6):
         producer.begin_transaction()
-        producer.send(topic, b"%d" % number, partition=0).get(20)
+        producer.send(topic, b"%d" % number, partition=0).get(60)
         producer.send_offsets_to_transaction({place: kafka.structs.OffsetAndMetadata(number, "", -1)}, group)
         producer.abort_transaction() if number % 2 else producer.commit_transaction()
     producer.close()
@@ -255,7 +255,7 @@ def test_kafka_transactions(transactional: str) -> None:
     producer = rd_producer(transactional, topic)
     producer.begin_transaction()
     producer.produce(topic, b"open", partition=0)
-    producer.flush(20)
+    producer.flush(60)
     with ToolSession() as tools:
 
         def table(*arguments: str) -> list[dict[str, str]]:

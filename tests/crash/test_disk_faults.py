@@ -55,7 +55,7 @@ class Writer:
         self.sent = 0
         self._topic = topic
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": 20_000}
+            {"bootstrap.servers": bootstrap, "acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": 60_000}
         )
 
     def send(self) -> bool:
@@ -81,9 +81,9 @@ def read_all(bootstrap: str, topic: str = TOPIC) -> dict[int, bytes]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False})
     found: dict[int, bytes] = {}
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=60)
         consumer.assign([TopicPartition(topic, 0, low)])
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while low + len(found) < high:
             assert time.monotonic() < deadline, f"only {len(found)} of {high - low} records can be read"
             for message in consumer.consume(1000, timeout=0.2):
@@ -105,7 +105,7 @@ def create_topic(bootstrap: str, name: str) -> KafkaError | None:
     """Create a topic of one partition; the error if that cannot be."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     try:
-        admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=20)[name].result(30)
+        admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=60)[name].result(60)
     except KafkaException as error:
         cause = error.args[0]
         assert isinstance(cause, KafkaError)
@@ -128,7 +128,7 @@ def test_a_full_disk_refuses_writes_and_heals(tmp_path: Path, small_disk: Path) 
             writer.send()
             assert_all_there(writer, read_all(broker.bootstrap))
         ballast.unlink()
-        wait_until(writer.send, timeout_s=10, what="writes work again")
+        wait_until(writer.send, timeout_s=60, what="writes work again")
         assert create_topic(broker.bootstrap, "later") is None
         assert_all_there(writer, read_all(broker.bootstrap))
         assert broker.stop() == 0
@@ -151,7 +151,7 @@ def test_a_broker_whose_only_disk_fails_ends_with_an_error(tmp_path: Path) -> No
         _, hard = resource.prlimit(broker.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(broker.pid, resource.RLIMIT_FSIZE, (50_000, hard))
         assert not writer.send()
-        assert broker.wait(20) == 1
+        assert broker.wait(60) == 1
         broker.start()
         assert_all_there(writer, read_all(broker.bootstrap))
         assert writer.send()

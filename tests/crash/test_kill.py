@@ -69,7 +69,7 @@ def read_all(bootstrap: str) -> dict[tuple[int, int], bytes]:
     found: dict[tuple[int, int], bytes] = {}
     try:
         for partition in range(PARTITIONS):
-            low, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=30)
+            low, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=60)
             consumer.assign([TopicPartition(TOPIC, partition, low)])
             expected = low
             deadline = time.monotonic() + 60

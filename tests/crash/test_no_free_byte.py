@@ -68,7 +68,7 @@ def read(broker: BarnabasServer, start: int, end: int) -> int:
     try:
         consumer.assign([TopicPartition("t", 0, start)])
         while found < end - start:
-            messages = consumer.consume(1, timeout=20)
+            messages = consumer.consume(1, timeout=60)
             assert messages, "no more records"
             for message in messages:
                 assert message.error() is None, message.error()
@@ -82,7 +82,7 @@ def read(broker: BarnabasServer, start: int, end: int) -> int:
 def ends(broker: BarnabasServer) -> tuple[int, int]:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g"})
     try:
-        return consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=20)
+        return consumer.get_watermark_offsets(TopicPartition("t", 0), timeout=60)
     finally:
         consumer.close()
 
@@ -119,10 +119,10 @@ def test_a_full_disk_is_started_on_again_and_again_and_heals(broker: BarnabasSer
         ],
     )
     admin.incremental_alter_configs([resource])[resource].result()
-    wait_until(lambda: ends(broker)[0] > 0, timeout_s=30, what="retention makes room")
-    wait_until(lambda: produce(broker, 1, 3) == 1, timeout_s=30, what="records are taken again")
+    wait_until(lambda: ends(broker)[0] > 0, timeout_s=60, what="retention makes room")
+    wait_until(lambda: produce(broker, 1, 3) == 1, timeout_s=60, what="records are taken again")
     (broker.log_dir / "filler").unlink()
-    wait_until(lambda: reserve.stat().st_size == whole, timeout_s=30, what="the reserve is whole again")
+    wait_until(lambda: reserve.stat().st_size == whole, timeout_s=60, what="the reserve is whole again")
     assert produce(broker, 30, 30) == 30
     assert broker.stop() == 0
     assert "Traceback" not in broker.log.read_text()

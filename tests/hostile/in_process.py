@@ -132,7 +132,7 @@ class InProcessFuzz:
         if self.is_guarded:
             connection.session.principal = EVE
         body = bytearray(frame.body)
-        began = time.perf_counter()
+        began = time.thread_time()
         try:
             apis.handle(connection, memoryview(body), 0, len(body))  # type: ignore[arg-type]
         except ProtocolError:
@@ -140,7 +140,7 @@ class InProcessFuzz:
         except Exception as error:
             self._complain(frame, f"raised {error!r}")
             return
-        took = time.perf_counter() - began
+        took = time.thread_time() - began
         if took > self.slowest[0]:
             self.slowest = (took, frame.body)
         if took > SLOW_SECONDS:

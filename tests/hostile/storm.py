@@ -14,7 +14,7 @@ from tests.hostile.healthy_client import TOPIC, HealthyClient
 from tests.hostile.in_process import SETTINGS, TOPICS
 
 GROWTH_BYTES = 64 << 20
-HEALTHY_SECONDS = 10.0
+HEALTHY_SECONDS = 30.0
 """A healthy client's request that takes longer counts as a hang."""
 PAUSE_SECONDS = 0.02
 PROBLEMS_SHOWN = 5

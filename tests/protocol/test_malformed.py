@@ -34,10 +34,10 @@ MAX_SECONDS = 5.0
 def try_decode(key: int, version: int, data: bytes, response: bool) -> None:
     decode = codec.decode_response if response else codec.decode_request
     for buffer in (data, memoryview(bytearray(data))):
-        started = time.perf_counter()
+        started = time.process_time()
         with contextlib.suppress(ProtocolError):
             decode(key, version, buffer, 0, len(data))
-        assert time.perf_counter() - started < MAX_SECONDS
+        assert time.process_time() - started < MAX_SECONDS
 
 
 def sample(key: ApiKey, version: int, seed: object, response: bool) -> bytes:

@@ -106,7 +106,7 @@ async def test_what_is_printed_is_what_clients_need(plain: Callable[..., Started
     assert broker.port > 0
     assert await addresses(broker.port) == {("127.0.0.1", broker.port)}
     url = broker.line(r"health (http://\S+)")[1]
-    with urllib.request.urlopen(url, timeout=10) as answer:
+    with urllib.request.urlopen(url, timeout=60) as answer:
         assert json.load(answer)["ready"] is True
     ready = broker.line(r"ready broker\.id=(\d+) cluster\.id=(\S{22})")
     assert f"cluster.id={ready[2]}" in (broker.data / "meta.properties").read_text()

@@ -32,7 +32,7 @@ from barnabas.storage.record_conversion import down_convert
 PATH = "/data/t-0"
 LOG = f"{PATH}/{0:020d}.log"
 BATCHES = 12
-SECONDS = 20
+SECONDS = 60
 LAST_OFFSET_DELTA_POSITION = BATCH_HEADER.at("last_offset_delta")
 LENGTHS = [-12, -100, 0, 1, 13, 14, 48, 2**31 - 1, -(2**31)]
 

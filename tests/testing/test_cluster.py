@@ -21,7 +21,7 @@ from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.protocol.errors import KafkaError
 from barnabas.testing import Cluster
 
-DEADLINE_S = 40
+DEADLINE_S = 60
 IMPATIENT = {"request.timeout.ms": 1000, "socket.timeout.ms": 1000}
 """For clients of brokers that hang."""
 NO_MORE: Mapping[str, Any] = {}

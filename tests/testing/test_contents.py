@@ -53,7 +53,7 @@ def test_keys_go_where_clients_send_them() -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "partitioner": "murmur2_random"})
         for key in keys:
             producer.produce("theirs", b"v", key)
-        producer.flush(10)
+        producer.flush(60)
         broker.wait_for("theirs", 50)
         ours, theirs = ({one.key: one.partition for one in broker.records(topic)} for topic in ("ours", "theirs"))
         assert ours == theirs

@@ -28,11 +28,11 @@ def produce(broker: Broker, value: bytes = b"v", **config: Any) -> tuple[Any, fl
     """Send one record with librdkafka; what came of it, and after how many seconds."""
     settings = {"bootstrap.servers": broker.bootstrap, "retry.backoff.ms": 1, "log_level": 0, "linger.ms": 0, **config}
     producer = Producer(settings)
-    producer.list_topics("t", timeout=10)
+    producer.list_topics("t", timeout=60)
     outcome: list[Any] = []
     began = time.monotonic()
     producer.produce("t", value, partition=0, callback=lambda error, _: outcome.append(error))
-    producer.flush(20)
+    producer.flush(60)
     return outcome[0] if outcome else "nothing", time.monotonic() - began
 
 
@@ -171,7 +171,7 @@ def member(broker: Broker) -> Consumer:
 
 
 def poll_until(consumer: Consumer, what: Any) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not what() and time.monotonic() < deadline:
         consumer.poll(0.02)
     assert what()
@@ -202,7 +202,7 @@ def test_a_fetch_session_that_is_lost_is_made_anew(broker: Broker) -> None:
         consumer = member(broker)
         poll_until(consumer, consumer.assignment)
         broker.produce("t", ["a"])
-        assert consumer.consume(1, timeout=20)[0].value() == b"a"
+        assert consumer.consume(1, timeout=60)[0].value() == b"a"
         consumer.close()
 
 

@@ -21,7 +21,7 @@ def test_topic(kafka_broker, kafka_topic, round):
     for other in seen[:-1]:
         assert other not in kafka_broker.server.state.metadata, "gone when its test is over"
     producer = KafkaProducer(bootstrap_servers=kafka_broker.bootstrap)
-    producer.send(kafka_topic, b"%d" % round).get(timeout=10)
+    producer.send(kafka_topic, b"%d" % round).get(60)
     producer.close()
     consumer = KafkaConsumer(bootstrap_servers=kafka_broker.bootstrap, auto_offset_reset="earliest")
     consumer.assign([TopicPartition(kafka_topic, 0)])

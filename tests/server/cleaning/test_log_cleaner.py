@@ -27,7 +27,7 @@ from barnabas.storage.segment_swap import SegmentSwap
 TOPIC, TP = "t", TopicPartition("t", 0)
 PROCESS = {"log.cleaner.worker": "process"}
 COMPACT = {"cleanup.policy": "compact", "segment.bytes": "20000"}
-DEADLINE = 30.0
+DEADLINE = 60.0
 
 
 async def fill(broker: Broker, pairs: Iterable[tuple[str, str | None]], topic: str = TOPIC) -> None:

@@ -50,7 +50,7 @@ async def listening(tree: NodeTree, broker_id: int = 1) -> AsyncIterator[Broker]
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 

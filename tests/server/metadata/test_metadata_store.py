@@ -337,7 +337,7 @@ async def test_sessions_share_a_tree_and_end_apart(two_stores: tuple[MetadataSto
         await second.create("/controller", b"2", ephemeral=True)
     await second.exists("/controller", events.put_nowait)
     await first.close()
-    assert await asyncio.wait_for(events.get(), 10) == WatchEvent(EventType.DELETED, "/controller")
+    assert await asyncio.wait_for(events.get(), 60) == WatchEvent(EventType.DELETED, "/controller")
     await second.create("/controller", b"2", ephemeral=True)
 
 

@@ -191,7 +191,7 @@ def test_killed_process_comes_back_with_nodes_and_sessions(tmp_path: Path) -> No
         assert client.client_id == session
         data, stat = client.get("/e")
         assert (data, stat.ephemeralOwner) == (b"mine", session[0])
-        wait_until(lambda: client.exists("/left-behind") is None, timeout_s=10, what="the other session expires")
+        wait_until(lambda: client.exists("/left-behind") is None, timeout_s=60, what="the other session expires")
         assert client.exists("/e") is not None
         client.stop()
         client.close()

@@ -64,7 +64,7 @@ async def states(store: MetadataStore) -> asyncio.Queue[SessionState]:
 
 
 async def until(heard: asyncio.Queue[SessionState], state: SessionState) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await heard.get() is not state:
             continue
 
@@ -166,7 +166,7 @@ async def test_requests_wait_for_contact_and_watches_survive_its_loss(wire: Wire
         writing = asyncio.ensure_future(store.create("/b"))
         wire.refusing = False
         await until(heard, SessionState.CONNECTED)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await told.wait()
             assert (await reading)[0] == b"1"
             assert await writing == "/b"

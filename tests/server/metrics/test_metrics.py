@@ -75,7 +75,7 @@ def at_work(broker: Broker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "compression.type": "none"})
     for number in range(100):
         producer.produce("t", b"v" * 50, partition=number % 2)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
     consumer.subscribe(["t"])
     assert len(consumer.consume(60, timeout=30)) == 60

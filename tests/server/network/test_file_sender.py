@@ -22,7 +22,7 @@ from barnabas.server.network.socket_server import LAST_ANSWERS_SECONDS
 from barnabas.storage.filesystem import FileSlice
 
 PARTITIONS, BATCHES, VALUE_BYTES = 3, 6, 500_000
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0
 DEFAULT_SEND_BUFFER = 102_400
 SMALL_WINDOW = 1 << 18
 """With the buffer on the other side less than an answer takes."""

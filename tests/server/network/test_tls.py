@@ -24,7 +24,7 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.SelectorEventLoop,
     "uvloop": uvloop.new_event_loop,
 }
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 class World:

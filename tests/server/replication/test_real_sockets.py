@@ -34,7 +34,7 @@ class Granted:
         return PartitionStateNow(1, change.leader_epoch, change.partition_epoch + 1, change.isr)
 
 
-async def until(condition: object, seconds: float = 30.0) -> None:
+async def until(condition: object, seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, "never happened"

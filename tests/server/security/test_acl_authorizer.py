@@ -88,7 +88,7 @@ async def test_news_of_every_release_is_understood(notice: bytes) -> None:
     rules = encode_acls(pattern, [AccessControlEntry("User:anna", "*", Op.WRITE, P.ALLOW)])
     await store.create("/kafka-acl/TransactionalId/t", rules)
     await store.create("/kafka-acl-changes/acl_changes_", notice, sequential=True)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not guard.authorize(session(), Op.WRITE, T.TRANSACTIONAL_ID, "t"):
             await asyncio.sleep(0.01)
     # And by a broker that starts after that.
@@ -126,7 +126,7 @@ async def test_what_another_broker_changes_counts_here_too() -> None:
 
 
 async def until_allowed(guard: AclAuthorizer, allowed: bool = True, name: str = "t") -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while guard.authorize(session(), Op.READ, T.TOPIC, name) is not allowed:
             await asyncio.sleep(0.01)
 

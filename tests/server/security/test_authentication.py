@@ -38,7 +38,7 @@ K = ApiKey
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 PASSWORDS = {"anna": 'se"cr\\et', "ben, = the=second": "x", "carl": "y"}
 FAST = {"connection.failed.authentication.delay.ms": "0"}
-PATIENCE = 20
+PATIENCE = 60
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from barnabas.server.security.outgoing import OutgoingSecurity
 from barnabas.testing import Broker, Cluster
 
 PATIENCE = 60
-DEADLINE = 40.0
+DEADLINE = 60.0
 PASSWORDS = {"anna": "a", "eve": "e"}
 WITH_RULES = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:anna"}
 

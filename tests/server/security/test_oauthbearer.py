@@ -273,7 +273,7 @@ async def test_keys_change_while_tokens_come(provider: IdentityProvider, caplog:
         # What is withdrawn is not believed any more.
         token = provider.token()
         del provider.keys["rsa"]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while True:
                 world.now += 60
                 try:

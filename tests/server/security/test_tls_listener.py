@@ -26,7 +26,7 @@ from barnabas.server.security.principal_rules import PrincipalRules, distinguish
 from barnabas.server.security.tls_listener import TlsListener
 from barnabas.testing.broker import Broker
 
-PATIENCE = 20
+PATIENCE = 60
 LISTENER = {"listeners": "SSL://127.0.0.1:0"}
 
 

@@ -28,7 +28,7 @@ SETTINGS = {
 }
 PARTITIONS = 3
 ALL = [(TOPIC, index) for index in range(PARTITIONS)]
-DEADLINE_S = 30
+DEADLINE_S = 60
 
 
 class Wire:

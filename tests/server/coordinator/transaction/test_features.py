@@ -140,7 +140,7 @@ async def test_a_cluster_hears_of_it() -> None:
             host, _, port = cluster.address(broker_id).partition(":")
             return await BrokerConnection.open(host, int(port), ConnectionOptions())
 
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             connections = {broker_id: await connect(broker_id) for broker_id in cluster.brokers}
             controller = cluster.controller()
             for broker_id, connection in connections.items():
