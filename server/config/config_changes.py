@@ -71,7 +71,7 @@ async def alter_each(
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             await alter(resource)
         except (KafkaError, StoreFailedError) as error:
-            told = error if isinstance(error, KafkaError) else error.as_answer()
+            told = error.as_result() if isinstance(error, KafkaError) else error.as_answer()
             answers.append(answer(**named, error_code=told.code, error_message=told.message))
         else:
             answers.append(answer(**named, error_code=ErrorCode.NONE, error_message=None))

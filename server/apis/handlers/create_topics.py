@@ -33,6 +33,8 @@ from ..services import ActiveController
 
 CONFIGS_VERSION = 5
 STRICT_QUOTA_VERSION = 6
+MOST_SETTINGS = 50_000
+"""In one answer: those of a thousand topics. The others' cannot be told of."""
 
 
 async def handle(
@@ -61,9 +63,11 @@ async def handle(
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
     describer = ConfigDescriber(configs, with_synonyms=False, with_documentation=False)
     response = CreateTopicsResponse(topics=[])
-    pace = Pace(WISHES)
+    pace, left = Pace(WISHES), MOST_SETTINGS
     for name in named:
-        response.topics.append(_result(ctx, request, name, refused.get(name) or results[name], describer))
+        result = _result(ctx, request, name, refused.get(name) or results[name], describer if left > 0 else None)
+        left -= len(result.configs or ())
+        response.topics.append(result)
         await pace.step()
     return response
 
@@ -83,7 +87,7 @@ def _result(
     request: CreateTopicsRequest,
     name: str,
     outcome: CreatedTopic | KafkaError,
-    describer: ConfigDescriber,
+    describer: ConfigDescriber | None,
 ) -> CreatableTopicResult:
     if isinstance(outcome, KafkaError):
         return CreatableTopicResult(name=name, error_code=outcome.code, error_message=outcome.message, configs=[])
@@ -97,14 +101,14 @@ def _result(
         return CreatableTopicResult(
             name=name, topic_id=topic_id, error_message=None, topic_config_error_code=hidden, configs=[]
         )
-    return CreatableTopicResult(
-        name=name,
-        topic_id=topic_id,
-        error_message=None,
-        num_partitions=outcome.num_partitions,
-        replication_factor=outcome.replication_factor,
-        configs=_configs(describer, outcome) if ctx.api_version >= CONFIGS_VERSION else [],
-    )
+    told = CreatableTopicResult(name=name, topic_id=topic_id, error_message=None, configs=[])
+    told.num_partitions, told.replication_factor = outcome.num_partitions, outcome.replication_factor
+    if ctx.api_version >= CONFIGS_VERSION:
+        if describer is None:
+            told.topic_config_error_code = ErrorCode.POLICY_VIOLATION
+        else:
+            told.configs = _configs(describer, outcome)
+    return told
 
 
 def _configs(describer: ConfigDescriber, topic: CreatedTopic) -> list[CreatableTopicConfigs]:

@@ -287,6 +287,16 @@ async def test_validation_only_says_what_would_be() -> None:
     assert "t" not in plane.metadata
 
 
+async def test_an_answer_tells_of_so_many_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(create_topics, "MOST_SETTINGS", 2)
+    plane = await ControlPlane().start()
+    wanted = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in "abc"]
+    first, *others = (await ask_create(plane, 5, *wanted, validate_only=True)).topics
+    assert first.configs and first.topic_config_error_code == ErrorCode.NONE
+    assert [(one.error_code, one.num_partitions, one.configs) for one in others] == [(ErrorCode.NONE, 1, [])] * 2
+    assert {one.topic_config_error_code for one in others} == {ErrorCode.POLICY_VIOLATION}
+
+
 async def test_whole_requests_are_refused_topic_by_topic() -> None:
     plane = await with_topics()
     response = await ask_create(plane, 7, CreatableTopic(name="t", num_partitions=10_001, replication_factor=1))
