@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from shutil import disk_usage
 
 from ...protocol.properties import format_properties
 
@@ -101,7 +102,9 @@ class LocalProcess:
             log.seek(self._log_began)
             said = log.read().decode(errors="replace").splitlines()
         if ended:
-            raise LocalClusterError("\n".join([f"{self.name} did not start", *said[-LOG_LINES:]]))
+            # On a full disk nobody can write down why.
+            room = f"{self.log} is empty; its disk has {disk_usage(self.folder).free >> 20} MB left"
+            raise LocalClusterError("\n".join([f"{self.name} did not start", *(said[-LOG_LINES:] or [room])]))
         return any(line.startswith("ready ") for line in said)
 
     def send(self, number: signal.Signals) -> int | None:

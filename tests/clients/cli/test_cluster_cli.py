@@ -21,7 +21,7 @@ from tests.testing.test_cluster import Numbers, read_all
 
 from barnabas.clients.cli import main
 from barnabas.clients.cli.cluster import LocalProcess
-from barnabas.clients.cli.local_cluster import LocalCluster
+from barnabas.clients.cli.local_cluster import LocalCluster, LocalClusterError
 from barnabas.protocol.properties import parse_properties
 
 DEADLINE_S = 60
@@ -229,6 +229,15 @@ def test_a_process_that_does_not_start_says_why(tmp_path: Path) -> None:
 def coordinator(folder: Path, port: int, *more: str) -> list[str]:
     command = [sys.executable, "-m", "barnabas.clients.cli", "coordinator"]
     return [*command, "--data", str(folder), "--listen", f"127.0.0.1:{port}", *more]
+
+
+def test_a_process_that_cannot_even_say_why_is_told_of(tmp_path: Path) -> None:
+    member = LocalProcess(1, tmp_path, 1)
+    member.log.touch()
+    member._process = subprocess.Popen(["true"])
+    member._process.wait()
+    with pytest.raises(LocalClusterError, match=r"did not start\n.*output.log is empty; its disk has \d+ MB left"):
+        member.says_ready()
 
 
 def test_a_coordinator_has_its_folder_alone_and_ends_when_asked(tmp_path: Path) -> None:
