@@ -32,6 +32,8 @@ COORDINATOR = 0
 END_SECONDS = 60.0
 LOOK_SECONDS = 0.01
 LOG_LINES = 5
+HALF_WRITTEN = "cluster.json.new"
+"""What a start that found no room on the disk may leave of `cluster.json`."""
 CHOSEN_HERE = ("broker.id", "listeners", "advertised.listeners", "log.dirs", "log.dir", "zookeeper.connect")
 """Settings that make a broker one of the cluster."""
 
@@ -177,7 +179,7 @@ class LocalCluster:
 
         Raises LocalClusterError.
         """
-        if any(path.name != "lock" for path in folder.iterdir()):
+        if any(path.name not in ("lock", HALF_WRITTEN) for path in folder.iterdir()):
             raise LocalClusterError(f"{folder} is in use: it has files in it, and no cluster")
         last = port + brokers - 1
         if port and (port < 2 or last > 65535):
@@ -187,7 +189,7 @@ class LocalCluster:
     def save(self) -> None:
         """Have the folder know of the cluster, whole or not at all. Raises OSError."""
         known = {"ports": [member.port for member in self.members], "config": self.config}
-        fresh = self.folder / "cluster.json.new"
+        fresh = self.folder / HALF_WRITTEN
         fresh.write_text(json.dumps(known, indent=2) + "\n")
         fresh.replace(self.folder / "cluster.json")
 

@@ -218,6 +218,15 @@ def test_a_folder_that_is_damaged_is_said_to_be(run: Run, folder: Path, text: st
     (folder / "cluster.json").unlink()
 
 
+def test_a_start_that_had_no_room_does_not_keep_the_next_from_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "lock").touch()
+    (tmp_path / "cluster.json.new").write_text('{"ports":')
+    LocalCluster.create(tmp_path, 1, 0, {}).save()
+    assert len(LocalCluster.load(tmp_path).brokers) == 1
+    with pytest.raises(LocalClusterError, match="is in use"):
+        LocalCluster.create(tmp_path, 1, 0, {})
+
+
 def test_a_process_that_does_not_start_says_why(tmp_path: Path) -> None:
     member = LocalProcess(1, tmp_path / "broker-1", free_port())
     member.start(["start", str(tmp_path / "missing.properties")])
