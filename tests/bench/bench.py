@@ -58,6 +58,8 @@ class Bench:
     brokers: int = 1
     properties: Mapping[str, str] = field(default_factory=dict)
     kafka_properties: Mapping[str, str] = field(default_factory=dict)
+    doors: bool = False
+    """Whether the brokers have listeners with TLS and passwords beside the plain one."""
     started: bool = True
     rounds: int | None = None
     warmup: int | None = None

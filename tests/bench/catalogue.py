@@ -25,6 +25,7 @@ from tests.bench.requests import (
     measure_topics,
     prepare_latency,
 )
+from tests.bench.secured import secured_benches
 from tests.bench.starting import measure_start, measure_start_again
 from tests.bench.throughput import fetch_with, librdkafka_bench, prepare_fetch, produce_bench, replay_bench
 from tests.bench.transactions import transaction_benches
@@ -344,5 +345,6 @@ BENCHES = {
         *java_benches(),
         *cluster_benches(),
         *transaction_benches(),
+        *secured_benches(),
     )
 }

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.bench import java_load, librdkafka, replay, single, transaction_load
+from tests.bench import arrivals, java_load, librdkafka, replay, single, transaction_load
 from tests.bench.payloads import payloads
 
 
@@ -44,6 +44,7 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "transaction-fill": transaction_load.fill,
     "java-produce": java_load.produce,
     "java-consume": java_load.consume,
+    "arrivals": arrivals.arrivals,
 }
 
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 28), "MALLOC_TOP_PAD_": str(1 << 26)}

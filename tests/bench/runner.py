@@ -88,6 +88,7 @@ def _make(bench: Bench, name: str, folder: Path, plan: Plan) -> Target:
         brokers=bench.brokers,
         properties=properties,
         kafka_properties=bench.kafka_properties,
+        doors=bench.doors,
     )
 
 

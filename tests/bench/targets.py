@@ -12,6 +12,7 @@ from typing import Protocol
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from tests.barnabas_server import BarnabasServer
+from tests.bench.doors import Doors
 from tests.kafka import LAST_WITH_ZOOKEEPER, SERVER_FLAGS, KafkaServer, ZooKeeperServer
 from tests.server_process import ServerProcess, broker_answers, free_port, wait_until
 
@@ -54,6 +55,8 @@ class BrokerTarget:
     def __init__(self, name: str, *servers: BarnabasServer | KafkaServer) -> None:
         self.name = name
         self.servers = servers
+        self.doors: Doors | None = None
+        """Ways to the one broker with TLS and passwords."""
         self._admin: AdminClient | None = None
 
     @property
@@ -237,14 +240,17 @@ def make_target(
     brokers: int = 1,
     properties: Mapping[str, str] | None = None,
     kafka_properties: Mapping[str, str] | None = None,
+    doors: bool = False,
 ) -> Target:
     """A target by its name: `ours`, `kafka` (1 GB of heap) or `ceiling`; `properties` go to the two brokers.
 
-    With several `brokers`, as many of them in ZooKeeper mode.
+    With several `brokers`, as many of them in ZooKeeper mode; with `doors` one that has them.
     """
     merged = {**COMMON_PROPERTIES, **(properties or {})}
     if name == "kafka":
         merged = {**KAFKA_PROPERTIES, **merged, **(kafka_properties or {})}
+    if doors:
+        return _with_doors(name, folder / name, merged)
     if brokers > 1:
         return ClusterTarget(name, folder, brokers, merged)
     if name == "ours":
@@ -254,3 +260,16 @@ def make_target(
     if name == "ceiling":
         return CeilingTarget(folder / name, partitions)
     raise ValueError(f"no such target: {name} (ours, kafka, ceiling)")
+
+
+def _with_doors(name: str, folder: Path, properties: Mapping[str, str]) -> Target:
+    doors = Doors.new(folder)
+    settings = {**properties, **doors.settings(kraft=name == "kafka")}
+    target = BrokerTarget(
+        name,
+        BarnabasServer(folder, port=doors.plain, properties=settings)
+        if name == "ours"
+        else KafkaServer(folder, heap="1g", port=doors.plain, properties=settings, jvm_flags=SERVER_FLAGS),
+    )
+    target.doors = doors
+    return target

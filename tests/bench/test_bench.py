@@ -195,9 +195,13 @@ def test_ours_and_the_ceiling_side_by_side(name: str, tmp_path: Path) -> None:
 @pytest.mark.verify
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    "name", ["transactions-32-16", "transaction-commit", "transaction-produce", "transaction-fetch"]
+    "name",
+    [
+        *("transactions-32-16", "transaction-commit", "transaction-produce", "transaction-fetch"),
+        *("tls-produce-1k", "tls-fetch-1k", "rules-10000"),
+    ],
 )
-def test_transactions_of_ours(name: str, tmp_path: Path) -> None:
+def test_ours_alone(name: str, tmp_path: Path) -> None:
     result = run_bench(BENCHES[name], ["ours"], Plan(tmp_path, 0.5, 1, warmup=0))
     (figures,) = result.rounds["ours"]
     assert all(figures[figure] > 0 for figure in result.bench.figures), figures

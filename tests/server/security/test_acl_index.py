@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from itertools import chain
 
@@ -153,3 +154,37 @@ def test_what_a_filter_of_names_that_match_selects() -> None:
         False,
         True,
     ]
+
+
+def test_a_question_costs_no_more_with_ten_thousand_rules() -> None:
+    """Counted in calls, of Python and of C: those of others, and of other resources, are not looked at."""
+
+    def index_with(others: int) -> AclIndex:
+        index = AclIndex()
+        mine = AccessControlEntry("User:anna", "*", AclOperation.WRITE, AclPermissionType.ALLOW)
+        index.replace(ResourcePattern(AclResourceType.TOPIC, "mine"), {mine})
+        for number in range(others // 10):
+            theirs = (mine._replace(principal=f"User:u{number}-{user}") for user in range(10))
+            index.replace(ResourcePattern(AclResourceType.TOPIC, f"other-{number}"), theirs)
+        return index
+
+    def cost(index: AclIndex) -> int:
+        calls = 0
+
+        def count(*_: object) -> None:
+            nonlocal calls
+            calls += 1
+
+        sys.setprofile(count)
+        try:
+            assert index.decide("User:anna", "10.0.0.1", AclOperation.WRITE, AclResourceType.TOPIC, "mine")
+            assert index.decide("User:anna", "10.0.0.1", AclOperation.WRITE, AclResourceType.TOPIC, "else") is None
+            assert index.allows_some("User:anna", "10.0.0.1", AclOperation.WRITE, AclResourceType.TOPIC)
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    few, many = index_with(0), index_with(10_000)
+    assert len(many) == 10_001
+    cost(few)
+    assert cost(few) == cost(many)

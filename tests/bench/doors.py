@@ -1,0 +1,64 @@
+"""Listeners beside the plain one, of the same kind for every broker that is compared: TLS, and SCRAM over TLS."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.server_process import free_port
+
+from barnabas.clients.certificates import Authority
+
+USER, PASSWORD, MECHANISM = "ann", "s3cret", "SCRAM-SHA-512"
+JAAS = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
+
+
+class Doors(NamedTuple):
+    """Addresses of a broker, and what a client has to trust."""
+
+    plain: int
+    tls: str
+    scram: str
+    ca: Path
+    key: Path
+
+    @classmethod
+    def new(cls, folder: Path) -> Doors:
+        """On free ports, with certificates in the folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        authority = Authority.new("bench")
+        ca, key = folder / "ca.pem", folder / "broker.pem"
+        authority.write(ca)
+        authority.issue("localhost", ["127.0.0.1"]).write(key)
+        return cls(free_port(), f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}", ca, key)
+
+    def settings(self, *, kraft: bool) -> dict[str, str]:
+        """Of a broker; one of KRaft has its controllers' listener, too."""
+        listeners = f"PLAINTEXT://127.0.0.1:{self.plain},TLS://{self.tls},SCRAM://{self.scram}"
+        found = {
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,TLS:SSL,SCRAM:SASL_SSL",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.key),
+            "listener.name.scram.sasl.enabled.mechanisms": MECHANISM,
+            f"listener.name.scram.{MECHANISM.lower()}.sasl.jaas.config": JAAS,
+        }
+        if kraft:
+            controller = f"127.0.0.1:{free_port()}"
+            found["listeners"] += f",CONTROLLER://{controller}"
+            found["controller.quorum.voters"] = f"1@{controller}"
+        return found
+
+    def of_librdkafka(self) -> dict[str, Any]:
+        """What a client of librdkafka is given to come by TLS."""
+        return {"security.protocol": "ssl", "ssl.ca.location": str(self.ca)}
+
+    def of_ours(self, *, scram: bool) -> dict[str, str]:
+        """What a client of ours is given, by Java's names."""
+        trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(self.ca)}
+        if not scram:
+            return {"security.protocol": "SSL", **trust}
+        jaas = f'{JAAS.removesuffix(";")} username="{USER}" password="{PASSWORD}";'
+        return {"security.protocol": "SASL_SSL", "sasl.mechanism": MECHANISM, "sasl.jaas.config": jaas, **trust}
