@@ -57,6 +57,7 @@ def test_a_wheel_without_a_compiler(tmp_path: Path) -> None:
         (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
         metadata = Parser().parsestr(archive.read(name).decode())
         assert not [name for name in archive.namelist() if name.endswith(".so")]
+        assert {"index.html", "app.js", "style.css"} <= {Path(name).name for name in archive.namelist()}
         assert {f"barnabas/{room}/__init__.py" for room in ROOMS} <= set(archive.namelist())
     assert f"Homepage, {PUBLISHED}" in metadata.get_all("Project-URL", [])
     assert "](docs/" not in metadata.get_payload()

@@ -42,12 +42,14 @@ async function route() {
   const place = h("div", {});
   place.style.display = "contents";
   view.replaceChildren(place);
+  delete view.dataset.shows;
   try {
     await screen.show(place, signal, ...values);
   } catch (error) {
     if (!signal.aborted) place.replaceChildren(h("div", { class: "head" }, h("h1", {}, values[0] ?? "Not to be had")), h("div", { class: "error", role: "alert" }, error.message), h("div", {}, h("button", { onclick: route }, "Try again")));
   }
   if (signal.aborted) return;
+  view.dataset.shows = path;
   document.title = `${view.querySelector("h1")?.textContent ?? "Overview"} · Barnabas console`;
 }
 

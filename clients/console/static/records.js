@@ -62,6 +62,7 @@ export async function records(view, signal, name, facts) {
     status.textContent = "reading…";
     try {
       for await (const line of lines(`/topics/${part(name)}/records?${query(extra)}`, mine)) {
+        if (mine.aborted) return;
         if (line.error) throw new Error(line.error);
         const rows = (line.rows ?? []).map((record) => row(name, record, live));
         if (live) { body.prepend(...rows.reverse()); while (body.children.length > MOST) body.lastChild.remove(); } else body.append(...rows);
