@@ -21,6 +21,7 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.config.broker_config import ConfigError
+from barnabas.storage.held_logs import AllLogDirsFailedError
 
 ROUNDS = 5
 MOST_MILLISECONDS = 400
@@ -162,6 +163,24 @@ async def test_the_blocking_calls_are_refused_on_the_callers_loop() -> None:
         await broker.acreate_topic("t")
         await broker.adelete_topic("t")
         assert await partition_count(broker, "t") == 0
+
+
+def test_a_start_that_failed_may_be_tried_again(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "data"
+    in_the_way.write_text("no folder")
+    broker = Broker(["t"], data_dir=in_the_way / "logs")
+
+    async def enter() -> None:
+        async with broker:
+            raise AssertionError("there is no such folder")
+
+    with pytest.raises(AllLogDirsFailedError):
+        asyncio.run(enter())
+    with pytest.raises(AllLogDirsFailedError):
+        broker.start()
+    in_the_way.unlink()
+    with broker:
+        assert broker.has_topic("t")
 
 
 # -- data and settings ----------------------------------------------------------------------------------------------
