@@ -36,6 +36,11 @@ def asked_for_seed() -> int | None:
     return int(text) if text else None
 
 
+def hashes_vary() -> bool:
+    """Whether sets of texts are in another order in each process."""
+    return os.environ.get("PYTHONHASHSEED", "random") == "random"
+
+
 class SimClock:
     """Simulated time for code that does not ask its loop."""
 

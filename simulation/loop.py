@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
-from typing import Any, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from .chance import chance
 from .host import TCP
@@ -232,6 +232,21 @@ class SimLoop(asyncio.BaseEventLoop):
 
         self.call_later(self._random.random() * LONGEST_CALL, call)
         return future
+
+
+def _refusal(name: str) -> Callable[..., NoReturn]:
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise NotImplementedError(f"loop.{name} is not simulated")
+
+    return refuse
+
+
+for _name in (
+    *("add_reader", "add_writer", "connect_read_pipe", "connect_write_pipe"),
+    *("create_datagram_endpoint", "create_unix_connection", "create_unix_server", "start_tls"),
+    *("sock_accept", "sock_connect", "sock_recv", "sock_sendall", "subprocess_exec", "subprocess_shell"),
+):
+    setattr(SimLoop, _name, _refusal(_name))
 
 
 FORMER: list[SimLoop] = []

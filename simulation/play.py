@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import sys
 import warnings
 from asyncio import _get_running_loop
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +14,15 @@ from typing import Any
 
 from ..testing.arguments import Setting
 from .chance import chance
-from .host import SEED_VARIABLE, SimClock, asked_for_seed, garbage_by_the_step, out_of_reach
+from .host import (
+    SEED_VARIABLE,
+    NotSimulatedError,
+    SimClock,
+    asked_for_seed,
+    garbage_by_the_step,
+    hashes_vary,
+    out_of_reach,
+)
 from .loop import FORMER, SimLoop, bury, run
 from .machines import START_MS
 from .simulation import MOST_SECONDS, Scenario, Setup, Simulation
@@ -62,7 +71,7 @@ def simulate(
     most_seconds: simulated ones, that a run may take.
 
     Raises SimulationError for the first seed that fails, by whatever the scenario, one of its programs or tasks raised,
-    or by a TimeoutError. Raises RuntimeError on a running loop: a simulation has its own.
+    or by a TimeoutError. Raises RuntimeError on a running loop, a simulation has its own, and ValueError.
     """
     __tracebackhide__ = True
     if _get_running_loop() is not None:
@@ -71,6 +80,8 @@ def simulate(
         )
     setup = Setup(brokers, config or {}, most_seconds)
     setup.settings()
+    if isinstance(seeds, int) and seeds < 1:
+        raise ValueError(f"seeds={seeds}: nothing is played")
     asked = asked_for_seed()
     chosen = [asked] if asked is not None else range(seeds) if isinstance(seeds, int) else seeds
     with garbage_by_the_step():
@@ -118,28 +129,41 @@ def _play(scenario: Scenario, seed: int, setup: Setup) -> SimulatedRun:
         began.append((loop, Simulation(loop, seed, setup)))
         await began[0][1].carry_out(scenario)
 
+    def refused(error: NotSimulatedError) -> None:
+        for _, simulation in began:
+            simulation.fail(error)
+
     clock = SimClock(lambda: began[0][0].time() if began else 0.0, lambda: began[0][0].steps if began else 0, START_MS)
-    with out_of_reach(clock, chance(f"{seed}/real world"), lambda error: began[0][1].fail(error)):
+    with out_of_reach(clock, chance(f"{seed}/real world"), refused):
         try:
             run(main, seed, most_steps=ENDLESS_STEPS, step_seconds=STEP_SECONDS)
+            return _came_to(began, seed)
         except Exception as error:
             raise SimulationError(_told(began, seed, error), seed) from error
         except BaseException as error:
             error.add_note(f"in the simulation of seed {seed}")
             raise
         finally:
+            began.clear()
             _forget()
+
+
+def _came_to(began: list[tuple[SimLoop, Simulation]], seed: int) -> SimulatedRun:
     loop, simulation = began[0]
     return SimulatedRun(seed, loop.time(), loop.steps, loop.digest, tuple(simulation.log))
 
 
 def _forget() -> None:
     """Let go of the world that has ended. What is left open in it is nobody's fault."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        while FORMER:
-            bury(FORMER.pop())
-        gc.collect()
+    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            while FORMER:
+                bury(FORMER.pop())
+            gc.collect()
+    finally:
+        sys.unraisablehook = hook
 
 
 def _told(began: list[tuple[SimLoop, Simulation]], seed: int, error: BaseException) -> str:
@@ -149,5 +173,6 @@ def _told(began: list[tuple[SimLoop, Simulation]], seed: int, error: BaseExcepti
             f"seed {seed} fails after {time:.3f} simulated seconds: {type(error).__name__}: {error}",
             *(f"    {line}" for line in log[-SHOWN_LINES:]),
             f"play it again with seeds=[{seed}], or {SEED_VARIABLE}={seed} in the environment",
+            *(["in other processes it may be another run, unless all have PYTHONHASHSEED=0"] if hashes_vary() else []),
         ]
     )

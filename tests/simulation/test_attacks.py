@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import threading
 import time
@@ -203,6 +204,33 @@ def test_tls_is_said_not_to_be_there() -> None:
         await asyncio.open_connection(host, int(port), ssl=True)
 
     assert isinstance(cause_of(scenario), NotImplementedError)
+
+
+def test_programs_of_the_machine_are_said_not_to_be_there() -> None:
+    async def scenario(_: Simulation) -> None:
+        await asyncio.create_subprocess_exec("true")
+
+    assert "loop.subprocess_exec is not simulated" in str(cause_of(scenario))
+
+
+def test_what_is_left_open_is_let_go_without_a_sound(recwarn: pytest.WarningsRecorder) -> None:
+    async def listen(bootstrap: str) -> None:
+        host, _, port = bootstrap.partition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        try:
+            await reader.read()
+        finally:
+            await writer.wait_closed()
+
+    async def scenario(sim: Simulation) -> None:
+        sim.program("killed", listen, sim.bootstrap)
+        sim.program("left", listen, sim.bootstrap)
+        await asyncio.sleep(1)
+        sim.programs["killed"].kill()
+
+    simulate(scenario, seeds=1, brokers=1)
+    gc.collect()
+    assert [str(one.message) for one in recwarn] == []
 
 
 def test_calls_in_threads_are_made_in_none() -> None:

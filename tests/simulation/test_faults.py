@@ -234,6 +234,7 @@ def test_who_is_not_there() -> None:
     simulate(scenario, seeds=1)
 
 
+@pytest.mark.verify
 @pytest.mark.parametrize("fault", MENU)
 def test_each_fault_by_itself_comes_to_an_end(fault: str) -> None:
     async def scenario(sim: Simulation) -> None:
