@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import logging
 import sys
 import warnings
 from asyncio import _get_running_loop
@@ -156,6 +157,8 @@ def _came_to(began: list[tuple[SimLoop, Simulation]], seed: int) -> SimulatedRun
 def _forget() -> None:
     """Let go of the world that has ended. What is left open in it is nobody's fault."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
+    level = logging.root.manager.disable
+    logging.disable()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -164,6 +167,7 @@ def _forget() -> None:
             gc.collect()
     finally:
         sys.unraisablehook = hook
+        logging.disable(level)
 
 
 def _told(began: list[tuple[SimLoop, Simulation]], seed: int, error: BaseException) -> str:

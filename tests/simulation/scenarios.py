@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from barnabas.clients.consumer import Consumer
 from barnabas.clients.producer import Producer
+from barnabas.protocol.errors import KafkaError
 from barnabas.simulation import Simulation
 
 RECORDS = 10
@@ -27,12 +26,11 @@ async def follow(bootstrap: str, topics: list[str], found: list[bytes]) -> None:
 
 
 async def two_topics_in_a_storm(sim: Simulation) -> None:
-    """Our own clients; some records may be read twice."""
+    """Our own clients; some records may be written and read twice."""
     found: list[bytes] = []
     await sim.cluster.create_topic("orders", partitions=3)
     await sim.cluster.create_topic("mail", partitions=2)
-    sim.program("reader", follow, sim.bootstrap, ["orders", "mail"], found)
-    storm = asyncio.create_task(sim.faults.random(seconds=5))
-    await produce_all(sim, "orders", "mail")
-    await storm
+    sim.program("reader", follow, sim.bootstrap, ["orders", "mail"], found, restart_on=KafkaError)
+    sim.program("writer", produce_all, sim, "orders", "mail", restart_on=KafkaError)
+    await sim.faults.random(seconds=5)
     await sim.until(lambda: len(found) >= 2 * RECORDS, 300, "that all is read")
