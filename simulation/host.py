@@ -147,7 +147,7 @@ def _replace(owner: Any, name: str, function: Callable[..., Any]) -> Callable[[]
 def garbage_by_the_step() -> Iterator[None]:
     """Garbage is collected when the loop says so, which is at the same steps in each run, and not before."""
     enabled = gc.isenabled()
-    gc.collect()
+    # What was there before is no garbage of a simulation.
     gc.freeze()
     gc.disable()
     try:
