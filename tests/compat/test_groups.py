@@ -51,7 +51,7 @@ def command_of(client: str, version: str, folder: Path) -> list[str]:
 CLIENTS = [
     pytest.param("java", "4.1.1", "CooperativeStickyAssignor", marks=pytest.mark.java),
     pytest.param("java", "4.1.1", "RangeAssignor", marks=[pytest.mark.java, pytest.mark.verify]),
-    pytest.param("java", "3.9.1", "RangeAssignor", marks=pytest.mark.java),
+    pytest.param("java", "3.9.1", "RangeAssignor", marks=[pytest.mark.java, pytest.mark.verify]),
     pytest.param("java", "3.9.1", "CooperativeStickyAssignor", marks=[pytest.mark.java, pytest.mark.verify]),
     pytest.param("java", "0.10.2.2", "RoundRobinAssignor", marks=pytest.mark.java),
     pytest.param("kafkajs", "", "RoundRobin", marks=pytest.mark.node),
@@ -59,7 +59,7 @@ CLIENTS = [
     pytest.param("franz-go", "", "range", marks=[pytest.mark.golang, pytest.mark.verify]),
     pytest.param("confluent", "", "range"),
     pytest.param("confluent", "", "cooperative-sticky"),
-    pytest.param("kafka-python", "", "range"),
+    pytest.param("kafka-python", "", "range", marks=pytest.mark.verify),
     pytest.param("kafka-python", "", "cooperative-sticky"),
     pytest.param("aiokafka", "", "roundrobin"),
 ]

@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> Iterator[BarnabasServer]:
         yield running
 
 
-@pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
+@pytest.mark.parametrize("version", [pytest.param("3.9.1", marks=pytest.mark.verify), "4.1.1"])
 def test_admin_client(version: str, server: BarnabasServer, tmp_path: Path) -> None:
     classpath = program(("quotas", "futures", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     result = run_java("Quotas", classpath, [server.bootstrap], timeout=120)

@@ -73,6 +73,7 @@ def open_files(pid: int) -> int:
     return len(os.listdir(f"/proc/{pid}/fd"))
 
 
+@pytest.mark.timeout(300)  # thousands of syncs, on whatever disk there is
 def test_many_partitions_and_connections_share_few_descriptors(broker: FewDescriptors) -> None:
     address = ("127.0.0.1", broker.port)
     with ExitStack() as stack:
