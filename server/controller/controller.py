@@ -507,6 +507,8 @@ class Controller:
     async def retry_replicas(self, broker_id: int, lost: Container[TopicPartition]) -> None:
         """Tries again the replicas that a live broker could not make, for want of room, say; not those it has `lost`.
 
+        What is to be deleted is deleted at last.
+
         Does nothing if this broker is not the controller.
         """
         if self._term is None:
@@ -517,6 +519,8 @@ class Controller:
                 self._context.replica_returned(partition, broker_id)
             if failed:
                 await self._partitions.bring_online(failed, term)
+                await self._deletion.go_on(list(self._context.doomed), term)
+                self._tell_of_deletion()
 
     def _led_by(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         states = ((partition, self._context.state(partition)) for partition in partitions)

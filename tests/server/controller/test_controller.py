@@ -348,6 +348,20 @@ async def test_replicas_on_brokers_that_are_away_are_offline() -> None:
     assert described.partitions[0].offline_replicas == [99]
 
 
+async def test_a_replica_for_which_there_was_no_room_is_deleted_when_there_is() -> None:
+    plane = await ControlPlane().start()
+    await create(plane, TopicCreation("t", 1, 1))
+    await plane.controller.replicas_failed(BROKER_ID, [T0])
+    error = (await plane.controller.delete_topics(["t"]))["t"]
+    assert error is not None
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+    await plane.controller.retry_replicas(BROKER_ID, lost=[T0])
+    assert plane.controller._context.topic("t") is not None
+    await plane.controller.retry_replicas(BROKER_ID, lost=())
+    assert plane.controller._context.topic("t") is None
+    await create(plane, TopicCreation("t", 1, 1))
+
+
 async def test_second_controller_of_a_store_is_refused() -> None:
     plane = await ControlPlane().start()
     other = ControlPlane(tree=plane.tree)

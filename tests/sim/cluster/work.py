@@ -150,7 +150,7 @@ class Churn:
 
     async def look(self) -> None:
         topic_id = self._present()
-        if not topic_id:
+        if not topic_id or self._run.world.ensemble.tree.look("/kafka/admin/delete_topics/churn") is not None:
             return
         found = await self._records(10.0)
         for offset, value in self._acknowledged.get(topic_id, {}).items():
