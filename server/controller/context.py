@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
+from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
 from ..metadata.metadata_cache import PartitionImage, TopicImage
 from ..metadata.znodes import NO_BROKER_EPOCH, NO_LEADER, BrokerRegistration, PartitionState, TopicRegistration
@@ -14,7 +15,9 @@ from .replica_states import ReplicaPhase, replica_transition
 class ControllerContext:
     """Topics with their assignments, partition states with their phases. Read from the store, then kept up to date."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, tells_topic_ids: bool = True) -> None:
+        """Without `tells_topic_ids` no order tells them, and clients must not hear of what leaders do not know."""
+        self._tells_topic_ids = tells_topic_ids
         self.clear()
 
     def clear(self) -> None:
@@ -193,7 +196,7 @@ class ControllerContext:
         partitions = {
             index: self._partition_image(TopicPartition(name, index), topic.assignment[index]) for index in indexes
         }
-        return TopicImage(name, topic.topic_id, partitions)
+        return TopicImage(name, topic.topic_id if self._tells_topic_ids else ZERO_UUID, partitions)
 
     def _partition_image(self, partition: TopicPartition, replicas: tuple[int, ...]) -> PartitionImage:
         state = self._states.get(partition)

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Corou
 from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
+from ...protocol.apis import ApiKey
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
@@ -34,6 +35,7 @@ from ..metadata.metadata_store import (
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import BrokerRegistration, PartitionState, TopicRegistration
 from ..quotas.charge import Pay, for_nothing
+from ..replication.inter_broker_versions import highest_version
 from ..replication.isr_changes import IsrChange
 from ..runtime.turns import WISHES, Pace
 from .adoption import FoundReplica
@@ -41,6 +43,7 @@ from .announcer import Announcer
 from .balance import imbalanced
 from .broker_changes import BrokerChanges
 from .context import ControllerContext
+from .control_requests import TOPIC_IDS_VERSION
 from .isr_requests import IsrRequests
 from .partition_state_machine import PartitionStateMachine
 from .reassignments import Reassignments
@@ -114,7 +117,9 @@ class Controller:
         self._config = config
         self._topic_configs = topic_configs
         self._rules = TopicRules(config, topic_configs, chance)
-        self._context = context = ControllerContext()
+        is_alone, protocol = elsewhere is None, config.inter_broker_protocol_version
+        tells_ids = is_alone or highest_version(ApiKey.LEADER_AND_ISR, protocol) >= TOPIC_IDS_VERSION
+        self._context = context = ControllerContext(tells_topic_ids=tells_ids)
         announcer = self._announcer = Announcer(context, metadata, channel)
         self._partitions = PartitionStateMachine(
             context,
@@ -122,7 +127,7 @@ class Controller:
             channel,
             announcer,
             unclean=self._may_elect_uncleanly,
-            partitions_at_once=ALL_AT_ONCE if elsewhere is None else PARTITIONS_AT_ONCE,
+            partitions_at_once=ALL_AT_ONCE if is_alone else PARTITIONS_AT_ONCE,
         )
         self._topics = TopicMaker(
             context,

@@ -5,6 +5,8 @@ A failing seed names the command that replays it: `python -m tests.sim.cluster -
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import ClusterOutcome, play
@@ -24,6 +26,14 @@ def test_a_cluster_without_faults() -> None:
     assert not outcome.violations, explain(outcome, quick=True)
     assert outcome.acknowledged > 20
     assert outcome.lives >= outcome.plan.brokers
+
+
+def test_clients_that_know_topics_by_id_are_served_where_brokers_do_not() -> None:
+    """Before 2.8 no order tells the id of a topic: a controller that told clients sent them to leaders without it."""
+    plan = ClusterPlan.draw(3, quick=True).with_faults(NO_FAULTS)
+    outcome = play(replace(plan, settings=plan.settings | {"inter.broker.protocol.version": "2.6"}))
+    assert not outcome.violations, explain(outcome, quick=True)
+    assert outcome.acknowledged > 20
 
 
 @pytest.mark.parametrize("seed", FEW)
