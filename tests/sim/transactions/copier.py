@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -39,6 +40,9 @@ class Setting(Protocol):
     ledger: Ledger
     bootstrap: str
     is_over: bool
+
+    def is_said_by_the_coordinator(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """Whether the group is there: who does not know yet that another one coordinates it tells of the past."""
 
 
 class Slot:
@@ -95,6 +99,7 @@ class Life:
             async with self._producer() as producer, self._consumer() as consumer:
                 if self.setting.plan.manner == "assigned":
                     consumer.assign([TopicPartition(INPUT, self.slot.number)])
+                    await self._go_back(consumer)
                 else:
                     consumer.subscribe([INPUT])
                 while not self.setting.is_over:
@@ -137,9 +142,15 @@ class Life:
 
     async def _go_back(self, consumer: Consumer) -> None:
         """To where the group is: what was given up is copied again."""
-        for place, offset in (await consumer.committed(consumer.assignment)).items():
+        while True:
+            found = await consumer.committed(consumer.assignment)
+            offsets = {place: 0 if one is None else one.offset for place, one in found.items()}
+            if self.setting.is_said_by_the_coordinator(offsets):
+                break
+            await asyncio.sleep(PAUSE)
+        for place, offset in offsets.items():
             if place in consumer.assignment:
-                consumer.seek(place, 0 if offset is None else offset.offset)
+                consumer.seek(place, offset)
 
     def _producer(self) -> Producer:
         plan = self.setting.plan

@@ -86,10 +86,6 @@ def leave_the_epoch_to_a_new_producer(patch: Patch) -> None:
     patch.setattr(TransactionMetadata, "with_next_epoch", with_next_epoch)
 
 
-def obey_coordinators_of_the_past(patch: Patch) -> None:
-    patch.setattr(ProducerStateManager, "check_marker", lambda self, header, coordinator_epoch: None)
-
-
 # -- what is decided is done ---------------------------------------------------------------------------------------
 
 
@@ -191,10 +187,6 @@ def show_offsets_before_the_end(patch: Patch) -> None:
         self.committed.update(offsets)
 
     patch.setattr(GroupOffsets, "add_pending", add_pending)
-    show_offsets_while_a_transaction_is_open(patch)
-
-
-def show_offsets_while_a_transaction_is_open(patch: Patch) -> None:
     patch.setattr(GroupOffsets, "has_pending", lambda self, topic, partition: False)
 
 
@@ -245,9 +237,6 @@ TRANSACTION_MUTANTS = (
     TransactionMutant(leave_the_epoch_at_each_end, "KIP-890", LATE, V2),
     TransactionMutant(leave_the_epoch_when_time_is_over, "KIP-588", frozenset[str](), V2 | SLOW),
     TransactionMutant(leave_the_epoch_to_a_new_producer, "KIP-98", ZOMBIES),
-    TransactionMutant(
-        obey_coordinators_of_the_past, "KAFKA-9777", frozenset({"pause", "strike a coordinator"}), V1, brokers=3
-    ),
     TransactionMutant(never_try_markers_again, "KAFKA-16352", LOST, brokers=3),
     TransactionMutant(take_every_marker_for_written, "KAFKA-6052", LOST, brokers=3),
     TransactionMutant(forget_what_is_decided_when_loading, "KAFKA-10080", STRIKES),
@@ -264,13 +253,6 @@ TRANSACTION_MUTANTS = (
     TransactionMutant(count_markers_before_they_are_replicated, "Redpanda #3036", STRIKES | {"pause"}),
     TransactionMutant(forget_aborted_transactions_at_a_start, "KAFKA-13603", frozenset({"stop", "kill"}), ABORTS),
     TransactionMutant(show_offsets_before_the_end, "KIP-447", ZOMBIES, ABORTS),
-    TransactionMutant(
-        show_offsets_while_a_transaction_is_open,
-        "KIP-447",
-        frozenset({"twin", "kill a copier", "requests lost", "answers lost"}),
-        {"manner": "classic", "copiers": 3},
-        brokers=3,
-    ),
     TransactionMutant(keep_offsets_of_what_was_aborted, "KIP-98", frozenset({"kill a copier"}), ABORTS),
     TransactionMutant(forget_pending_offsets_when_loading, "KAFKA-8069", STRIKES | {"expire", "kill a copier"}),
 )
