@@ -138,12 +138,13 @@ class Worst(NamedTuple):
         while counts[-1] > 1:
             counts.append(counts[-1] * 19 // 20)
 
+        body = cache(lambda items: self._body(items, topic_id))
+
         def passes(items: int) -> bool:
-            body = self._body(items, topic_id)
-            return len(body) + len(head) <= FRAME_BYTES and self._is_read(body)
+            return len(body(items)) + len(head) <= FRAME_BYTES and self._is_read(body(items))
 
         largest = 0 if passes(counts[0]) else bisect_left(counts, True, lo=1, key=passes)
-        return head + self._body(counts[largest], topic_id)
+        return head + body(counts[largest])
 
     def _body(self, items: int, topic_id: UUID) -> bytes:
         return encode_request(self.make(items, topic_id), self.version)
