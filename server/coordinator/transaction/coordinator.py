@@ -477,9 +477,9 @@ class TransactionCoordinator:
                 if transaction.metadata.state in AT_REST:
                     transaction.open_since = self._loop.time()
                 transaction.metadata = new
-                if then is not None:
-                    then()
             answer(_STORE_ERRORS.get(outcome, outcome))
+            if outcome is ErrorCode.NONE and then is not None:
+                self._loop.call_soon(then)  # behind the answer, which need not wait for markers
             transaction.told()
 
         self._log.append(
