@@ -27,7 +27,7 @@ from tests.bench.requests import spent_on
 from tests.bench.targets import BrokerTarget
 from tests.bench.throughput import limits_of_round, prepare_fetch
 
-RULES, RULES_EACH = 10_000, 1000
+RULES, RULES_EACH, USERS = 10_000, 1000, 10
 AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
@@ -104,7 +104,7 @@ def rules(target: BrokerTarget, topic: str) -> Iterator[None]:
         allow, every = AclPermissionType.ALLOW, AclOperation.ALL
         return AclBinding(ResourceType.TOPIC, name, ResourcePatternType.LITERAL, f"User:{user}", "*", every, allow)
 
-    made = [rule(f"other-{number % RULES_EACH}", f"user-{number // RULES_EACH}") for number in range(RULES - 1)]
+    made = [rule(f"other-{number // USERS}", f"user-{number % USERS}") for number in range(RULES - 1)]
     made.append(rule(topic, "ANONYMOUS"))
     for start in range(0, RULES, RULES_EACH):
         for future in admin.create_acls(made[start : start + RULES_EACH], request_timeout=120).values():
