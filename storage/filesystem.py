@@ -89,10 +89,15 @@ class FileSlice:
     def __len__(self) -> int:
         return self._length
 
-    def read(self) -> bytes:
-        """All of it. Raises OSError, also where the file was cut meanwhile."""
-        data = os.pread(self._fd, self._length, self._position)
-        if len(data) < self._length:
+    def read(self, start: int = 0, most: int | None = None) -> bytes:
+        """Up to `most` of the bytes from `start` on, all that are left by default.
+
+        Raises OSError, also where the file was cut meanwhile.
+        """
+        left = self._length - start
+        count = left if most is None else min(left, most)
+        data = os.pread(self._fd, count, self._position + start)
+        if len(data) < count:
             raise _cut()
         return data
 

@@ -117,7 +117,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._turn(ServerEvent.LOST)
-        self._transport = None
+        self._transport = self._paced = None
         self._stop_sending()
         self._reader.close()
         self._out.clear()
@@ -150,7 +150,7 @@ class Connection(asyncio.BufferedProtocol):
         self.write_stalled = None
         if self._paced is not None:
             self._write_paced()
-        if self._output is Output.UNTAKEN:
+        if self._output is Output.UNTAKEN or self._state >= _CLOSING:
             return
         if self._file_answer is not None:
             self._send_queued()
@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._out += parts
         self._out_bytes += size
-        if size > JOIN_BYTES and has_file_slices(parts):
+        if size > JOIN_BYTES and self._paced is None and has_file_slices(parts):
             self._send_files()
             return
         self._state = ON_ANSWER[self._state]
@@ -197,12 +197,14 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         self._file_answer = None
         if self._sender is not None:
-            # What would follow the part of the answer that was sent is nothing a client could make sense of.
+            # No client could make sense of what follows a part of an answer.
             self.abort()
         elif transport is not None and self._state < _CLOSING:
             self._flush()
-            if self._paced is not None:
-                self._paced.write_all()
+            if self._paced is not None and self._state < _CLOSING:
+                self._write_paced(even_if_paused=True)
+            if self._state >= _CLOSING:
+                return
             self._turn(ServerEvent.CLOSE)
             stalled = self.write_stalled
             self._watch_sending()
@@ -306,10 +308,13 @@ class Connection(asyncio.BufferedProtocol):
             if not transport.is_closing():
                 transport.set_write_buffer_limits(high=0)
 
-    def _write_paced(self) -> None:
+    def _write_paced(self, *, even_if_paused: bool = False) -> None:
         paced = self._paced
-        while paced is not None and paced.unsent and not self._output:
-            paced.write()
+        try:
+            while paced is not None and paced.unsent and (even_if_paused or not self._output):
+                paced.write()
+        except OSError as error:
+            self._break_off(error)
 
     def _send_files(self) -> None:
         """Send the collected answers, the last of which has file slices in it, once the transport is empty."""
@@ -327,7 +332,7 @@ class Connection(asyncio.BufferedProtocol):
         self._file_answer = None
         stream = transport.get_extra_info("socket")
         try:
-            if stream is None or self._paced is not None:
+            if stream is None:
                 self._out, self._out_bytes = read_into_memory(out), size
                 self._output = OUTPUT[self._output][OutputEvent.SENT]
                 self._flush()
@@ -349,11 +354,14 @@ class Connection(asyncio.BufferedProtocol):
             self.write_stalled = None
             self.skip()
         else:
-            if not isinstance(error, ConnectionError) and error.errno != errno.ENOTCONN:
-                logger.warning(
-                    "closed the connection from %s in the middle of an answer: %s", self.session.client_host, error
-                )
-            self.abort()
+            self._break_off(error)
+
+    def _break_off(self, error: OSError) -> None:
+        """Close at once, as an answer cannot be sent to its end, and no client could make sense of what follows."""
+        if not isinstance(error, ConnectionError) and error.errno != errno.ENOTCONN:
+            host = self.session.client_host
+            logger.warning("closed the connection from %s in the middle of an answer: %s", host, error)
+        self.abort()
 
     def _unmute(self) -> None:
         self._muted = None
@@ -381,7 +389,7 @@ class Connection(asyncio.BufferedProtocol):
     def _pace_reading(self) -> None:
         """Stop or resume reading, by what is pending and what memory there is; note when an incomplete frame began."""
         transport, reader = self._transport, self._reader
-        if transport is None:
+        if transport is None or self._state >= _CLOSING:
             return
         pending = reader.pending
         waiting = bool(self._state or self._output)

@@ -2,7 +2,8 @@
 
 A TLS transport encrypts at once whatever it is given and leaves the result with the transport below, without saying how
 much waits there: however large an answer is, it counts as sent. Given small pieces, it pauses writing as soon as the
-transport below is full.
+transport below is full. What lies in files is read by pieces, too: however much a client asks for and does not take,
+it costs a piece of memory.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import asyncio
 from collections import deque
 from typing import Any
 
+from ...storage.filesystem import FileSlice
+
 PIECE_BYTES = 1 << 16
 """As much as the transport below holds before it is full."""
 
@@ -18,28 +21,32 @@ PIECE_BYTES = 1 << 16
 class PacedWriter:
     """Whoever calls `write` stops when the transport pauses writing, and calls it again when that resumes."""
 
-    __slots__ = ("_parts", "_transport", "unsent")
+    __slots__ = ("_parts", "_transport", "_written_of_first", "unsent")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._parts: deque[memoryview] = deque()
+        self._parts: deque[memoryview | FileSlice] = deque()
+        self._written_of_first = 0
         self.unsent = 0
         """Bytes that were not given to the transport yet."""
 
     def add(self, parts: list[Any]) -> None:
-        """Queue buffers behind what is unsent."""
+        """Queue buffers and stretches of files behind what is unsent."""
         for part in parts:
-            view = memoryview(part).cast("B")
-            self._parts += (view[start : start + PIECE_BYTES] for start in range(0, len(view), PIECE_BYTES))
-            self.unsent += len(view)
+            if len(part):
+                self._parts.append(part if isinstance(part, FileSlice) else memoryview(part).cast("B"))
+                self.unsent += len(self._parts[-1])
 
     def write(self) -> None:
-        """Give the transport the next piece."""
-        piece = self._parts.popleft()
+        """Give the transport the next piece. Raises OSError where a file cannot be read."""
+        part, start = self._parts[0], self._written_of_first
+        if isinstance(part, FileSlice):
+            piece: bytes | memoryview = part.read(start, PIECE_BYTES)
+        else:
+            piece = part[start : start + PIECE_BYTES]
+        self._written_of_first += len(piece)
         self.unsent -= len(piece)
+        if self._written_of_first == len(part):
+            self._parts.popleft()
+            self._written_of_first = 0
         self._transport.write(piece)
-
-    def write_all(self) -> None:
-        """Give everything to the transport, which is about to close."""
-        while self.unsent:
-            self.write()

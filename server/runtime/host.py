@@ -31,8 +31,8 @@ T = TypeVar("T")
 
 RESERVE_BYTES = 8 << 20
 """A start writes some hundred kilobytes: indexes, producer snapshots, who leads what. Deleting topics writes less."""
-KEPT_BYTES = 24 << 20
-"""Freed memory that the process keeps for the next request: an answer of 8 MB, and what becomes of it under TLS."""
+KEPT_BYTES = 8 << 20
+"""Freed memory that the process keeps for the next request: some batches of the default `max.message.bytes`, opened."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt(3)."""
 

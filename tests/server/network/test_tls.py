@@ -6,6 +6,7 @@ import asyncio
 import os
 import ssl
 import struct
+import tracemalloc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
 }
 PATIENCE_S = 60
+MORE_THAN_FITS = 24
+"""Megabytes that no two sockets hold between them."""
 
 
 class World:
@@ -166,6 +169,41 @@ def test_files_are_read_and_sent_in_order(play: Callable[[Any], None]) -> None:
         for size in sizes:
             found = await answer(reader)
             assert found == (content[:-size] if size < 0 else bytes(size))
+        writer.close()
+
+    play(talk)
+
+
+def test_of_files_no_more_is_read_than_the_client_takes(play: Callable[[Any], None]) -> None:
+    async def talk(world: World, port: int) -> None:
+        reader, writer = await world.connect(port)
+        content = os.urandom(1 << 20) * MORE_THAN_FITS
+        world.file.write_bytes(content)
+        tracemalloc.start()
+        try:
+            writer.write(frame(-len(content)))
+            await until(lambda: bool(world.connections) and world.connections[0].write_stalled is not None)
+            assert tracemalloc.get_traced_memory()[1] < len(content) // 2
+        finally:
+            tracemalloc.stop()
+        assert await answer(reader) == content
+        writer.close()
+
+    play(talk)
+
+
+def test_a_file_that_is_cut_while_it_is_sent_ends_the_connection(play: Callable[[Any], None]) -> None:
+    async def talk(world: World, port: int) -> None:
+        reader, writer = await world.connect(port)
+        content = os.urandom(1 << 20) * MORE_THAN_FITS
+        world.file.write_bytes(content)
+        writer.write(frame(-len(content)) + frame(5))
+        await until(lambda: bool(world.connections) and world.connections[0].write_stalled is not None)
+        os.truncate(world.file, 10)
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await answer(reader)
+        await until(lambda: world.server.connection_count == 0)
+        assert world.handled <= 2
         writer.close()
 
     play(talk)
