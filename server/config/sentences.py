@@ -14,6 +14,7 @@ _MESSAGE_FORMAT = (
 _MIN_IN_SYNC = (
     "In-sync replicas without which acks=all is refused, but never more than the partition has replicas, as in Kafka."
 )
+_UNCLEAN = "Where no replica in sync is left another one leads, and what it lacks is lost, rather than nobody."
 _LARGEST_BATCH = (
     "Largest batch of records that is accepted, as compressed by the producer. It may expand to 24 times this "
     "or 64 MiB, whichever is less, or to this if that is more, but beyond 24 MiB only to 24 times what was sent; and "
@@ -140,7 +141,10 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "`delete` removes old segments by age and size, `compact` all records of a key but the last; or both."
         ),
         "log.dir": "Folder for the logs if `log.dirs` is not set.",
-        "inter.broker.protocol.version": "Below 3.0, settings of message formats count; else without effect.",
+        "inter.broker.protocol.version": (
+            "The newest release whose requests brokers of a cluster send each other; below 3.0, settings of message "
+            "formats count, too."
+        ),
         "log.dirs": "Folders for the logs, separated by commas; new partitions go to the one that holds the fewest.",
         "log.flush.interval.messages": (
             "A log is forced to disk when this many records wait in it, before the last of them is answered."
@@ -255,9 +259,14 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "transaction.state.log.segment.bytes": "Segment size of `__transaction_state` when it is created.",
         "transactional.id.expiration.ms": "How long a transactional id is remembered after its last transaction.",
         "sasl.enabled.mechanisms": (
-            "How clients of SASL listeners may prove who they are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. "
-            'Passwords of PLAIN are `user_NAME="…"` in `listener.name.NAME.plain.sasl.jaas.config`.'
+            "How clients of SASL listeners may prove who they are: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, "
+            'GSSAPI. Passwords of PLAIN are `user_NAME="…"` in `listener.name.NAME.plain.sasl.jaas.config`.'
         ),
+        "sasl.kerberos.principal.to.local.rules": (
+            "How a Kerberos principal becomes the name of a user: `DEFAULT` or `RULE:…`, of which the first that fits "
+            "counts."
+        ),
+        "sasl.kerberos.service.name": "The first part of the brokers' Kerberos principals.",
         "sasl.server.max.receive.size": ("The largest request of a client that has not authenticated yet."),
         "ssl.cipher.suites": (
             "Cipher suites of TLS 1.2, by Java's names; without any those that OpenSSL holds to be good."
@@ -329,6 +338,9 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         ),
         "zookeeper.ssl.truststore.type": "`PEM`; anything else is refused.",
         "auto.leader.rebalance.enable": "The controller has preferred leaders lead again, now and then.",
+        "controlled.shutdown.enable": "A broker of a cluster has others lead what it leads before it stops.",
+        "controlled.shutdown.max.retries": "How often it asks the controller for that.",
+        "controlled.shutdown.retry.backoff.ms": "How long it waits before it asks again.",
         "controller.socket.timeout.ms": "How long another broker may take to answer, but for fetches.",
         "delegation.token.expiry.check.interval.ms": "How often delegation tokens that are over are removed.",
         "delegation.token.expiry.time.ms": "For how long a delegation token is good before it has to be renewed.",
@@ -341,11 +353,16 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "The listener where brokers reach each other; if not set, that of `security.inter.broker.protocol`."
         ),
         "leader.imbalance.check.interval.seconds": "How often `auto.leader.rebalance.enable` looks at leaders.",
+        "leader.imbalance.per.broker.percentage": (
+            "How many percent of what a broker should lead others may lead before `auto.leader.rebalance.enable` acts."
+        ),
+        "unclean.leader.election.enable": _UNCLEAN,
         "control.plane.listener.name": (
             "The listener where the controller gives orders and is asked, if that is another than brokers have else."
         ),
         "sasl.mechanism.inter.broker.protocol": (
-            "How brokers prove to each other who they are, by `username` and `password` of the listener's JAAS string."
+            "How brokers prove to each other who they are, by what the listener's JAAS string says: `username` and "
+            "`password`, or a keytab; or by a token."
         ),
         "security.inter.broker.protocol": (
             "The listener of that name is where brokers reach each other, unless `inter.broker.listener.name` is set."
@@ -370,8 +387,16 @@ TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
             "The log is forced to disk when this many records wait in it, before the last of them is answered."
         ),
         "flush.ms": "The log is forced to disk when a record has waited for this long.",
+        "follower.replication.throttled.replicas": (
+            "Replicas, `partition:broker,…` or `*`, that do not fetch faster than their broker's "
+            "`follower.replication.throttled.rate` while they are not in sync."
+        ),
         "index.interval.bytes": "An index entry is added after this many bytes of records.",
         "internal.segment.bytes": "Size at which a new segment is begun, in place of `segment.bytes`; for tests.",
+        "leader.replication.throttled.replicas": (
+            "Replicas, `partition:broker,…` or `*`, that get nothing faster than their leader's "
+            "`leader.replication.throttled.rate` while they are not in sync."
+        ),
         "max.compaction.lag.ms": "A record waits at most this long before its log is due for cleaning.",
         "max.message.bytes": _LARGEST_BATCH,
         "message.format.version": _MESSAGE_FORMAT,
@@ -391,5 +416,6 @@ TOPIC_SENTENCES: Mapping[str, str] = MappingProxyType(
         "segment.index.bytes": "Largest size of an index file; a full index rolls the segment.",
         "segment.jitter.ms": "Most that is taken off `segment.ms` by chance, so that logs do not roll at once.",
         "segment.ms": "Age at which a new segment is begun.",
+        "unclean.leader.election.enable": _UNCLEAN,
     }
 )

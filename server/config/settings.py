@@ -117,6 +117,8 @@ class Settings:
     replication_quota_window_size_seconds: int
     request_timeout_ms: int
     sasl_enabled_mechanisms: tuple[str, ...]
+    sasl_kerberos_principal_to_local_rules: tuple[str, ...]
+    sasl_kerberos_service_name: str | None
     sasl_mechanism_inter_broker_protocol: str
     sasl_oauthbearer_client_credentials_client_id: str | None
     sasl_oauthbearer_client_credentials_client_secret: str | None
@@ -178,6 +180,9 @@ class Settings:
     zookeeper_ssl_ocsp_enable: bool
     zookeeper_ssl_truststore_type: str | None
     auto_leader_rebalance_enable: bool
+    controlled_shutdown_enable: bool
+    controlled_shutdown_max_retries: int
+    controlled_shutdown_retry_backoff_ms: int
     controller_socket_timeout_ms: int
     control_plane_listener_name: str | None
     delegation_token_expiry_check_interval_ms: int
@@ -187,4 +192,6 @@ class Settings:
     delegation_token_secret_key: str | None
     inter_broker_listener_name: str | None
     leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     security_inter_broker_protocol: str
+    unclean_leader_election_enable: bool

@@ -405,7 +405,7 @@ class Controller:
     def _may_elect_uncleanly(self, topic: str) -> bool:
         """Whether replicas that are not in sync may lead rather than nobody, which loses records."""
         own = self._topic_configs.topic_config(topic).get("unclean.leader.election.enable")
-        return bool(self._config.get("unclean.leader.election.enable")) if own is None else own == "true"
+        return self._config.unclean_leader_election_enable if own is None else own == "true"
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, allow_unclean: bool
@@ -425,10 +425,9 @@ class Controller:
 
     async def balance_leaders(self) -> None:
         """Gives brokers back what they are to lead, where too much of it is led elsewhere (auto.leader.rebalance)."""
-        if not self.is_active or not self._config.get("auto.leader.rebalance.enable"):
+        if not self.is_active or not self._config.auto_leader_rebalance_enable:
             return
-        percentage = self._config.get("leader.imbalance.per.broker.percentage")
-        assert isinstance(percentage, int), "a number, as the catalogue of keys says"
+        percentage = self._config.leader_imbalance_per_broker_percentage
         async with self._change() as term:
             wanted = imbalanced(self._context, percentage, set(self._moves.running()))
             if wanted:

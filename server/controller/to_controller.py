@@ -84,15 +84,11 @@ async def leave_cluster(
     broker_id: int, broker_epoch: int, controller: Controller, elsewhere: ToController, config: BrokerConfig
 ) -> bool:
     """Has others lead what this broker leads, before it stops (`controlled.shutdown.*`); whether all of it is."""
-    if not config.get("controlled.shutdown.enable"):
+    if not config.controlled_shutdown_enable:
         return False
-    retries = config.get("controlled.shutdown.max.retries")
-    pause_ms = config.get("controlled.shutdown.retry.backoff.ms")
-    assert isinstance(retries, int), "a number, as the catalogue of keys says"
-    assert isinstance(pause_ms, int), "a number, as the catalogue of keys says"
-    for attempt in range(retries):
+    for attempt in range(config.controlled_shutdown_max_retries):
         if attempt:
-            await asyncio.sleep(pause_ms / 1000)
+            await asyncio.sleep(config.controlled_shutdown_retry_backoff_ms / 1000)
         try:
             if controller.is_active:
                 remaining: Sequence[object] = await controller.controlled_shutdown(broker_id, broker_epoch)
