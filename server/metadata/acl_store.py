@@ -121,16 +121,23 @@ def _encode_notice(pattern: ResourcePattern) -> bytes:
 
 
 def _decode_notice(root: str, data: bytes) -> ResourcePattern:
+    """Raises ValueError."""
+    pattern_type = AclPatternType.LITERAL
     try:
         if root == LITERAL_CHANGES:
             named, _, name = data.decode().partition(":")
             # The first releases wrote a type as its node is called.
-            return ResourcePattern(_TYPES.get(named) or AclResourceType[named], name)
-        value = json.loads(data)
-        kind = AclResourceType[value["resourceType"].upper()]
-        return ResourcePattern(kind, value["name"], AclPatternType[value["patternType"].upper()])
+            kind = _TYPES.get(named) or AclResourceType[named]
+        else:
+            value = json.loads(data)
+            kind, name = AclResourceType[value["resourceType"].upper()], value["name"]
+            pattern_type = AclPatternType[value["patternType"].upper()]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"not a notice of a change: {data[:200]!r}") from error
+    has_rules = kind in TYPE_NAMES and pattern_type in (AclPatternType.LITERAL, AclPatternType.PREFIXED)
+    if not has_rules or not isinstance(name, str) or not name:
+        raise ValueError(f"a notice of what has no rules: {data[:200]!r}")
+    return ResourcePattern(kind, name, pattern_type)
 
 
 class AclStore:

@@ -85,10 +85,19 @@ class StoreFollower:
         while True:
             await self._news.wait()
             self._news.clear()
-            try:
-                await self._read_again()
-            except (StoreError, ValueError) as error:
-                logger.warning("%s cannot be read, another attempt follows: %r", self._what, error)
+            if not await self._has_read():
                 await asyncio.sleep(RETRY_SECONDS)
                 self._news.set()
             await asyncio.sleep(self._pause_seconds)
+
+    async def _has_read(self) -> bool:
+        try:
+            await self._read_again()
+        except (StoreError, ValueError) as error:
+            logger.warning("%s cannot be read, another attempt follows: %r", self._what, error)
+        except Exception:
+            # Whatever it is, what comes later has to be heard of.
+            logger.exception("%s cannot be read, another attempt follows", self._what)
+        else:
+            return True
+        return False

@@ -140,7 +140,19 @@ async def test_what_is_damaged_keeps_no_other_change_away() -> None:
     await store.set("/kafka-acl/Topic/damaged", b"no rules")
     for notice in (b"NOTHING:t", b"\xff", b"TOPIC:damaged"):
         await store.create("/kafka-acl-changes/acl_changes_", notice, sequential=True)
-    await store.create("/kafka-acl-extended-changes/acl_changes_", b'{"resourceType":1}', sequential=True)
+    for notice in (b"ANY:t", b"TOPIC:", b"TOPIC:.", b"TOPIC:\0"):
+        await store.create("/kafka-acl-changes/acl_changes_", notice, sequential=True)
+    for kind, name, pattern_type in (
+        (1, "t", "PREFIXED"),
+        ("ANY", "t", "PREFIXED"),
+        ("TOPIC", 1, "PREFIXED"),
+        ("TOPIC", ["t"], "PREFIXED"),
+        ("TOPIC", None, "PREFIXED"),
+        ("TOPIC", "t", "MATCH"),
+    ):
+        notice = json.dumps({"resourceType": kind, "name": name, "patternType": pattern_type}).encode()
+        await store.create("/kafka-acl-extended-changes/acl_changes_", notice, sequential=True)
+    await store.create("/kafka-acl-extended-changes/acl_changes_", b'["resourceType"]', sequential=True)
     await store.create("/kafka-acl-changes/zzz", b"TOPIC:t")
     for allowed in (True, False):
         await (one.create([READ_T]) if allowed else one.delete([READ_T]))
