@@ -11,13 +11,11 @@ from collections.abc import AsyncIterator, Callable
 from itertools import islice
 from typing import NamedTuple
 
+from .change_notices import ChangeNotices
 from .metadata_store import Create, Delete, MetadataStore, NodeExistsError, NoNodeError, SetData
 
 ROOT, CHANGES = "/delegation_token/tokens", "/delegation_token/token_changes"
-CHANGE_LIFE_MS = 15 * 60 * 1000
-NOTICES_A_PURGE = 100
 NODES_AT_ONCE = 100
-_NOTICE = f"{CHANGES}/token_change_"
 _VERSION = 3
 
 
@@ -74,7 +72,7 @@ class TokenStore:
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
         self._store = store
-        self._now_ms = now_ms
+        self._notices = ChangeNotices(store, f"{CHANGES}/token_change_", now_ms=now_ms)
 
     async def prepare(self) -> None:
         """Make the lasting paths that are missing."""
@@ -126,14 +124,5 @@ class TokenStore:
             return
 
     async def _write(self, write: Create | SetData | Delete, token: DelegationToken) -> None:
-        notice = Create(_NOTICE, token.token_id.encode(), sequential=True)
-        await self._store.multi([write, notice])
-
-    async def purge_notices(self) -> None:
-        """Remove those that every broker has had its time to read."""
-        before_ms = self._now_ms() - CHANGE_LIFE_MS
-        for name in islice(await self._store.children(CHANGES), NOTICES_A_PURGE):
-            stat = await self._store.exists(f"{CHANGES}/{name}")
-            if stat is None or stat.created_ms >= before_ms:
-                return
-            await self._store.delete(f"{CHANGES}/{name}")
+        await self._store.multi([write, self._notices.notice(token.token_id.encode())])
+        await self._notices.purge()

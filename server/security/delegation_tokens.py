@@ -138,7 +138,6 @@ class DelegationTokens:
         now_ms = self._ports.now_ms()
         for token in [token async for token in self._store.all() if token.is_over(now_ms)]:
             await self._store.remove(token)
-        await self._store.purge_notices()
 
     def _check_enabled(self) -> bytes:
         if self._key is None:

@@ -28,7 +28,10 @@ from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationT
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.sasl import SaslExchange, sasl_exchange
-from barnabas.server.metadata.token_store import DelegationToken, decode_token, encode_token
+from barnabas.server.metadata.change_notices import LIFE_MS
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.metadata.token_store import CHANGES, DelegationToken, TokenStore, decode_token, encode_token
 from barnabas.server.security import delegation_tokens
 from barnabas.testing import Broker, Clock
 
@@ -251,6 +254,21 @@ async def test_one_user_does_not_fill_the_store(monkeypatch: pytest.MonkeyPatch)
         robot = CreatableRenewers(principal_type="Robot", principal_name="x")
         bad = await ben.send(CreateDelegationTokenRequest(renewers=[robot], max_lifetime_ms=1))
         assert bad.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
+
+
+async def test_who_renews_a_token_again_and_again_does_not_fill_the_store() -> None:
+    clock = Clock()
+    store = EmbeddedStore(NodeTree(clock.now_ms))
+    tokens = TokenStore(store, now_ms=clock.now_ms)
+    await tokens.prepare()
+    token = DelegationToken("id", "User:anna", "User:anna", (), 1, 1 << 50, 1 << 50)
+    await tokens.add(token)
+    for expiry_ms in range(250):
+        assert await tokens.change(token._replace(expiry_ms=expiry_ms))
+    assert len(await store.children(CHANGES)) == 251
+    clock.advance(milliseconds=LIFE_MS + 1)
+    await tokens.change(token)
+    assert await store.children(CHANGES) == ["token_change_0000000251"]
 
 
 def test_the_nodes_are_kafkas() -> None:
