@@ -37,7 +37,7 @@ class StoreFollower:
         self._what = what
         self._read = read
         self._pause_seconds = pause_seconds
-        self._session = 0
+        self._session = self._watched_in = 0
         self._watched: set[str] = set()
         self._news = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
@@ -71,11 +71,12 @@ class StoreFollower:
 
     async def _read_again(self) -> None:
         session = self._store.session_id
-        if session != self._session:
+        if session != self._watched_in:
+            self._watched_in = session
             self._watched.clear()
         try:
             await self._read(session != self._session)
-        except BaseException:
+        except StoreError:
             # Nobody knows which watches have been set.
             self._watched.clear()
             raise
