@@ -406,6 +406,7 @@ class TransactionCoordinator:
                 one.is_unloaded = True
                 self._allowance.gone(one.transactional_id)
                 self._shard_of(one.transactional_id).state.pop(one.transactional_id, None)
+            one.told()
 
     def when_free(self, transactional_id: str, work: Callable[[], None]) -> None:
         """Do this once something can be decided about the id again; at once if it can now, or is not known here."""

@@ -115,6 +115,21 @@ def test_who_names_partitions_early_is_not_sent_away_if_that_is_a_matter_of_mill
     play(talk, delays=WorkDelays(usual=sync_seconds))
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_who_begins_while_its_id_is_forgotten_is_told_that_it_is(version: int) -> None:
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane, version=version)
+        await asyncio.sleep(1)
+        coordinator = plane.state.transactions.coordinator
+        found = coordinator.find("x")
+        await coordinator.expire()
+        assert found is not None and found.is_changing
+        errors = await producer.add(0) if version == 1 else [await producer.append(b"v")]
+        assert errors == [_E.INVALID_PRODUCER_ID_MAPPING]
+
+    play(talk, settings={"transactional.id.expiration.ms": "1"}, delays=WorkDelays(usual=0.02))
+
+
 def test_a_late_batch_of_the_second_protocol_has_an_old_epoch() -> None:
     async def talk(plane: DataPlane) -> None:
         producer = await RawProducer.open(plane)
