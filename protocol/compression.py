@@ -2,11 +2,13 @@
 
 Decompression is bounded while it runs: a small batch that would expand to gigabytes costs `max_size` bytes of output
 and some megabytes, and the time to produce them. `decompress`, and snappy, need twice the memory for a moment.
+Where a codec's library cannot be loaded now, as no file can be opened, all raise OSError EMFILE; the next time may do.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from errno import EMFILE
 from functools import cache
 from importlib import import_module
 from typing import Protocol, cast
@@ -71,7 +73,13 @@ def _module(codec: int) -> CodecModule:
         name = _MODULES[Compression(codec)]
     except (KeyError, ValueError):
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"codec {codec}") from None
-    return cast(CodecModule, import_module(name, __package__))
+    try:
+        return cast(CodecModule, import_module(name, __package__))
+    except ModuleNotFoundError:
+        raise
+    except (ImportError, OSError) as error:
+        # The linker's failures have no number. Nothing of the module stays, and the next batch has it loaded anew.
+        raise OSError(EMFILE, f"the library of codec {codec} cannot be loaded: {error}") from error
 
 
 def compress(codec: int, data: bytes | bytearray | memoryview, *, level: int | None = None, magic: int = 2) -> bytes:

@@ -93,6 +93,9 @@ def validate_and_assign(
         return _validate(records, request)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+    except OSError as error:
+        # A codec's library waits for a file descriptor; producers send again.
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
 
 
 def _take_packed_batch(
@@ -104,7 +107,7 @@ def _take_packed_batch(
         codec = records[_CODEC_POSITION] & CODEC_MASK
         plain = look_into(codec, records[HEADER_SIZE:], room, max_size=most_opened_at_once(config.max_message_bytes))
         return take_batch(records, plain, place, config.max_message_bytes, rules)
-    except KafkaError:
+    except (KafkaError, OSError):
         return None
     finally:
         give_back(room)

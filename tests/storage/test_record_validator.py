@@ -1,7 +1,10 @@
 """Validation of v2 batches: what clients may send, what is patched, what is refused and how."""
 
 import random
+import subprocess
+import sys
 from dataclasses import replace
+from errno import EIO
 from struct import pack_into
 from typing import Any
 
@@ -10,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.hostile.damaged_batches import DAMAGES
 
+from barnabas.protocol import compression
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.legacy_records import build_message_set
@@ -22,6 +26,7 @@ from barnabas.protocol.record_batch import (
     iter_batches,
     write_crc,
 )
+from barnabas.storage.errors import NO_HANDLE
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.record_validator import RecordValidationError, ValidationResult, validate_and_assign
 
@@ -80,6 +85,60 @@ def test_accepted_in_place(codec: Compression, config: LogConfig) -> None:
     assert (result.max_timestamp, result.log_append_time_ms) == (NOW + 2, -1)
     assert batch.codec == codec
     assert list(result.producer_batches) == [] == list(result.epoch_starts)
+
+
+WITHOUT_FILES = """
+import os, resource, sys
+from barnabas.protocol.errors import KafkaError
+from barnabas.storage.log_config import LogConfig
+from barnabas.storage.record_validator import validate_and_assign
+
+def appended():
+    try:
+        terms = {"base_offset": 0, "now_ms": NOW, "leader_epoch": 0, "config": LogConfig()}
+        return validate_and_assign(memoryview(bytearray(data)), **terms).record_count
+    except KafkaError as error:
+        return error.code.name
+
+NOW, data = int(sys.argv[1]), sys.stdin.buffer.read()
+_, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))
+held = []
+try:
+    while True:
+        held.append(os.dup(0))
+except OSError:
+    first = appended()
+while held:
+    os.close(held.pop())
+print(first, appended())
+"""
+
+
+@pytest.mark.parametrize("codec", [Compression.LZ4, Compression.ZSTD])
+def test_a_codec_that_cannot_be_loaded_for_want_of_files_is_loaded_with_the_next_batch(codec: Compression) -> None:
+    command = [sys.executable, "-c", WITHOUT_FILES, str(NOW)]
+    done = subprocess.run(command, input=bytes(batch_of(codec=codec)), capture_output=True, timeout=60, check=True)
+    assert done.stdout.split() == [b"KAFKA_STORAGE_ERROR", b"3"]
+
+
+@pytest.mark.parametrize("failure", [OSError(EIO, "not now"), ImportError("cannot open shared object file")])
+def test_what_keeps_a_codec_from_being_loaded_says_nothing_about_a_disk(
+    monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    data = batch_of(codec=Compression.ZSTD)
+
+    def fails(*_: object) -> None:
+        raise failure
+
+    with monkeypatch.context() as patch:
+        compression._module.cache_clear()
+        patch.setattr(compression, "import_module", fails)
+        assert refusal(data) is ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(OSError, match="cannot be loaded") as caught:
+            list(only(data).records())
+        assert caught.value.errno in NO_HANDLE
+    assert validate(data).record_count == 3
 
 
 def test_the_fast_path_and_the_careful_one_agree() -> None:
