@@ -308,7 +308,15 @@ class KafkaApis:
             logger.error("API key %d version %d failed", context.api_key, context.api_version, exc_info=error)
             error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker failed to handle the request")
         context.refusals = ()  # the error is for all of it
-        response = error_answer(ApiKey(context.api_key), context.api_version, request, error)
+        tell = partial(error_answer, ApiKey(context.api_key), context.api_version, request, error)
+        if context.is_long:
+            self._work.submit(LANE, tell, partial(self._tell, context))  # each of its items may have an answer
+        else:
+            self._tell(context, tell())
+
+    @staticmethod
+    def _tell(context: RequestContext, response: Any, error: BaseException | None = None) -> None:
+        """A request that failed has its answer; without one, for whatever reason, the connection is closed."""
         if response is None:
             context.close()
         else:

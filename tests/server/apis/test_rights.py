@@ -22,6 +22,10 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchTopic, ReplicaSt
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -40,7 +44,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from barnabas.protocol.schema import fields_of
-from barnabas.server.apis.error_answers import ITEMS
+from barnabas.server.apis.error_answers import ITEMS, error_answer
 from barnabas.server.apis.table import SERVED
 from barnabas.server.security.session import ANONYMOUS, Session
 
@@ -182,6 +186,29 @@ def test_what_is_refused_is_not_done() -> None:
             2: ErrorCode.NONE,
             4: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         }
+
+    guarded(guard, talk)
+
+
+def test_the_refusal_of_a_long_request_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    guard = Guard((AclOperation.DESCRIBE, *CLUSTER))
+    indexes = list(range(20_000))
+
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.connect()
+        beside: list[Any] = []
+        submit = plane.state.ports.work.submit
+
+        def submitted(lane: str, job: Any, done: Any) -> None:
+            beside.append(getattr(job, "func", None))
+            submit(lane, job, done)
+
+        monkeypatch.setattr(plane.state.ports.work, "submit", submitted)
+        topics = [ListPartitionReassignmentsTopics(name="t", partition_indexes=indexes)]
+        answer = await client.send(ListPartitionReassignmentsRequest(topics=topics), 0)
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert [one.partition_index for one in answer.topics[0].partitions] == indexes
+        assert error_answer in beside
 
     guarded(guard, talk)
 
