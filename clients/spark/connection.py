@@ -100,8 +100,8 @@ class BlockingConnection:
         while not self._core.is_renewed:
             self._write(self._core.data_to_send())
             self._read(self._timeout_s)
-        if self._core.session_ms:
-            self._renew_at = monotonic() + self._core.session_ms * _BEFORE_THE_END / 1000
+        session_ms = self._core.session_ms or inf
+        self._renew_at = monotonic() + session_ms * _BEFORE_THE_END / 1000
 
     def _renew(self) -> None:
         """Prove again who this is, before the broker stops to believe it (KIP-368)."""

@@ -183,12 +183,24 @@ class TaskSink:
         return Written(rows, transaction.note(topic, place.batch))
 
     def end(self, messages: Iterable[Written | None], *, is_commit: bool) -> None:
-        """On the driver: what becomes of all that tasks wrote in transactions. Raises KafkaError."""
+        """On the driver: what becomes of all that tasks wrote in transactions.
+
+        Raises KafkaError. One that cannot be aborted, as it was committed before the next one was refused, keeps none
+        of the others open, which would have readers wait until their time is over.
+        """
         transactions = [one.transaction for one in messages if one is not None and one.transaction is not None]
+        failure: KafkaError | None = None
         if transactions:
             with BlockingClient(self._options.client) as client:
                 for transaction in transactions:
-                    end_transaction(client, transaction, is_commit=is_commit)
+                    try:
+                        end_transaction(client, transaction, is_commit=is_commit)
+                    except KafkaError as error:
+                        if is_commit or error.code.retriable:
+                            raise
+                        failure = failure or error
+        if failure is not None:
+            raise failure
 
     def _write_all(self, producer: TaskProducer, batches: Iterable[Any], places: _Places) -> int:
         now, rows = host.now_ms(), 0

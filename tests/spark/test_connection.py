@@ -105,14 +105,19 @@ def test_a_peer_that_is_no_broker_or_hangs_up_is_left(last_words: bytes) -> None
         BlockingConnection(address, PLAINTEXT, 5.0)
 
 
-def test_an_authentication_is_renewed_before_the_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("then_ms", "handshakes"), [(1000, 3), (0, 2)])
+def test_an_authentication_is_renewed_before_the_session_ends(
+    monkeypatch: pytest.MonkeyPatch, then_ms: int, handshakes: int
+) -> None:
+    """If it ends: the second time the broker may say that it does not."""
     monkeypatch.setattr(connection, "_BEFORE_THE_END", 0.0)
     broker = BareBroker(has_sasl=True, session_ms=1000)
     with served(broker) as address:
         near = BlockingConnection(address, Security(None, "SCRAM-SHA-256", "ann", PASSWORD), 30)
+        broker.session_ms = then_ms
         near.send(ASKED)
         near.send(ASKED)
         near.receive()
         near.receive()
         near.close()
-    assert [key for key, _ in broker.asked].count(ApiKey.SASL_HANDSHAKE) == 3
+    assert [key for key, _ in broker.asked].count(ApiKey.SASL_HANDSHAKE) == handshakes

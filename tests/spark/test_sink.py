@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType, TimestampType
+from tests.server_process import wait_until
 from tests.spark.conftest import Cluster, Row, read
 
 from barnabas.clients.partitioner import partition_of_key
@@ -173,6 +174,11 @@ def values(wanted: list[Row]) -> list[Any]:
     return sorted(row["value"] for row in wanted)
 
 
+def wait_committed(cluster: Cluster, wanted: list[Any]) -> None:
+    """Markers are written behind the answer to who commits."""
+    wait_until(lambda: committed(cluster) == wanted, timeout_s=60, what="what is committed can be read, nothing else")
+
+
 def test_a_batch_appears_when_the_driver_says_so(cluster: Cluster) -> None:
     cluster.broker.create_topic("t", 3)
     parts, driver = [rows(5000)[:2000], rows(5000)[2000:]], sink(cluster, "t", **ALL_OR_NOTHING)
@@ -187,8 +193,8 @@ def test_a_batch_appears_when_the_driver_says_so(cluster: Cluster) -> None:
         for _ in range(2):  # told again, as by a driver that did not hear the answer
             driver.end(written, is_commit=True)
         if not batch:
-            assert committed(cluster) == values(rows(5000))
-    assert committed(cluster) == sorted(values(rows(5000)) * 2)
+            wait_committed(cluster, values(rows(5000)))
+    wait_committed(cluster, sorted(values(rows(5000)) * 2))
 
 
 def test_a_batch_that_fails_is_never_seen_and_need_not_be_the_same_again(cluster: Cluster) -> None:
@@ -197,7 +203,7 @@ def test_a_batch_that_fails_is_never_seen_and_need_not_be_the_same_again(cluster
     sink(cluster, "t", **ALL_OR_NOTHING).end(first, is_commit=False)
     again = sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(70)), PLACE)
     sink(cluster, "t", **ALL_OR_NOTHING).end([again], is_commit=True)
-    assert committed(cluster) == values(rows(70))
+    wait_committed(cluster, values(rows(70)))
 
 
 @pytest.mark.parametrize("survived", [0, 4321])
@@ -216,7 +222,7 @@ def test_what_a_task_wrote_before_it_died_is_never_seen(cluster: Cluster, surviv
             writer.write(dying(), PLACE)
         written = sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(9000)), PLACE)
     writer.end([written], is_commit=True)
-    assert committed(cluster) == values(rows(9000))
+    wait_committed(cluster, values(rows(9000)))
 
 
 def test_a_driver_that_died_between_two_tasks_is_finished_by_the_next_run(cluster: Cluster) -> None:
@@ -227,7 +233,7 @@ def test_a_driver_that_died_between_two_tasks_is_finished_by_the_next_run(cluste
         written = [sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(500)), place) for place in places]
         assert [one.rows for one in written] == expected
         driver.end(written if expected[0] == 0 else written[:1], is_commit=True)
-    assert committed(cluster) == sorted(values(rows(500)) * 2)
+    wait_committed(cluster, sorted(values(rows(500)) * 2))
 
 
 def test_an_attempt_that_was_taken_over_cannot_be_committed(cluster: Cluster) -> None:
@@ -238,4 +244,20 @@ def test_an_attempt_that_was_taken_over_cannot_be_committed(cluster: Cluster) ->
     with pytest.raises(KafkaError, match="PRODUCER_FENCED"):
         driver.end([late], is_commit=True)
     driver.end([heir], is_commit=True)
-    assert committed(cluster) == values(rows(20))
+    wait_committed(cluster, values(rows(20)))
+
+
+def test_a_task_that_cannot_be_aborted_any_more_keeps_no_other_open(cluster: Cluster) -> None:
+    """Spark has all of a batch aborted if one of its commits fails."""
+    cluster.broker.create_topic("t", 3)
+    driver = sink(cluster, "t", **ALL_OR_NOTHING)
+    places = [TaskPlace("query", 0, task) for task in range(3)]
+    written = [sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(10)), place) for place in places]
+    heir = sink(cluster, "t", **ALL_OR_NOTHING).write(batches(rows(20)), places[1])
+    with pytest.raises(KafkaError, match="PRODUCER_FENCED"):
+        driver.end(written, is_commit=True)
+    with pytest.raises(KafkaError, match="INVALID_TXN_STATE"):
+        driver.end(written, is_commit=False)
+    driver.end([heir], is_commit=False)
+    sink(cluster, "t").write(batches(rows(7)), PLACE)
+    wait_committed(cluster, sorted(values(rows(10)) + values(rows(7))))
