@@ -80,6 +80,12 @@ def committed(bootstrap: str, topic: str, isolation: str = "read_committed") -> 
     return values
 
 
+def wait_committed(bootstrap: str, topic: str, wanted: list[bytes]) -> None:
+    """Markers are written behind the answer to who commits."""
+    what = "what is committed can be read, nothing else"
+    wait_until(lambda: committed(bootstrap, topic) == wanted, timeout_s=60, what=what)
+
+
 @pytest.mark.java
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
@@ -111,7 +117,7 @@ def test_confluent_kafka_commits_and_aborts(transactional: str) -> None:
         producer.flush(60)
         producer.abort_transaction(60) if number % 3 == 1 else producer.commit_transaction(60)
     expected = [b"%d.%d" % (number, index) for number in range(10) if number % 3 != 1 for index in (0, 2)]
-    assert committed(transactional, topic) == expected
+    wait_committed(transactional, topic, expected)
     assert len(committed(transactional, topic, "read_uncommitted")) == 20
 
 
@@ -128,7 +134,7 @@ def test_confluent_kafka_is_fenced(transactional: str) -> None:
     with pytest.raises(confluent_kafka.KafkaException) as caught:
         zombie.commit_transaction(60)
     assert caught.value.args[0].fatal()
-    assert committed(transactional, topic) == [b"heir"]
+    wait_committed(transactional, topic, [b"heir"])
 
 
 def test_confluent_kafka_is_too_late(transactional: str) -> None:

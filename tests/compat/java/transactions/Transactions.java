@@ -141,6 +141,9 @@ public class Transactions {
             fenced = true;
         }
         expect(true, fenced);
+        while (values(name, "read_committed").isEmpty()) {
+            Thread.sleep(20);  // markers are written behind the answer to who commits
+        }
         expect(List.of("heir"), values(name, "read_committed"));
         zombie.close(Duration.ofSeconds(1));
         heir.close();
