@@ -10,6 +10,7 @@ from tests.hostile.attacker import ClosedError, Wire, framed
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
+from barnabas.protocol.compression import Compression
 from barnabas.protocol.headers import RequestHeader, decode_response_header, encode_request_header
 from barnabas.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -50,6 +51,11 @@ class HealthyClient:
         assert (record.offset, bytes(record.value)) == (offset, value), "read something else than written"
         self.rounds += 1
 
+    def write_in_every_codec(self) -> None:
+        """A record of each, so that the broker has loaded what opens them."""
+        for codec in Compression:
+            self._write(bytes(100), 1, codec)
+
     def write_much(self, size: int) -> None:
         """One record of `size` bytes."""
         self._write(bytes(size), 1)
@@ -57,9 +63,9 @@ class HealthyClient:
     def close(self) -> None:
         self._wire.close()
 
-    def _write(self, value: bytes, acks: int) -> int:
+    def _write(self, value: bytes, acks: int, codec: Compression = Compression.NONE) -> int:
         """Write one record; returns its offset."""
-        builder = RecordBatchBuilder()
+        builder = RecordBatchBuilder(codec=codec)
         builder.append(b"k", value, (), int(time.time() * 1000))
         data = PartitionProduceData(index=0, records=builder.build())
         produce = ProduceRequest(

@@ -89,6 +89,7 @@ def storm(folder: Path, *, frames: int, seconds: float, seed: int, attackers: in
         client.create_topics([TOPIC, *TOPICS])
         for _ in range(20):
             client.round(1)
+        client.write_in_every_codec()
         client.latencies.clear()
         report.rss_before = resident_bytes(broker.pid)
         began = time.monotonic()
