@@ -1,7 +1,8 @@
 """The real world, out of reach of a thread while it simulates: clocks tell simulated time, what blocks is refused.
 
 What is shut is what Python code reaches by name: `time`, chance, `socket`, threads. Code in C goes past all of it, as
-`datetime.now()` does, and the threads of librdkafka. Other threads of the process see nothing of this.
+`datetime.now()` does, and the threads of librdkafka, and so does who took a name with him before (`from time import
+time`). Other threads of the process see nothing of this, but for the generator that `random`'s functions share.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ TCP = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
 MOST_LOOKS = 1_000_000
 """So often one step may look at a clock that stands still meanwhile."""
 
-
 _TURN = threading.Lock()
+_INSTEAD: dict[tuple[int, Any, str], Callable[..., Any]] = {}
+"""What the thread that simulates has in the place of a name of an owner."""
 
 
 class NotSimulatedError(RuntimeError):
@@ -78,6 +80,20 @@ def out_of_reach(
     if not _TURN.acquire(blocking=False):
         raise RuntimeError("another thread of this process simulates: one can at a time")
 
+    with ExitStack() as undo:
+        undo.callback(_TURN.release)
+        undo.callback(random.setstate, random.getstate())
+        random.seed(chance.random())
+        for owner, name, function in _simulated(clock, chance, refused):
+            undo.enter_context(_replaced(owner, name, function))
+        yield
+
+
+def _simulated(
+    clock: SimClock, chance: random.Random, refused: Callable[[NotSimulatedError], None]
+) -> list[tuple[Any, str, Callable[..., Any]]]:
+    """What stands in the place of which name of which owner."""
+
     def refusal(what: str, instead: str) -> Callable[..., NoReturn]:
         def refuse(*_: object, **__: object) -> NoReturn:
             error = NotSimulatedError(f"{what} is not simulated: {instead}")
@@ -112,14 +128,7 @@ def out_of_reach(
     ]
     if (accumulator := sys.modules.get("aiokafka.producer.message_accumulator")) is not None:
         simulated.append((accumulator.BatchBuilder, "append", _stamped(accumulator.BatchBuilder.append, clock)))
-    state = random.getstate()
-    with ExitStack() as undo:
-        undo.callback(_TURN.release)
-        undo.callback(random.setstate, state)
-        random.seed(chance.random())
-        for owner, name, function in simulated:
-            undo.callback(_replace(owner, name, function))
-        yield
+    return simulated
 
 
 def _stamped(append: Callable[..., Any], clock: SimClock) -> Callable[..., Any]:
@@ -131,16 +140,29 @@ def _stamped(append: Callable[..., Any], clock: SimClock) -> Callable[..., Any]:
     return stamped
 
 
-def _replace(owner: Any, name: str, function: Callable[..., Any]) -> Callable[[], None]:
-    """Put a function in the place of another for this thread; returns what undoes it."""
-    thread, real = threading.get_ident(), getattr(owner, name)
+@contextmanager
+def _replaced(owner: Any, name: str, function: Callable[..., Any]) -> Iterator[None]:
+    """Until the `with` ends this thread has a function in the place of another.
+
+    Who takes the name with him meanwhile, as a module does that is imported late, has the real one afterwards, and in
+    the next simulation that one's.
+    """
+    real, inherited = getattr(owner, name), name not in vars(owner)
 
     def either(*args: Any, **kwargs: Any) -> Any:
-        return (function if threading.get_ident() == thread else real)(*args, **kwargs)
+        return _INSTEAD.get((threading.get_ident(), owner, name), real)(*args, **kwargs)
 
-    inherited = name not in vars(owner)
     setattr(owner, name, either)
-    return lambda: delattr(owner, name) if inherited else setattr(owner, name, real)
+    mine = threading.get_ident(), owner, name
+    _INSTEAD[mine] = function
+    try:
+        yield
+    finally:
+        del _INSTEAD[mine]
+        if inherited:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, real)
 
 
 @contextmanager

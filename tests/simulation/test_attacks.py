@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import socket
+import sys
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Coroutine
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -74,6 +76,33 @@ def test_the_real_world_is_back_afterwards() -> None:
     cause_of(block)
     assert [getattr(owner, name) for owner, name in names] == before
     assert "connect" not in vars(socket.socket)
+
+
+def test_a_name_that_is_taken_meanwhile_is_real_afterwards() -> None:
+    """As by a module that says `from time import time` and is imported in a scenario."""
+    taken: list[Callable[[], float]] = []
+
+    async def scenario(_: Simulation) -> None:
+        taken.append(time.time)
+        await asyncio.sleep(100)
+        assert {function() for function in taken} == {time.time()}
+
+    simulate(scenario, seeds=2, brokers=1)
+    assert all(abs(function() - time.time()) < 3600 for function in taken)
+
+
+def test_a_simulation_that_cannot_begin_keeps_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(_: Simulation) -> None:
+        await asyncio.sleep(1)
+
+    before = time.time
+    with monkeypatch.context() as patch:
+        # An aiokafka of another making.
+        patch.setitem(sys.modules, "aiokafka.producer.message_accumulator", ModuleType("message_accumulator"))
+        with pytest.raises(AttributeError, match="BatchBuilder"):
+            simulate(scenario, seeds=1, brokers=1)
+    assert time.time is before
+    simulate(scenario, seeds=1, brokers=1)
 
 
 def test_other_threads_see_nothing_of_it() -> None:
