@@ -36,7 +36,7 @@ class Storm(Nemesis):
         if program is not None:
             program.kill()
             await self._last()
-            if not program.is_running:
+            if not program.is_running and not program.is_stopped:
                 program.start()
 
     async def _pause_program(self) -> None:

@@ -29,6 +29,8 @@ class Program:
         self.node = world.machine(name)
         self.lives = 0
         """How often it was started."""
+        self.is_stopped = False
+        """Whether it was told to end: then nobody but who calls `start` starts it again."""
         self._world = world
         self._main = main
         self._failed = failed
@@ -44,6 +46,7 @@ class Program:
         """Call its function once more. Raises RuntimeError while it runs."""
         if self.is_running:
             raise RuntimeError(f"{self.name} is running")
+        self.is_stopped = False
         self.lives += 1
         self._task = self._world.spawn(self.node, self._run())
 
@@ -56,10 +59,11 @@ class Program:
         self._task = None
 
     async def stop(self) -> None:
-        """Cancel it, as a signal to terminate does, and wait until it has come to its end."""
+        """Cancel it, as a signal to terminate does, and wait until it has come to its end, by itself or killed."""
+        self.is_stopped = True
         if self._task is not None and self.is_running:
             self._task.cancel()
-            await asyncio.wait([self._task])
+            await self.wait()
 
     async def wait(self) -> None:
         """Until it has come to its end, or is killed or cancelled."""
@@ -73,8 +77,12 @@ class Program:
                 await self._main()
                 return
             except self._restart_on:
+                if self.is_stopped:
+                    return
                 await asyncio.sleep(RESTART_SECONDS)
                 self.lives += 1
-            except Exception as error:  # noqa: BLE001 - the simulation ends with it
+            except (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - the simulation ends with it, as with that of pytest.fail
                 self._failed(error)
                 return

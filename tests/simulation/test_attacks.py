@@ -182,6 +182,18 @@ def test_what_nobody_catches_fails_the_run(scenario: Scenario) -> None:
     assert isinstance(cause_of(scenario), KeyError)
 
 
+def test_a_test_that_fails_in_a_program() -> None:
+    async def fail() -> None:
+        pytest.fail("on purpose")
+
+    async def scenario(sim: Simulation) -> None:
+        sim.program("fails", fail)
+        await asyncio.sleep(3600)
+
+    with pytest.raises(pytest.fail.Exception, match="on purpose"):
+        simulate(scenario, seeds=1, brokers=1)
+
+
 def test_control_c() -> None:
     async def scenario(_: Simulation) -> None:
         raise KeyboardInterrupt

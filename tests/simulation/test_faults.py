@@ -198,6 +198,37 @@ async def a_program_that_is_started_anew(sim: Simulation) -> None:
     assert len(lives) == program.lives == 3
 
 
+async def a_program_that_is_stopped_in_a_storm(sim: Simulation) -> None:
+    """It is killed before it has come to its end, and nobody starts it again."""
+
+    async def linger() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            await asyncio.sleep(1000)
+
+    program = sim.program("lingering", linger)
+    storm = asyncio.create_task(sim.faults.random(60.0, of={"kill program"}))
+    await asyncio.wait_for(program.stop(), 100)
+    await storm
+    assert not program.is_running
+    program.start()
+    assert program.is_running
+
+
+async def a_program_that_fails_while_it_stops(sim: Simulation) -> None:
+    async def fail() -> None:
+        try:
+            await asyncio.sleep(1000)
+        finally:
+            raise OSError
+
+    program = sim.program("failing", fail, restart_on=OSError)
+    await asyncio.sleep(1)
+    await asyncio.wait_for(program.stop(), 100)
+    assert program.lives == 1
+
+
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -216,6 +247,8 @@ async def a_program_that_is_started_anew(sim: Simulation) -> None:
         programs,
         a_program_that_is_cut_off,
         a_program_that_is_started_anew,
+        a_program_that_is_stopped_in_a_storm,
+        a_program_that_fails_while_it_stops,
     ],
 )
 def test_it_does_what_it_says(scenario: Scenario) -> None:
