@@ -48,13 +48,16 @@ class SimClusterBroker(Machine):
         # Addresses that nobody has (RFC 5737): what gets past the simulation by mistake finds nobody.
         super().__init__(world, f"192.0.2.{broker_id}", f"broker {broker_id}")
         self.broker_id = broker_id
-        self.requests = RequestFaults(on_loop=lambda change: change())
+        self.requests = RequestFaults(on_loop=lambda change: self.node.context.copy().run(change))
         """What goes wrong on purpose with what it is asked."""
 
     async def _start(self) -> None:
         await super()._start()
         assert self.server is not None
         self.requests.attach(self.server.apis, self.server.state.groups)
+
+    def _life_ended(self) -> None:
+        self.requests.detach()
 
     def _properties(self) -> dict[str, str]:
         return {

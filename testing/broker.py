@@ -306,6 +306,7 @@ class Broker(Embedded):
 
     async def _stop_server(self) -> None:
         server, self._server = self._server, None
+        self.faults.detach()
         if server is not None:
             await server.stop()
 

@@ -217,6 +217,10 @@ class RequestFaults:
         if self._faults:
             apis.surround(self._around)
 
+    def detach(self) -> None:
+        """The broker runs no more. Faults last."""
+        self._apis = self._groups = None
+
     def remove(self, fault: Fault) -> None:
         """It is over."""
         self._on_loop(partial(self._remove, fault))

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.simulation.scenarios import RECORDS, produce_all
+from tests.simulation.scenarios import RECORDS, follow, produce_all
 
 from barnabas.clients.producer import Producer
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.simulation import MENU, ClusterFaults, Simulation, SimulationError, simulate
 
 Scenario = Callable[[Simulation], Coroutine[Any, Any, object]]
@@ -229,6 +229,26 @@ async def a_program_that_fails_while_it_stops(sim: Simulation) -> None:
     assert program.lives == 1
 
 
+async def groups_of_a_broker_that_dies(sim: Simulation) -> None:
+    """Groups are loaded by the broker, and not by who had them loaded: what a dead one does ends with it."""
+    await sim.cluster.create_topic("orders")
+    await produce_all(sim, "orders")
+    found: list[bytes] = []
+    sim.program("reader", follow, sim.bootstrap, ["orders"], found, restart_on=KafkaError)
+    await sim.until(lambda: bool(sim.cluster.committed("g")))
+    coordinator = sim.cluster.coordinator("g")
+    requests = sim.faults.requests(coordinator)
+    requests.coordinator_moves()
+    sim.faults.kill(coordinator)
+    with pytest.raises(RuntimeError, match="the broker is not running"):
+        requests.sessions_expire("g")
+    with pytest.raises(RuntimeError, match="the broker is not running"):
+        requests.coordinator_moves()
+    await asyncio.sleep(10)
+    await sim.faults.start(coordinator)
+    requests.sessions_expire("g")
+
+
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -249,6 +269,7 @@ async def a_program_that_fails_while_it_stops(sim: Simulation) -> None:
         a_program_that_is_started_anew,
         a_program_that_is_stopped_in_a_storm,
         a_program_that_fails_while_it_stops,
+        groups_of_a_broker_that_dies,
     ],
 )
 def test_it_does_what_it_says(scenario: Scenario) -> None:

@@ -116,6 +116,8 @@ def test_start_and_stop_without_a_with() -> None:
         broker.start()
     broker.stop()
     broker.stop()
+    with pytest.raises(RuntimeError, match="not running"):
+        broker.faults.sessions_expire("g")
     with broker:
         assert broker.has_topic("t")
 

@@ -41,5 +41,5 @@ def test_every_method_of_a_cluster_is_told_of() -> None:
 def test_every_fault_is_told_of() -> None:
     with Broker() as broker:
         public = {name for name in dir(broker.faults) if not name.startswith("_")}
-    public -= {"attach", "disk", "points", "remove"}
+    public -= {"attach", "detach", "disk", "points", "remove"}
     assert {name for name in public if f"`{name}(" not in PAGE and f"faults.{name}(" not in PAGE} == set()
