@@ -60,6 +60,7 @@ class ClusterFaults:
         self._programs = programs
         self._log = log
         self._nemesis = Nemesis(world, Harm(frozenset(), 0.0, 0.0, 0.0, 0))
+        self._nemesis.done = log
         self._storms = 0
 
     # -- by chance -------------------------------------------------------------------------------------------------

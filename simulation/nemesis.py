@@ -135,7 +135,8 @@ class Nemesis:
             await asyncio.wait([task], timeout=START_SECONDS)
             if task.done() and task.exception() is None:
                 return
-            self.done.append(f"{self.world.loop.time():.3f} {broker.node.name} did not start: {task}")
+            why = repr(task.exception()) if task.done() else f"{START_SECONDS:g} s are over"
+            self.done.append(f"{self.world.loop.time():.3f} {broker.node.name} did not start: {why}")
             broker.crash("kill")
             await asyncio.sleep(START_PAUSE)
 
@@ -260,8 +261,8 @@ class Nemesis:
         broker = self._victim()
         if broker is not None:
             self._suffering.add(broker)
-            disk = broker.disk
-            disk.capacity = disk.used + self.random.randrange(20_000)
+            broker.disk.capacity = broker.disk.used + self.random.randrange(20_000)
             await self._last()
-            disk.capacity = None
+            # It may be another disk by now, of the same size: what was left after a crash.
+            broker.disk.capacity = None
             self._suffering.discard(broker)

@@ -229,6 +229,31 @@ async def a_program_that_fails_while_it_stops(sim: Simulation) -> None:
     assert program.lives == 1
 
 
+async def a_broker_that_does_not_start(sim: Simulation) -> None:
+    sim.faults.kill(1)
+    sim.faults.pause(1)
+    starting = asyncio.create_task(sim.faults.start(1))
+    await asyncio.sleep(30)
+    assert any(line.endswith("broker 1 did not start: 20 s are over") for line in sim.log)
+    sim.faults.resume(1)
+    await starting
+
+
+async def a_broker_that_dies_while_its_disk_is_full(sim: Simulation) -> None:
+    brokers = sim._world.brokers
+    full = lambda: [number for number, broker in brokers.items() if broker.disk.capacity is not None]  # noqa: E731
+    while not full():
+        storm = asyncio.create_task(sim.faults.random(2.0, of={"disk full"}))
+        while not full() and not storm.done():
+            await asyncio.sleep(0.05)
+    broker = full()[0]
+    sim.faults.kill(broker)
+    starting = asyncio.create_task(sim.faults.start(broker))
+    await storm
+    assert full() == []
+    await starting
+
+
 async def groups_of_a_broker_that_dies(sim: Simulation) -> None:
     """Groups are loaded by the broker, and not by who had them loaded: what a dead one does ends with it."""
     await sim.cluster.create_topic("orders")
@@ -269,6 +294,8 @@ async def groups_of_a_broker_that_dies(sim: Simulation) -> None:
         a_program_that_is_started_anew,
         a_program_that_is_stopped_in_a_storm,
         a_program_that_fails_while_it_stops,
+        a_broker_that_does_not_start,
+        a_broker_that_dies_while_its_disk_is_full,
         groups_of_a_broker_that_dies,
     ],
 )
