@@ -81,12 +81,13 @@ def simulate(
         )
     setup = Setup(brokers, config or {}, most_seconds)
     setup.settings()
-    if isinstance(seeds, int) and seeds < 1:
-        raise ValueError(f"seeds={seeds}: nothing is played")
     asked = asked_for_seed()
     chosen = [asked] if asked is not None else range(seeds) if isinstance(seeds, int) else seeds
     with garbage_by_the_step():
-        return [_play(scenario, seed, setup) for seed in chosen]
+        runs = [_play(scenario, seed, setup) for seed in chosen]
+    if not runs:
+        raise ValueError(f"seeds={seeds}: nothing is played")
+    return runs
 
 
 def simulated(

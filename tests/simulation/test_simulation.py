@@ -122,6 +122,7 @@ async def test_a_scenario_is_a_test_with_fixtures(sim: Simulation, tmp_path: Pat
     [
         ({"brokers": 0}, "a cluster has brokers, not 0"),
         ({"seeds": 0}, "nothing is played"),
+        ({"seeds": iter(())}, "nothing is played"),
         ({"config": {"log.retention.hour": 1}}, "did you mean 'log.retention.hours'"),
     ],
 )
