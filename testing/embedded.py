@@ -42,6 +42,7 @@ class Embedded(ABC):
         self._stop_thread()
 
     async def __aenter__(self) -> Self:
+        self._check_idle()
         await self._start()
         self._loop = asyncio.get_running_loop()
         return self
@@ -50,10 +51,13 @@ class Embedded(ABC):
         await self._stop()
         self._loop = None
 
-    def _start_thread(self) -> None:
-        __tracebackhide__ = True
+    def _check_idle(self) -> None:
         if self._loop is not None:
             raise RuntimeError(f"the {self.what} is running")
+
+    def _start_thread(self) -> None:
+        __tracebackhide__ = True
+        self._check_idle()
         self._loop = event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"barnabas-{self.what}", daemon=True)
         self._thread.start()

@@ -107,6 +107,9 @@ async def test_on_the_callers_loop_the_methods_begin_with_an_a() -> None:
             broker.create_topic("t")
         await broker.acreate_topic("t")
         assert broker.has_topic("t")
+        with pytest.raises(RuntimeError, match="is running"):
+            await broker.__aenter__()
+        assert broker.has_topic("t")
 
 
 def test_start_and_stop_without_a_with() -> None:
