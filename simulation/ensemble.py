@@ -107,6 +107,14 @@ class Ensemble:
         if session.connection is not None:
             session.connection.break_off()
 
+    def sessions_of(self, node: SimNode) -> list[int]:
+        """Those of a machine, of all its lives."""
+        return [
+            number
+            for number, session in self.sessions.items()
+            if session.connection is not None and session.connection.client is node
+        ]
+
     def go_down(self) -> None:
         """No server is there."""
         self.is_down = True

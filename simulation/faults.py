@@ -127,17 +127,16 @@ class ClusterFaults:
     def expire(self, broker: int) -> None:
         """End its session with ZooKeeper, as after a long pause: others lead, and it registers anew."""
         self._note(f"the session of broker {broker} ends")
-        node = self._running(broker).node
-        for number, session in list(self._world.ensemble.sessions.items()):
-            if session.connection is not None and session.connection.client is node:
-                self._world.ensemble.expire(number)
+        ensemble = self._world.ensemble
+        for session in ensemble.sessions_of(self._running(broker).node):
+            ensemble.expire(session)
 
     def requests(self, broker: int) -> RequestFaults:
         """Faults of what a broker is asked: errors, lost answers, silence, delays, as in `barnabas.testing`."""
         return self._find(broker).requests
 
     def jump_clock(self, broker: int, seconds: float) -> None:
-        """Set its wall clock so far ahead of the others', or behind."""
+        """Set its wall clock forward by so much, or back."""
         self._note(f"the clock of broker {broker} jumps by {seconds} s")
         self._find(broker).clock_ahead_ms += int(seconds * 1000)
 

@@ -58,7 +58,7 @@ def test_a_leader_that_is_back_before_the_next_controller_looks_leads_in_a_new_e
         broker = world.brokers[leader]
         former = world.ensemble.tree.look(f"/kafka/brokers/ids/{leader}")
         broker.crash("kill")
-        for session in [one for one, node in _sessions(world) if node is broker.node]:
+        for session in world.ensemble.sessions_of(broker.node):
             world.ensemble.expire(session)
         starting = broker.begin()
         await until(world, lambda: world.ensemble.tree.look(f"/kafka/brokers/ids/{leader}") not in (None, former))
@@ -99,7 +99,7 @@ def test_a_restarted_leader_leads_in_a_new_epoch_though_the_state_was_written_si
         former = world.ensemble.tree.look(path)
         broker = world.brokers[leader]
         broker.crash("A")
-        for session in [one for one, node in _sessions(world) if node is broker.node]:
+        for session in world.ensemble.sessions_of(broker.node):
             world.ensemble.expire(session)
         starting = broker.begin()
         await until(world, lambda: world.ensemble.tree.look(path) not in (None, former))
@@ -107,7 +107,7 @@ def test_a_restarted_leader_leads_in_a_new_epoch_though_the_state_was_written_si
         await until(world, lambda: sorted(cluster.invariants.in_sync()[TP]) == sorted((leader, third)))
         assert epoch(cluster) == before
         chief.crash("kill")
-        for session in [one for one, node in _sessions(world) if node is chief.node]:
+        for session in world.ensemble.sessions_of(chief.node):
             world.ensemble.expire(session)
         await starting
         await until(world, lambda: controller(world) is not None)
@@ -128,21 +128,13 @@ def test_who_asks_a_controller_whose_session_ends_is_sent_to_the_next() -> None:
         assert broker.server is not None
         wish = TopicCreation("other", num_partitions=1, replication_factor=1)
         asking = world.spawn(broker.node, broker.server.state.controller.create_topics([wish]))
-        for session in [number for number, node in _sessions(world) if node is broker.node]:
+        for session in world.ensemble.sessions_of(broker.node):
             world.ensemble.expire(session)
         with pytest.raises(KafkaError) as refused:
             await asking
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
     run(main, 1)
-
-
-def _sessions(world: ClusterWorld) -> list[tuple[int, object]]:
-    return [
-        (number, session.connection.client)
-        for number, session in world.ensemble.sessions.items()
-        if session.connection is not None
-    ]
 
 
 def _knows(world: ClusterWorld, broker_id: int) -> int:

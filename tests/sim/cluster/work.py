@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tests.sim.workload import TOPIC
 
@@ -233,7 +233,7 @@ class Members:
             return self._new(rng)
         return self._new(rng, session_timeout_ms=1500, heartbeat_interval_ms=300)
 
-    def _new(self, rng: random.Random, **options: int) -> Consumer:
+    def _new(self, rng: random.Random, **options: Any) -> Consumer:
         return Consumer(
             self._run.bootstrap,
             group_id=MEMBERS,
@@ -242,7 +242,7 @@ class Members:
             group_protocol=self._protocol,
             request_timeout_ms=2000,
             rng=rng,
-            **options,  # type: ignore[arg-type]
+            **options,
         )
 
     async def look(self) -> None:

@@ -61,11 +61,7 @@ class TransactionNemesis(Nemesis):
 
     async def _fell(self, broker: SimClusterBroker) -> None:
         ensemble = self.world.ensemble
-        sessions = [
-            number
-            for number, session in ensemble.sessions.items()
-            if session.connection is not None and session.connection.client is broker.node
-        ]
+        sessions = ensemble.sessions_of(broker.node)
         if sessions and self.random.random() < 0.4:
             ensemble.expire(sessions[0])
             return
