@@ -83,7 +83,10 @@ class SimCluster:
             await self._await(partial(self._is_whole, name, index), f"{name}-{index} is not in sync")
 
     async def records(self, topic: str, partition: int | None = None) -> list[ConsumerRecord]:
-        """All that a consumer may read, partition by partition. Raises KeyError where nobody leads."""
+        """All that a consumer may read, partition by partition.
+
+        Raises KeyError where nobody leads, or who does is gone, and KafkaError where the leader has not begun yet.
+        """
         count = max(
             (len(image.partitions) for s in self._states().values() if (image := s.metadata.topic(topic))), default=0
         )
