@@ -28,8 +28,11 @@ _INSTEAD: dict[tuple[int, Any, str], Callable[..., Any]] = {}
 """What the thread that simulates has in the place of a name of an owner."""
 
 
-class NotSimulatedError(RuntimeError):
-    """Code of a scenario reached for the real world: it blocks, starts threads, or opens sockets past asyncio."""
+class NotSimulatedError(NotImplementedError):
+    """Code of a scenario reached for the real world, by what blocks, threads, or sockets past asyncio.
+
+    Or it asked the loop for what there is none of here: TLS, pipes, processes.
+    """
 
 
 def asked_for_seed() -> int | None:

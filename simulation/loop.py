@@ -20,7 +20,7 @@ from itertools import count
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from .chance import chance
-from .host import TCP
+from .host import TCP, NotSimulatedError
 from .node import NODE, SimNode
 
 MOST_STEPS = 5_000_000
@@ -205,7 +205,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self, protocol_factory: Any, host: Any = None, port: Any = None, *, ssl: Any = None, **_: Any
     ) -> Any:
         if ssl or host is None:
-            raise NotImplementedError("connections of a simulation are plain, and to a host and a port")
+            raise NotSimulatedError("connections of a simulation are plain, and to a host and a port")
         return await self.network.connect(protocol_factory, str(host), int(port))
 
     async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
@@ -236,7 +236,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 def _refusal(name: str) -> Callable[..., NoReturn]:
     def refuse(*_: object, **__: object) -> NoReturn:
-        raise NotImplementedError(f"loop.{name} is not simulated")
+        raise NotSimulatedError(f"loop.{name} is not simulated")
 
     return refuse
 

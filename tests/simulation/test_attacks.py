@@ -244,14 +244,16 @@ def test_tls_is_said_not_to_be_there() -> None:
         host, _, port = sim.bootstrap.partition(":")
         await asyncio.open_connection(host, int(port), ssl=True)
 
-    assert isinstance(cause_of(scenario), NotImplementedError)
+    assert isinstance(cause_of(scenario), NotSimulatedError)
 
 
 def test_programs_of_the_machine_are_said_not_to_be_there() -> None:
     async def scenario(_: Simulation) -> None:
         await asyncio.create_subprocess_exec("true")
 
-    assert "loop.subprocess_exec is not simulated" in str(cause_of(scenario))
+    error = cause_of(scenario)
+    assert isinstance(error, NotSimulatedError)
+    assert "loop.subprocess_exec is not simulated" in str(error)
 
 
 def test_what_is_left_open_is_let_go_without_a_sound(recwarn: pytest.WarningsRecorder) -> None:
