@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -74,6 +75,7 @@ class WatchedCluster:
         self._reach = reach
         self.admin = Admin(reach.bootstrap, **{"client_id": "barnabas-console", **reach.admin})
         self._producer: asyncio.Task[Producer] | None = None
+        self._closings: set[asyncio.Task[None]] = set()
         self.description = Shared[ClusterDescription](self.admin.describe_cluster)
         self.topics = Shared[list[TopicInfo]](self.admin.describe_topics)
         self.log_dirs = Shared[list[LogDirDescription]](self.admin.describe_log_dirs)
@@ -89,10 +91,12 @@ class WatchedCluster:
             for producer in made:
                 if isinstance(producer, Producer):
                     await producer.close(timeout_ms=0)
+        await asyncio.gather(*self._closings, return_exceptions=True)
         await self.admin.close()
 
-    def consumer(self) -> Consumer:
-        """A new one, with little room: one reading's."""
+    @asynccontextmanager
+    async def consumer(self) -> AsyncIterator[Consumer]:
+        """A new one, with little room: one reading's. Raises BrokerUnreachableError."""
         settings: dict[str, Any] = {
             "client_id": "barnabas-console",
             "auto_offset_reset": "earliest",
@@ -101,7 +105,15 @@ class WatchedCluster:
             "fetch_max_bytes": _FETCH_BYTES,
             "max_partition_fetch_bytes": _PARTITION_BYTES,
         }
-        return Consumer(self._reach.bootstrap, **settings)
+        consumer = Consumer(self._reach.bootstrap, **settings)
+        try:
+            yield await consumer.start()
+        finally:
+            # When a browser goes, anyio cancels each wait of its reading anew: what gives back goes on by itself.
+            closing = asyncio.get_running_loop().create_task(consumer.close())
+            self._closings.add(closing)
+            closing.add_done_callback(self._closings.discard)
+            await asyncio.shield(closing)
 
     async def producer(self) -> Producer:
         """The one there is. Raises KafkaError."""

@@ -23,7 +23,7 @@ MOST_ROWS = 500
 """A page asks for fewer; a stranger gets no more."""
 SCAN_RECORDS = 200_000
 SCAN_SECONDS = 20.0
-"""A search ends after so many records or so long, and says where it would go on."""
+"""A search ends after so many records or so long, and says where it would go on; one record is waited for no longer."""
 SEARCHED_BACK = 50_000
 """Of the newest records of all partitions together, where a search begins at the end."""
 FOLLOW_SECONDS = 0.25
@@ -111,10 +111,13 @@ class RecordPages:
             yield {"error": str(error) or "no answer in time"}
 
     async def one(self, topic: str, partition: int, offset: int) -> ConsumerRecord:
-        """Raises KafkaError(OFFSET_OUT_OF_RANGE) if there is none, as after compaction."""
+        """Raises KafkaError(OFFSET_OUT_OF_RANGE) if there is none, as after compaction, and TimeoutError.
+
+        What a transaction still holds back never comes to who reads committed records only.
+        """
         tp = TopicPartition(topic, partition)
         missing = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"there is no record at offset {offset} of {tp}")
-        async with self._cluster.readings:
+        async with self._cluster.readings, asyncio.timeout(SCAN_SECONDS):
             await self._partitions(topic, partition)
             ends = await self._cluster.admin.list_offsets({tp: LATEST})
             if not 0 <= offset < ends[tp].offset:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.clients.console.conftest import TOKEN
 from tests.server_process import free_port
 
 from barnabas import Broker
-from barnabas.clients import Consumer
+from barnabas.clients import Consumer, Producer
 from barnabas.clients.console import pulse
+from barnabas.clients.console import records as record_pages
+from barnabas.clients.console.app import console_app
 from barnabas.clients.console.cluster import MOST_FOLLOWINGS, Reach, WatchedCluster
+from barnabas.clients.console.guard import PageGuard
 from barnabas.clients.console.records import FOLLOW_BEHIND, Query, RecordPages
 from barnabas.clients.console.server import ConsoleThread, Listen
 
@@ -147,6 +152,53 @@ async def test_pages_that_follow_leave_room_for_those_that_read(broker: Broker, 
             await stream.aclose()
         async with aclosing(RecordPages(cluster).stream(query)) as again:
             assert len((await anext(again))["rows"]) == 1
+
+
+async def test_a_page_that_goes_leaves_no_connection(broker: Broker, cluster: WatchedCluster) -> None:
+    broker.create_topic("left", 1)
+    broker.produce("left", ["x"])
+    app = console_app(cluster, partial(PageGuard, token=TOKEN), TOKEN)
+
+    def connections() -> int:
+        return sum(broker.server.sockets.connections_by_listener.values())
+
+    async def follow() -> None:
+        shown = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            await shown.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            if message.get("body"):
+                shown.set()
+
+        asked = {"type": "http", "method": "GET", "path": "/api/topics/left/records", "query_string": b"follow=1"}
+        await app({**asked, "headers": [(b"host", b"localhost")]}, receive, send)
+
+    async with asyncio.timeout(TIMEOUT):
+        assert [line async for line in RecordPages(cluster).stream(Query.parse("left", {}))][-1]["done"]
+        before = connections()
+        await asyncio.gather(*(follow() for _ in range(MOST_FOLLOWINGS)))
+        while connections() > before:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_record_that_does_not_come_is_not_waited_for(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record_pages, "SCAN_SECONDS", 0.5)
+    broker.create_topic("held", 1)
+    cluster = WatchedCluster(Reach(broker.bootstrap, {}, {"isolation_level": "read_committed"}, {}))
+    async with asyncio.timeout(TIMEOUT), Producer(broker.bootstrap, transactional_id="holds") as producer:
+        await cluster.start()
+        try:
+            async with producer.transaction():
+                await producer.send_and_wait("held", b"x")
+                with pytest.raises(TimeoutError):
+                    await RecordPages(cluster).one("held", 0, 0)
+            monkeypatch.undo()
+            assert (await RecordPages(cluster).one("held", 0, 0)).value == b"x"
+        finally:
+            await cluster.close()
 
 
 async def test_a_group_begins_elsewhere(broker: Broker, page: httpx.AsyncClient) -> None:
