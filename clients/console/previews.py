@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from typing import Any
 
 LIST_CHARS = 300
@@ -25,7 +26,10 @@ _PICTURES = {
         code: f"\\u{code:04x}"
         for code in (*range(0x80, 0xA0), 0x200E, 0x200F, 0x061C, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF)
     },
+    # Halves of characters, which JSON can name and no UTF-8 can carry.
+    **{code: f"\\u{code:04x}" for code in range(0xD800, 0xE000)},
 }
+_INDENTED = json.JSONEncoder(indent=2, ensure_ascii=False)
 
 
 def preview(data: bytes | None) -> dict[str, Any]:
@@ -58,7 +62,7 @@ def full(data: bytes | None) -> dict[str, Any]:
     text = _as_text(head, is_cut=len(head) < len(data))
     pretty = _pretty(data)
     if pretty is not None:
-        forms["json"] = pretty[:SHOWN_BYTES].translate(_PICTURES)
+        forms["json"] = pretty.translate(_PICTURES)
     if text is not None:
         forms["text"] = text.translate(_PICTURES)
     forms["hex"] = hex_dump(data[:_HEX_BYTES])
@@ -82,13 +86,24 @@ def _as_text(data: bytes, *, is_cut: bool) -> str | None:
 
 
 def _pretty(data: bytes) -> str | None:
-    """JSON of some size with indents; keys keep their order."""
+    """JSON of some size with indents, as much of it as is shown; keys keep their order."""
     if len(data) > _JSON_BYTES or data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return json.dumps(json.loads(data), indent=2, ensure_ascii=False)
+        return _beginning(_INDENTED.iterencode(json.loads(data)))
     except (ValueError, RecursionError):
         return None
+
+
+def _beginning(pieces: Iterable[str]) -> str:
+    """No more is made than is shown: where much is nested deep, nearly all would be indents."""
+    taken, left = list[str](), SHOWN_BYTES
+    for piece in pieces:
+        taken.append(piece[:left])
+        left -= len(piece)
+        if left <= 0:
+            break
+    return "".join(taken)
 
 
 def hex_dump(data: bytes) -> str:

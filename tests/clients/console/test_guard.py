@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import AsyncIterator
 from functools import partial
 
@@ -103,6 +104,18 @@ def test_what_is_shown_is_short_and_does_nothing() -> None:
     assert len(large["text"]) == LIST_CHARS
     assert len(json.dumps(full(b'{"a": "' + b"x" * 10_000_000 + b'"}'))) < 250_000
     assert "json" not in full(b"[" * 200_000)["forms"]
+
+
+def test_a_small_record_is_not_made_large_and_half_a_character_is_told() -> None:
+    deep = b"[" * 300 + b"1," * 100_000 + b"1" + b"]" * 300
+    tracemalloc.start()
+    try:
+        assert full(deep)["forms"]["json"].startswith("[\n  [\n    [")
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    shown = json.dumps(full(b'{"a": "\\ud800"}'), ensure_ascii=False).encode()
+    assert json.loads(shown)["forms"]["json"] == '{\n  "a": "\\ud800"\n}'
 
 
 def test_a_path_finds_what_is_there() -> None:
