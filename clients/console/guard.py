@@ -46,7 +46,7 @@ class PageGuard:
         """`names` beside the local ones are ours, too; with `any_address` so is every address, but no other name."""
         self._app = app
         self._token = token
-        self._names = LOCAL_NAMES | {name.lower() for name in names}
+        self._told = {name.lower() for name in names} - LOCAL_NAMES
         self._any_address = any_address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -75,7 +75,7 @@ class PageGuard:
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
             return 421, "this name is not the console's"
         origin = headers.get("origin")
-        if origin is not None and origin.lower() != f"http://{hosts[0].lower()}":
+        if origin is not None and not self._is_the_page(origin.lower(), hosts[0].lower()):
             return 403, "another page's request"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             # A link to the page itself would be harmless, but nothing links to it.
@@ -90,7 +90,11 @@ class PageGuard:
 
     def _is_ours(self, host: str) -> bool:
         name = _without_port(host).lower()
-        return name in self._names or (self._any_address and _is_address(name))
+        return name in LOCAL_NAMES or name in self._told or (self._any_address and _is_address(name))
+
+    def _is_the_page(self, origin: str, host: str) -> bool:
+        """Whoever stands in front of us, under a name that we were told, may speak TLS; nobody does on this machine."""
+        return origin == f"http://{host}" or (origin == f"https://{host}" and _without_port(host) in self._told)
 
 
 def _without_port(host: str) -> str:

@@ -72,6 +72,28 @@ async def test_nonsense_is_refused_in_one_line(page: httpx.AsyncClient, body: by
     assert "\n" not in answer.json()["error"]
 
 
+async def test_a_number_without_end_is_refused(page: httpx.AsyncClient) -> None:
+    for path, body in (
+        ("topics/t/records", '{"partition": Infinity}'),
+        ("groups/g/reset", '{"kind": "offset", "value": Infinity}'),
+    ):
+        answer = await page.post(f"/api/{path}", content=body)
+        assert (answer.status_code, "infinity" in answer.json()["error"]) == (400, True)
+
+
+async def test_what_stands_in_front_under_our_name_may_speak_tls() -> None:
+    guard = PageGuard(PlainTextResponse("fine"), token=TOKEN, names=["console.example", "localhost"])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(guard), base_url=BASE) as client:
+        for host, origin, status in (
+            ("Console.example", "https://console.Example", 200),
+            ("console.example:8443", "https://console.example:8443", 200),
+            ("console.example", "https://console.example:8443", 403),
+            ("console.example", "https://evil.example", 403),
+            ("localhost", "https://localhost", 403),
+        ):
+            assert (await client.get("/", headers={"host": host, "origin": origin})).status_code == status, origin
+
+
 async def test_addresses_are_ours_where_we_listen_on_all_but_names_are_not() -> None:
     guard = partial(PageGuard, PlainTextResponse("fine"), token=TOKEN)
     for one, host, status in (
