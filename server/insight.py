@@ -45,11 +45,22 @@ class Insight:
 
     async def totals(self) -> Facts:
         """Bytes in and out since the start, if the broker measures."""
-        return await self._there(self._totals())
+        totals = {one.family: one.value for one in await self._samples() if not one.labels}
+        return {name: totals[_BYTES + end] for name, end in (("bytes_in", "in"), ("bytes_out", "out")) if totals}
 
     async def requests(self) -> list[Facts]:
         """A row for each API, in ms by phase and quantile, if the broker measures."""
-        return await self._there(self._requests())
+        rows: dict[str, Facts] = {}
+        for family, part, labels, value in await self._samples():
+            if not family.startswith(_REQUESTS):
+                continue
+            row = rows.setdefault(labels["request"], {"api": labels["request"], "count": 0})
+            phase = _PHASES.get(family.removeprefix(_REQUESTS))
+            if phase is None:
+                row["count"] += int(value)
+            elif not part:
+                row.setdefault(phase, {})[labels["quantile"]] = value
+        return list(rows.values())
 
     async def on_disk(self, topic: str, first: int) -> Facts:
         """Some of the topic's logs that are here, from partition `first` on."""
@@ -63,36 +74,22 @@ class Insight:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def _samples(self) -> list[Sample]:
-        return [] if self._server.metrics is None else await self._server.metrics.samples()
-
-    async def _totals(self) -> Facts:
-        totals = {one.family: one.value for one in await self._samples() if not one.labels}
-        return {name: totals[_BYTES + end] for name, end in (("bytes_in", "in"), ("bytes_out", "out")) if totals}
-
-    async def _requests(self) -> list[Facts]:
-        rows: dict[str, Facts] = {}
-        for family, part, labels, value in await self._samples():
-            if not family.startswith(_REQUESTS):
-                continue
-            row = rows.setdefault(labels["request"], {"api": labels["request"], "count": 0})
-            phase = _PHASES.get(family.removeprefix(_REQUESTS))
-            if phase is None:
-                row["count"] += int(value)
-            elif not part:
-                row.setdefault(phase, {})[labels["quantile"]] = value
-        return list(rows.values())
+        """Taken in turns of the broker's loop; they may be very many, so that the asker's loop goes through them."""
+        return [] if self._server.metrics is None else await self._there(self._server.metrics.samples())
 
     async def _on_disk(self, topic: str, first: int) -> Facts:
         state = self._server.state
-        here = sorted(tp.partition for tp in state.log_manager.logs if tp.topic == topic and tp.partition >= first)
-        chosen, pace, found = set(here[:MOST_LOGS]), Pace(1), []
-        for topic_partition, log in sorted(state.log_manager.logs.items(), key=lambda item: item[0]):
-            if topic_partition.topic == topic and topic_partition.partition in chosen:
+        logs = state.log_manager.logs
+        here = sorted(tp for tp in logs if tp.topic == topic and tp.partition >= first)
+        pace, found = Pace(1), []
+        for topic_partition in here[:MOST_LOGS]:
+            log = logs.get(topic_partition)
+            if log is not None:
                 found.append(self._log_facts(topic_partition, log))
                 await pace.step()
         measure = partial(_measure, state.ports.filesystem, found)
         await state.ports.work.run(_LANE, measure)
-        after = here[MOST_LOGS] if len(here) > MOST_LOGS else None
+        after = here[MOST_LOGS].partition if len(here) > MOST_LOGS else None
         return {"broker": state.broker_id, "now": state.ports.now_ms(), "logs": found, "next": after}
 
     def _log_facts(self, topic_partition: TopicPartition, log: Log) -> Facts:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from ... import __version__
 from ...protocol.errors import ErrorCode, KafkaError
-from .cluster import WatchedCluster
+from .cluster import Shared, WatchedCluster
 from .groups import GroupPages
 from .guard import BodyTooLargeError, PageGuard
 from .own_broker import OwnBroker
@@ -160,8 +160,10 @@ def _group_routes(groups: GroupPages) -> list[Route]:
 
 
 def _own_routes(own: OwnBroker) -> list[Route]:
+    shared = Shared(own.requests)
+
     async def requests(request: Request) -> Facts:
-        return {"requests": await own.requests()}
+        return {"requests": await shared.get()}
 
     return [
         _get("/requests", requests),
