@@ -76,7 +76,7 @@ class Pulse:
             try:
                 now = await self._look()
             except (KafkaError, TimeoutError, OSError):
-                before = None  # the page says that the cluster does not answer; a plot has a gap
+                before = None  # the page says that the cluster does not answer; plots stand still
             else:
                 if before is not None:
                     self._add(before, now)

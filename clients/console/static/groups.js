@@ -78,7 +78,8 @@ function reset(id, path, now, look) {
     verb: "Preview",
     note: h("small", {}, "Nothing is changed before you have seen it. The group must have no members."),
     act: async (data) => {
-      const value = data.kind === "time" ? new Date(data.time || 0).getTime() : data.value;
+      if (data.kind === "time" && !data.time) throw new Error("no time is given");
+      const value = data.kind === "time" ? new Date(data.time).getTime() : data.value;
       const wanted = { kind: data.kind, topic: data.topic, value };
       preview(id, path, wanted, await post(`${path}/reset`, wanted), look);
     },
@@ -89,6 +90,21 @@ function preview(id, path, wanted, plan, look) {
   const moved = plan.rows.reduce((sum, [, , before, after]) => sum + Math.abs(after - (before ?? after)), 0);
   dialog((close) => {
     const trouble = h("div", { class: "error", role: "alert", hidden: true });
+    const set = h("button", { class: "main", disabled: !plan.rows.length, onclick: execute }, "Set offsets");
+    async function execute() {
+      set.disabled = true;  // a second click would shift a second time
+      try {
+        await post(`${path}/reset`, { ...wanted, execute: true });
+        toast("the group begins there");
+        close();
+        await look();
+      } catch (error) {
+        trouble.textContent = error.message;
+        trouble.hidden = false;
+      } finally {
+        set.disabled = false;
+      }
+    }
     return h("div", { class: "body" }, h("h2", {}, `${id}: ${number(moved)} records`),
       table("Steps", [
         { name: "Topic", cell: (r) => r[0] },
@@ -96,21 +112,6 @@ function preview(id, path, wanted, plan, look) {
         { name: "Committed", number: true, cell: (r) => number(r[2]) },
         { name: "New", number: true, cell: (r) => number(r[3]) },
       ], plan.rows.slice(0, 500), { empty: "the group has committed nothing" }), trouble,
-      h("div", { class: "ends" }, h("button", { onclick: close }, "Cancel"),
-        h("button", {
-          class: "main",
-          disabled: !plan.rows.length,
-          onclick: async () => {
-            try {
-              await post(`${path}/reset`, { ...wanted, execute: true });
-              toast("the group begins there");
-              close();
-              await look();
-            } catch (error) {
-              trouble.textContent = error.message;
-              trouble.hidden = false;
-            }
-          },
-        }, "Set offsets")));
+      h("div", { class: "ends" }, h("button", { onclick: close }, "Cancel"), set));
   }, { label: "Preview" });
 }

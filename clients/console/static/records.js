@@ -31,6 +31,7 @@ export async function records(view, signal, name, facts) {
       h("thead", {}, h("tr", {}, [["Offset"], ["Time", "optional"], ["Key"], ["Value"], ["Size", "n optional"]].map(([title, style]) => h("th", { scope: "col", class: style }, title)))), body));
   view.append(form, h("div", { class: "head" }, status, h("span", { class: "grow" }), more), place);
   let reading = new AbortController();
+  let looked = 0;
   signal.addEventListener("abort", () => reading.abort());
 
   function fit() {
@@ -55,7 +56,8 @@ export async function records(view, signal, name, facts) {
     reading = new AbortController();
     const mine = reading.signal;
     const live = extra.follow === "1";
-    if (!keep) body.replaceChildren();
+    if (!keep) { body.replaceChildren(); looked = 0; }
+    const before = looked;
     more.hidden = true;
     follow.setAttribute("aria-pressed", String(live));
     let [shown, skipped] = [body.children.length, 0];
@@ -68,12 +70,13 @@ export async function records(view, signal, name, facts) {
         if (live) { body.prepend(...rows.reverse()); while (body.children.length > MOST) body.lastChild.remove(); } else body.append(...rows);
         shown += rows.length;
         skipped += line.skipped ?? 0;
+        if (line.scanned !== undefined) looked = before + line.scanned;
         if (line.done) {
-          status.textContent = shown ? `${number(shown)} records` : "no record";
+          status.textContent = `${shown ? number(shown) : "no"} records of ${number(looked)} read`;
           more.hidden = !line.next;
           more.onclick = () => read({ from: line.next }, true);
         } else if (line.scanned !== undefined) {
-          status.textContent = `${number(shown)} records of ${number(line.scanned)} read${live ? ", following" : "…"}${skipped ? `, ${number(skipped)} passed over` : ""}`;
+          status.textContent = `${number(shown)} records of ${number(looked)} read${live ? ", following" : "…"}${skipped ? `, ${number(skipped)} passed over` : ""}`;
         }
       }
     } catch (error) {
@@ -151,27 +154,33 @@ function forms(found) {
 
 // A new record; with `original` it begins as a copy of that. What cannot be edited is sent as it is.
 function produce(topic, original) {
+  if (original && original.key.size >= 0 && original.key.cut) { toast("the key is too large to be sent again from here"); return; }
   const kinds = [["text", "text"], ["base64", "base64"], ["null", "null"]];
-  const kindOf = (data) => (!data || data.raw !== null ? "text" : data.size < 0 ? "null" : "base64");
-  const textOf = (data) => (data ? data.raw ?? data.base64 ?? "" : "");
+  const [inKey, inValue] = [/[\r\n]/, /\r/];  // what the fields would change
+  const isText = (data, lost) => !data || (data.raw !== null && !lost.test(data.raw));
+  const kindOf = (data, lost) => (isText(data, lost) ? "text" : data.size < 0 ? "null" : "base64");
+  const textOf = (data, lost) => (data ? (isText(data, lost) ? data.raw : data.base64 ?? "") : "");
+  const isLine = (raw) => raw !== null && raw === raw.trim() && !/[\r\n]/.test(raw);
   const large = original && original.value.size >= 0 && original.value.cut;
   const value = h("textarea", { name: "value", rows: 7, spellcheck: "false", autofocus: true });
-  value.value = textOf(original?.value);
+  value.value = textOf(original?.value, inValue);
   const headers = h("textarea", { name: "headers", rows: 2, placeholder: "name: value", spellcheck: "false" });
-  const plain = (original?.headers ?? []).filter((header) => header.key.raw !== null && header.value.raw !== null && !/[\n:]/.test(header.key.raw) && !/\n/.test(header.value.raw));
+  const plain = (original?.headers ?? []).filter(({ key, value }) => key.raw && isLine(key.raw) && !key.raw.includes(":") && isLine(value.raw));
+  const left = (original?.h ?? 0) - plain.length;
   headers.value = plain.map((header) => `${header.key.raw}: ${header.value.raw}`).join("\n");
   ask(original ? `Replay ${original.p}:${original.o}` : `Produce to ${topic}`, [
     h("div", { class: "fields" },
       field("To topic", "topic", { value: topic, required: true, spellcheck: "false" }),
       field("Partition", "partition", { type: "number", min: 0, placeholder: "by the key" })),
-    h("div", { class: "fields" }, field("Key", "key", { value: textOf(original?.key), spellcheck: "false" }),
-      choice("Key is", "keyKind", kinds, original ? kindOf(original.key) : "text")),
+    h("div", { class: "fields" }, field("Key", "key", { value: textOf(original?.key, inKey), spellcheck: "false" }),
+      choice("Key is", "keyKind", kinds, kindOf(original?.key, inKey))),
     large ? h("div", {}, `The value, ${bytes(original.value.size)}, is sent as it is.`)
-      : [h("label", {}, h("span", {}, "Value"), value), choice("Value is", "valueKind", kinds, kindOf(original?.value))],
+      : [h("label", {}, h("span", {}, "Value"), value), choice("Value is", "valueKind", kinds, kindOf(original?.value, inValue))],
     h("label", {}, h("span", {}, "Headers, one name: value a line"), headers),
   ], {
     verb: "Send",
     small: false,
+    note: left > 0 && h("small", {}, `Not sent again: ${number(left)} of its headers, as they are not a short line of text.`),
     act: async (data) => {
       const given = (kind, text) => (kind === "null" ? null : { [kind]: text.replaceAll("\r\n", "\n") });
       const body = {

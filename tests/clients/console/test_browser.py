@@ -180,6 +180,7 @@ def test_a_walk_through_it_by_the_keyboard_and_the_mouse(page: Page, broker: Bro
     page.get_by_label("From").select_option("earliest")
     page.get_by_role("button", name="Read").click()
     expect(page.locator("tbody tr").first).to_contain_text("user-7")
+    expect(page.locator("main small[role=status]").first).to_contain_text(re.compile(r"^\d+ records of [\d,]+ read$"))
     page.locator("tbody button").first.click()
     expect(page.locator("dialog pre")).to_contain_text('"id": 7')
     page.get_by_role("button", name="Hex").click()
@@ -245,6 +246,9 @@ def test_a_group_is_seen_and_begins_elsewhere(page: Page, broker: Broker) -> Non
     apart(committed())
     go(page, "/groups/late")
     page.get_by_role("button", name="Reset offsets").click()
+    page.locator("dialog select[name=kind]").select_option("time")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.locator("dialog").get_by_role("alert")).to_have_text("no time is given")
     page.locator("dialog select[name=kind]").select_option("latest")
     page.get_by_role("button", name="Preview").click()
     page.get_by_role("button", name="Set offsets", exact=True).click()
@@ -297,6 +301,25 @@ def test_what_records_hold_is_shown_and_does_nothing(page: Page, broker: Broker)
     go(page, "/topics/hostile/records")
     expect(page.locator("tbody")).to_contain_text("\u241b[31mred\u2400 \\u202e")
     assert page.evaluate("window.owned") is None
+
+
+def test_a_record_is_sent_again_as_it_was_and_what_is_left_out_is_told(page: Page, broker: Broker) -> None:
+    broker.create_topic("again", 1)
+
+    async def original() -> None:
+        async with Producer(broker.bootstrap) as producer:
+            headers = [("plain", b"text"), ("bytes", b"\xff"), ("lines", b"a\nb")]
+            await (await producer.send("again", b"one\r\ntwo", key=b"a\nb", headers=headers))
+
+    apart(original())
+    go(page, "/topics/again/records")
+    page.locator("tbody button").first.click()
+    page.get_by_role("button", name="Replay").click()
+    expect(page.locator("dialog")).to_contain_text("Not sent again: 2 of its headers")
+    page.get_by_role("button", name="Send").click()
+    expect(page.locator("#toast")).to_contain_text("sent to again 0:1")
+    _, copy = broker.records("again")
+    assert (copy.key, copy.value, copy.headers) == (b"a\nb", b"one\r\ntwo", [("plain", b"text")])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
