@@ -6,7 +6,7 @@ to this client is a mistake and refused. What connections need (`security.*`, `s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import cache
@@ -131,9 +131,12 @@ def security() -> Security:
         raise ValueError(_of_file(path, error)) from None
 
 
-def client_arguments(client: Callable[..., Any]) -> dict[str, Any]:
-    """The settings as keyword arguments of Producer, Consumer or Admin, with security. Raises ValueError."""
-    known = _parameters(client)
+def client_arguments(client: Callable[..., Any], *, without: Collection[str] = ()) -> dict[str, Any]:
+    """The settings as keyword arguments of Producer, Consumer or Admin, with security, `without` these names.
+
+    Raises ValueError.
+    """
+    known = {name: kind for name, kind in _parameters(client).items() if name not in without}
     arguments: dict[str, Any] = {"socket_connection_setup_timeout_ms": _CONNECT_MS, "security": security()}
     for key, text in client_properties().items():
         if key == BOOTSTRAP_SERVERS or key.startswith(_SECURITY):

@@ -41,7 +41,9 @@ def reach_of(bootstrap: str) -> Reach:
     from ..admin import Admin
     from ..console.cluster import Reach
     from ..consumer import Consumer
+    from ..group.settings import GroupOptions
     from ..producer import Producer
 
-    arguments = [client_arguments(kind) for kind in (Admin, Consumer, Producer)]
-    return Reach(bootstrap_servers(bootstrap), *arguments)
+    # A file may say of groups what its other readers want; the console's consumers are in none.
+    consumer = client_arguments(Consumer, without=GroupOptions.__optional_keys__)
+    return Reach(bootstrap_servers(bootstrap), client_arguments(Admin), consumer, client_arguments(Producer))

@@ -13,6 +13,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.topic_partition import TopicPartition
 from ..consumer import AutoOffsetReset, Consumer, IsolationLevel
 from ..fetched_records import ConsumerRecord
+from ..group.settings import GroupOptions
 from . import completion
 from .client_settings import DEFAULT_BOOTSTRAP, bootstrap_servers, client_arguments
 from .record_format import record_writer
@@ -106,13 +107,13 @@ def consume(
 
 
 def _consumer(bootstrap: str, group: str | None, reset: AutoOffsetReset, isolation: IsolationLevel) -> Consumer:
-    """With what `-X` says on top."""
+    """With what `-X` says on top; what a file says of groups is for who is in one."""
     settings = {
         "auto_offset_reset": reset,
         "max_poll_records": _BATCH,
         "fetch_max_wait_ms": 100,
         "isolation_level": isolation,
-    } | client_arguments(Consumer)
+    } | client_arguments(Consumer, without=() if group else GroupOptions.__optional_keys__)
     return Consumer(bootstrap_servers(bootstrap), group_id=group, allow_auto_create_topics=False, **settings)
 
 

@@ -8,6 +8,7 @@ import sys
 import tracemalloc
 from collections.abc import AsyncIterator
 from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
@@ -16,7 +17,8 @@ from tests.clients.console.conftest import BASE, TOKEN
 from typer.testing import CliRunner
 
 from barnabas import Broker
-from barnabas.clients.cli import client_settings, console_options
+from barnabas.clients import Consumer
+from barnabas.clients.cli import client_settings, console_options, consume
 from barnabas.clients.cli.app import app
 from barnabas.clients.console.guard import MAX_BODY_BYTES, TOKEN_HEADER, PageGuard
 from barnabas.clients.console.previews import LIST_CHARS, full, preview
@@ -166,6 +168,17 @@ async def test_a_secured_cluster_is_reached_by_the_settings_of_the_command_line(
                 assert json.loads((await client.get("/api/topics/t/records")).text.splitlines()[-1])["done"]
         finally:
             await console.stop()
+
+
+def test_a_file_for_members_of_groups_will_do(tmp_path: Path) -> None:
+    path = tmp_path / "consumer.properties"
+    path.write_text("group.id=g\nenable.auto.commit=true\nsession.timeout.ms=9000\nfetch.max.wait.ms=7\n")
+    before = client_settings.command_config.set(path)
+    reach = console_options.reach_of("localhost:9092")
+    consume._consumer("localhost:9092", None, "earliest", "read_uncommitted")
+    client_settings.command_config.reset(before)
+    assert reach.consumer["fetch_max_wait_ms"] == 7
+    Consumer(reach.bootstrap, **reach.consumer)
 
 
 def test_the_command_says_in_one_line_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
