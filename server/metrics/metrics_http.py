@@ -72,7 +72,7 @@ class MetricsServer:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def samples(self) -> list[Sample]:
-        """Every sample there is; whoever asks while they are read gets the same, as no two readings may be one."""
+        """Every sample there is; who asks while they are read gets the same: two readings at once would count twice."""
         assert self._read is not None, "not started"
         if self._reading is None or self._reading.done():
             self._reading = self._loop.create_task(self._read())
