@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.sim.outcome import carry_out
 from tests.sim.scenario import FAULT_POINTS, Plan, Run
 from tests.sim.workload import DRAIN_SECONDS, MOST_UNACKNOWLEDGED, TOPIC
 
 from barnabas.clients.producer import Producer
-from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.loop import SimLoop
 
 KEYS_OF_A_WRITER = 4
 TOMBSTONES = 0.1
@@ -86,6 +86,9 @@ class CompactedRun(Run):
         super().__init__(loop, plan)
         self.keyed = KeyedHistory()
         self.world.fault_points = plan.faults & (FAULT_POINTS | {CLEANER_FAULT})
+
+    def check(self) -> list[str]:
+        return self.keyed.check()
 
     @property
     def topic_settings(self) -> dict[str, str]:
@@ -172,15 +175,5 @@ def play_compacted(seed: int, *, durability: str = "disk") -> tuple[list[str], K
     faults = plan.faults | ({CLEANER_FAULT} if rng.random() < 0.5 else set())
     settings = plan.settings | {"log.cleaner.backoff.ms": str(rng.choice([50, 500]))}
     plan = replace(plan, faults=faults, settings=settings)
-    held: list[CompactedRun] = []
-
-    async def main(loop: SimLoop) -> None:
-        held.append(CompactedRun(loop, plan))
-        await held[0].go()
-
-    try:
-        run(main, seed)
-        violations = held[0].keyed.check()
-    except (AssertionError, KafkaError, OSError) as error:
-        violations = [f"{type(error).__name__}: {error}"]
-    return violations, held[0].keyed
+    carried_out, violations = carry_out(CompactedRun, plan)
+    return violations, carried_out.keyed

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
 from dataclasses import dataclass, replace
 
-from tests.sim.history import History
+from tests.sim.outcome import Outcome, outcome_of
 from tests.sim.workload import TOPIC, Load, Workload
 
-from barnabas.protocol.errors import KafkaError
 from barnabas.simulation.disk import Mode
-from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.loop import SimLoop
 from barnabas.simulation.machines import BOOTSTRAP, WorkDelays, World
 from barnabas.simulation.network import NetworkFaults
 
@@ -24,7 +22,6 @@ class Plan(Load):
     """Everything that a seed decides beforehand: which faults are on and how the workload looks."""
 
     seconds: float
-    faults: frozenset[str]
     gap: float
     downtime: float
     settings: dict[str, str]
@@ -84,7 +81,11 @@ class Run(Workload):
         """Settings of the topic itself."""
         return {}
 
-    async def go(self) -> History:
+    @property
+    def lives(self) -> int:
+        return self.world.broker.lives
+
+    async def go(self) -> None:
         world, broker = self.world, self.world.broker
         await broker.start()
         assert broker.server is not None
@@ -101,7 +102,6 @@ class Run(Workload):
         world.delays.slow_chance = 0.0
         await asyncio.gather(*writers, reader)
         await self._drain()
-        return self.history
 
     async def _nemesis(self) -> None:
         """Do harm until the time is up, then heal."""
@@ -126,45 +126,9 @@ class Run(Workload):
         await self.world.broker.start()
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a run ended."""
-
-    plan: Plan
-    violations: list[str]
-    acknowledged: int
-    lives: int
-    steps: int
-    seconds: float
-    digest: str
-    """Equal for equal runs: of everything sent, acknowledged and seen, in order, and of every step taken."""
-
-
-def play(seed: int, *, durability: str = "disk", faults: frozenset[str] | None = None) -> Outcome:
+def play(seed: int, *, durability: str = "disk", faults: frozenset[str] | None = None) -> Outcome[Plan]:
     """Carry out a seed's plan, with these faults in place of those it draws if any are given; check its history."""
     plan = Plan.draw(seed, durability=durability)
     if faults is not None:
         plan = replace(plan, faults=faults, gap=0.3)
-    held: list[Run] = []
-
-    async def main(loop: SimLoop) -> History:
-        held.append(Run(loop, plan))
-        return await held[0].go()
-
-    try:
-        history = run(main, seed)
-        violations = history.check()
-    except (AssertionError, KafkaError, OSError) as error:
-        history = held[0].history
-        violations = [f"{type(error).__name__}: {error}"]
-    loop = held[0].loop
-    trace = repr((sorted(history.acknowledged.items()), history.seen, sorted(history.final.items()), loop.steps))
-    return Outcome(
-        plan=plan,
-        violations=violations,
-        acknowledged=len(history.acknowledged),
-        lives=held[0].world.broker.lives,
-        steps=loop.steps,
-        seconds=loop.time(),
-        digest=hashlib.sha256(trace.encode()).hexdigest()[:16],
-    )
+    return outcome_of(Run, plan, f"python -m tests.sim --seed {seed} --durability {durability}")

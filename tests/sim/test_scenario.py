@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.sim.scenario import Outcome, play
+from tests.sim.scenario import play
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.server.replication.partition import Partition
@@ -23,23 +23,17 @@ FEW = range(8)
 MANY = range(1000, 1150)
 
 
-def explain(outcome: Outcome) -> str:
-    plan = outcome.plan
-    command = f"python -m tests.sim --seed {plan.seed} --durability {plan.settings['acks.all.durability']}"
-    return "\n".join([*outcome.violations[:10], f"replay: {command}"])
-
-
 @pytest.mark.parametrize("seed", FEW)
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     outcome = play(seed)
-    assert not outcome.violations, explain(outcome)
+    assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 0
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_page_cache_survives_everything_but_power_loss(seed: int) -> None:
     outcome = play(seed, durability="page-cache")
-    assert not outcome.violations, explain(outcome)
+    assert not outcome.violations, outcome.explain()
 
 
 def test_a_seed_replays_exactly() -> None:
@@ -54,7 +48,7 @@ def test_a_seed_replays_exactly() -> None:
 def test_nothing_acknowledged_is_lost_in_many_worlds(first: int) -> None:
     for seed in range(first, first + 10):
         outcome = play(seed)
-        assert not outcome.violations, explain(outcome)
+        assert not outcome.violations, outcome.explain()
 
 
 # -- the harness proves itself: each planted bug is found within a bounded number of seeds ---------------------------

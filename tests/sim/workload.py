@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -39,10 +40,11 @@ class Load:
     value_bytes: int
     pace: float
     """Seconds from one record of a writer to the next, at most."""
+    faults: frozenset[str]
 
 
-class Workload:
-    """Clients of one topic, and the history of what they were told."""
+class Workload(ABC):
+    """Clients of one topic, and the history of what they were told: a plan being carried out."""
 
     def __init__(self, world: Machines, plan: Load, bootstrap: str) -> None:
         self.world = world
@@ -51,6 +53,47 @@ class Workload:
         self.bootstrap = bootstrap
         self.history = History()
         self.is_over = False
+
+    @abstractmethod
+    async def go(self) -> None:
+        """From the first start to the last look.
+
+        Raises:
+            AssertionError: what should come does not.
+        """
+
+    def check(self) -> list[str]:
+        """All violations, of a run that has come to its end."""
+        return self.history.check()
+
+    def check_unfinished(self) -> list[str]:
+        """What can be told of one that has not."""
+        return []
+
+    @property
+    @abstractmethod
+    def lives(self) -> int:
+        """How often brokers were started."""
+
+    @property
+    def acknowledged(self) -> int:
+        """How much was."""
+        return len(self.history.acknowledged)
+
+    @property
+    def summary(self) -> str:
+        """What there was."""
+        return f"{self.acknowledged} acknowledged"
+
+    @property
+    def done(self) -> list[str]:
+        """Which harm, in order."""
+        return []
+
+    def trace(self) -> object:
+        """Everything acknowledged and seen, in order."""
+        history = self.history
+        return sorted(history.acknowledged.items()), history.seen, sorted(history.final.items())
 
     def _kind(self, writer: str) -> WriterKind:
         """How a writer sends."""

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import argparse
-import logging
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import pytest
 from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import play
+from tests.sim.planted import Patch, PlantedBug, print_table
 
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.record_batch import RecordBatch
@@ -41,8 +38,6 @@ from barnabas.storage.log import Log
 from barnabas.storage.log_loader import LogLoader
 from barnabas.storage.producer_state import ProducerStateEntry
 
-Patch = pytest.MonkeyPatch
-Plant = Callable[[Patch], None]
 MOST_SEEDS = 500
 
 
@@ -293,21 +288,13 @@ def commit_offsets_at_the_leader_alone(patch: Patch) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
-    """One planted bug, where it was seen, and what brings it to light."""
+class Mutant(PlantedBug):
+    """One of them, and what else brings it to light."""
 
-    plant: Plant
-    source: str
-    faults: frozenset[str]
     work: frozenset[str] = frozenset()
 
-    @property
-    def name(self) -> str:
-        return self.plant.__name__.replace("_", " ")
-
-    def plan(self, seed: int) -> ClusterPlan:
-        """The seed's plan under these faults."""
-        return ClusterPlan.draw(seed, quick=True).with_faults(self.faults, self.work)
+    def violations(self, seed: int) -> list[str]:
+        return play(ClusterPlan.draw(seed, quick=True).with_faults(self.faults, self.work)).violations
 
 
 BOUNCES = frozenset({"kill", "expire", "move controller", "cut off"})
@@ -353,35 +340,5 @@ MUTANTS = (
 )
 
 
-def seeds_to_find(mutant: Mutant, *, most: int = MOST_SEEDS) -> tuple[int, str] | None:
-    """How many seeds it took, and what gave it away; None if none of so many did."""
-    for seed in range(most):
-        with pytest.MonkeyPatch.context() as patch:
-            mutant.plant(patch)
-            violations = play(mutant.plan(seed)).violations
-        if violations:
-            return seed + 1, violations[0]
-    return None
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.cluster.mutants", description=__doc__)
-    parser.add_argument("--only", default="", help="those whose name has this in it")
-    parser.add_argument("--seeds", type=int, default=MOST_SEEDS)
-    options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    unfound = 0
-    print("| planted bug | as in | seeds to find it | seconds | given away by |\n|---|---|---|---|---|", flush=True)
-    for mutant in MUTANTS:
-        if options.only in mutant.name:
-            began = time.process_time()
-            found = seeds_to_find(mutant, most=options.seeds)
-            unfound += found is None
-            seeds, sign = found or ("-", f"not found in {options.seeds}")
-            spent = time.process_time() - began
-            print(f"| {mutant.name} | {mutant.source} | {seeds} | {spent:.0f} | {sign[:90]} |", flush=True)
-    return 1 if unfound else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_table("tests.sim.cluster.mutants", __doc__, MUTANTS, MOST_SEEDS))

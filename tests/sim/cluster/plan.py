@@ -22,7 +22,6 @@ class ClusterPlan(Load):
 
     brokers: int
     seconds: float
-    faults: frozenset[str]
     gap: float
     """Between two acts of one nemesis, at most."""
     downtime: float
@@ -33,6 +32,7 @@ class ClusterPlan(Load):
     kinds: tuple[WriterKind, ...]
     work: frozenset[str]
     settings: dict[str, str]
+    is_quick: bool
 
     @classmethod
     def draw(cls, seed: int, *, quick: bool = False) -> ClusterPlan:
@@ -64,6 +64,7 @@ class ClusterPlan(Load):
             kinds=(WriterKind(), _second_kind(rng, faults)),
             work=frozenset(work for work in WORK if rng.random() < (0.1 if quick else 0.12)),
             settings=_settings(rng, durability, faults),
+            is_quick=quick,
         )
 
     @property

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
-from dataclasses import dataclass
 
 from tests.sim.cluster.harm import ClusterNemesis
 from tests.sim.cluster.invariants import Invariants
@@ -14,6 +12,7 @@ from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.replicas import differences
 from tests.sim.cluster.work import WORK, Commits, Work
 from tests.sim.history import WriterKind
+from tests.sim.outcome import Outcome, outcome_of
 from tests.sim.workload import TOPIC, Workload
 
 from barnabas.clients.consumer import Consumer
@@ -22,7 +21,7 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.simulation.cluster import ClusterWorld, SimClusterBroker
-from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.loop import SimLoop
 
 GROUP = "g"
 COMMITTED = TopicPartition(TOPIC, 0)
@@ -35,7 +34,7 @@ LOOK_SECONDS = 0.05
 
 
 class ClusterRun(Workload):
-    """A plan being carried out."""
+    """What a seed does to a cluster."""
 
     plan: ClusterPlan
     world: ClusterWorld
@@ -57,9 +56,26 @@ class ClusterRun(Workload):
         self.random = random.Random(f"{plan.seed}/run")
 
     def check(self) -> list[str]:
-        """All violations."""
         found = [violation for work in self.work for violation in work.check()]
         return [*self.invariants.violations, *self.history.check(), *self.commits.check(), *found]
+
+    def check_unfinished(self) -> list[str]:
+        return self.invariants.violations
+
+    @property
+    def lives(self) -> int:
+        return sum(broker.lives for broker in self.world.brokers.values())
+
+    @property
+    def summary(self) -> str:
+        return f"{self.plan.brokers} brokers, {self.acknowledged} acknowledged"
+
+    @property
+    def done(self) -> list[str]:
+        return self.nemesis.done
+
+    def trace(self) -> object:
+        return super().trace(), self.commits
 
     async def go(self) -> None:
         world, plan = self.world, self.plan
@@ -217,46 +233,7 @@ class ClusterRun(Workload):
             await asyncio.sleep(LOOK_SECONDS * 5)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOutcome:
-    """How a run ended."""
-
-    plan: ClusterPlan
-    violations: list[str]
-    done: list[str]
-    acknowledged: int
-    lives: int
-    steps: int
-    seconds: float
-    digest: str
-    """Equal for equal runs: of everything acknowledged and seen, in order, and of every step taken."""
-
-
-def play(plan: ClusterPlan) -> ClusterOutcome:
+def play(plan: ClusterPlan) -> Outcome[ClusterPlan]:
     """Carry out a plan and check what came of it."""
-    held: list[ClusterRun] = []
-
-    async def main(loop: SimLoop) -> None:
-        held.append(ClusterRun(loop, plan))
-        await held[0].go()
-
-    violations: list[str] = []
-    try:
-        run(main, plan.seed)
-    except (AssertionError, KafkaError, OSError) as error:
-        violations.append(f"{type(error).__name__}: {error}")
-    (carried_out,) = held
-    history, loop = carried_out.history, carried_out.loop
-    # Who has not come to its end has not read the log either.
-    violations += carried_out.invariants.violations if violations else carried_out.check()
-    trace = repr((sorted(history.acknowledged.items()), history.seen, carried_out.commits, loop.steps))
-    return ClusterOutcome(
-        plan=plan,
-        violations=violations,
-        done=carried_out.nemesis.done,
-        acknowledged=len(history.acknowledged),
-        lives=sum(broker.lives for broker in carried_out.world.brokers.values()),
-        steps=loop.steps,
-        seconds=loop.time(),
-        digest=hashlib.sha256(trace.encode()).hexdigest()[:16],
-    )
+    command = f"python -m tests.sim.cluster --seed {plan.seed}{' --quick' if plan.is_quick else ''}"
+    return outcome_of(ClusterRun, plan, command)

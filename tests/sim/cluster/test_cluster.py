@@ -9,21 +9,16 @@ from dataclasses import replace
 
 import pytest
 from tests.sim.cluster.plan import ClusterPlan
-from tests.sim.cluster.scenario import ClusterOutcome, play
+from tests.sim.cluster.scenario import play
 
 NO_FAULTS = frozenset[str]()
 FEW = range(30)
 MANY = range(1000, 1150)
 
 
-def explain(outcome: ClusterOutcome, *, quick: bool) -> str:
-    command = f"python -m tests.sim.cluster --seed {outcome.plan.seed}{' --quick' if quick else ''}"
-    return "\n".join([*outcome.violations[:10], *outcome.done[-30:], f"replay: {command}"])
-
-
 def test_a_cluster_without_faults() -> None:
     outcome = play(ClusterPlan.draw(3, quick=True).with_faults(NO_FAULTS))
-    assert not outcome.violations, explain(outcome, quick=True)
+    assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 20
     assert outcome.lives >= outcome.plan.brokers
 
@@ -32,14 +27,14 @@ def test_clients_that_know_topics_by_id_are_served_where_brokers_do_not() -> Non
     """Before 2.8 no order tells the id of a topic: a controller that told clients sent them to leaders without it."""
     plan = ClusterPlan.draw(3, quick=True).with_faults(NO_FAULTS)
     outcome = play(replace(plan, settings=plan.settings | {"inter.broker.protocol.version": "2.6"}))
-    assert not outcome.violations, explain(outcome, quick=True)
+    assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 20
 
 
 @pytest.mark.parametrize("seed", FEW)
 def test_nothing_acknowledged_is_lost(seed: int) -> None:
     outcome = play(ClusterPlan.draw(seed, quick=True))
-    assert not outcome.violations, explain(outcome, quick=True)
+    assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 0
 
 
@@ -56,4 +51,4 @@ def test_a_seed_replays_exactly() -> None:
 def test_nothing_acknowledged_is_lost_in_many_worlds(first: int) -> None:
     for seed in range(first, first + 10):
         outcome = play(ClusterPlan.draw(seed))
-        assert not outcome.violations, explain(outcome, quick=False)
+        assert not outcome.violations, outcome.explain()

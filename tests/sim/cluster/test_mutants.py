@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.sim.cluster.mutants import MUTANTS, Mutant, raise_the_high_watermark_past_followers, seeds_to_find
+from tests.sim.cluster.mutants import MOST_SEEDS, MUTANTS, Mutant, raise_the_high_watermark_past_followers
 
 LEAST_MUTANTS = 30
 
@@ -15,11 +15,11 @@ def test_there_are_many_of_them() -> None:
 
 def test_one_is_found_at_once() -> None:
     (mutant,) = (one for one in MUTANTS if one.plant is raise_the_high_watermark_past_followers)
-    assert seeds_to_find(mutant, most=20) is not None
+    assert mutant.seeds_to_find(20) is not None
 
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: Mutant) -> None:
-    assert seeds_to_find(mutant) is not None, "no seed found it"
+    assert mutant.seeds_to_find(MOST_SEEDS) is not None, "no seed found it"

@@ -5,15 +5,11 @@
 
 from __future__ import annotations
 
-import argparse
-import logging
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
+from tests.sim.planted import Patch, PlantedBug, print_table
 from tests.sim.transactions.plan import TransactionPlan
 from tests.sim.transactions.scenario import play
 
@@ -34,8 +30,6 @@ from barnabas.storage.log import NEVER, Log
 from barnabas.storage.producer_state import ProducerStateManager
 from barnabas.storage.transaction_index import TransactionIndex
 
-Patch = pytest.MonkeyPatch
-Plant = Callable[[Patch], None]
 MOST_SEEDS = 300
 
 
@@ -204,23 +198,16 @@ def forget_pending_offsets_when_loading(patch: Patch) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionMutant:
-    """One planted bug, where it was seen, and what brings it to light."""
+class TransactionMutant(PlantedBug):
+    """One of them, and what else brings it to light."""
 
-    plant: Plant
-    source: str
-    faults: frozenset[str]
     changes: dict[str, Any] = field(default_factory=dict)
     """Of the plan."""
     brokers: int | None = None
 
-    @property
-    def name(self) -> str:
-        return self.plant.__name__.replace("_", " ")
-
-    def plan(self, seed: int) -> TransactionPlan:
-        """The seed's plan under these faults."""
-        return TransactionPlan.draw(seed, quick=True, brokers=self.brokers).with_faults(self.faults, **self.changes)
+    def violations(self, seed: int) -> list[str]:
+        plan = TransactionPlan.draw(seed, quick=True, brokers=self.brokers)
+        return play(plan.with_faults(self.faults, **self.changes)).violations
 
 
 STRIKES = frozenset({"strike a coordinator", "kill"})
@@ -258,35 +245,5 @@ TRANSACTION_MUTANTS = (
 )
 
 
-def seeds_to_find(mutant: TransactionMutant, *, most: int = MOST_SEEDS, first: int = 0) -> tuple[int, str] | None:
-    """How many seeds it took, and what gave it away; None if none of so many did."""
-    for seed in range(first, first + most):
-        with pytest.MonkeyPatch.context() as patch:
-            mutant.plant(patch)
-            violations = play(mutant.plan(seed)).violations
-        if violations:
-            return seed - first + 1, violations[0]
-    return None
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.sim.transactions.mutants", description=__doc__)
-    parser.add_argument("--only", default="", help="those whose name has this in it")
-    parser.add_argument("--seeds", type=int, default=MOST_SEEDS)
-    options = parser.parse_args()
-    logging.disable(logging.CRITICAL)
-    unfound = 0
-    print("| planted bug | as in | seeds to find it | seconds | given away by |\n|---|---|---|---|---|", flush=True)
-    for mutant in TRANSACTION_MUTANTS:
-        if options.only in mutant.name:
-            began = time.process_time()
-            found = seeds_to_find(mutant, most=options.seeds)
-            unfound += found is None
-            seeds, sign = found or ("-", f"not found in {options.seeds}")
-            spent = time.process_time() - began
-            print(f"| {mutant.name} | {mutant.source} | {seeds} | {spent:.0f} | {sign[:90]} |", flush=True)
-    return 1 if unfound else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_table("tests.sim.transactions.mutants", __doc__, TRANSACTION_MUTANTS, MOST_SEEDS))

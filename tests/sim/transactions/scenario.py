@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from tests.sim.cluster.scenario import LIVE_SECONDS, LOOK_SECONDS, READY_SECONDS, ClusterRun
+from tests.sim.outcome import Outcome, outcome_of
 from tests.sim.transactions.copier import GROUP, INPUT, OUTPUT, Slot
 from tests.sim.transactions.deserter import Deserters
 from tests.sim.transactions.late_requests import LateRequests
@@ -20,11 +19,10 @@ from tests.sim.transactions.truth import written
 
 from barnabas.clients.consumer import Consumer, IsolationLevel
 from barnabas.clients.producer import Producer
-from barnabas.protocol.errors import KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
-from barnabas.simulation.loop import SimLoop, run
+from barnabas.simulation.loop import SimLoop
 
 STABLE_SECONDS = 10.0
 """After the last fault, and a transaction's own time, no record is waited for longer than this."""
@@ -36,7 +34,7 @@ MOST_COPIES_BYTES = 20_000
 
 
 class TransactionRun(ClusterRun):
-    """A plan being carried out."""
+    """What a seed does to copiers and their brokers."""
 
     plan: TransactionPlan
 
@@ -50,8 +48,27 @@ class TransactionRun(ClusterRun):
             self.invariants.least_in_sync = 1
 
     def check(self) -> list[str]:
-        """All violations."""
         return [*self.invariants.violations, *self.stability.violations, *self.ledger.check()]
+
+    def check_unfinished(self) -> list[str]:
+        return [*self.invariants.violations, *self.stability.violations, *self.ledger.check_reads()]
+
+    @property
+    def acknowledged(self) -> int:
+        """Transactions whose commit was."""
+        return self.ledger.acknowledged
+
+    @property
+    def summary(self) -> str:
+        plan = self.plan
+        return (
+            f"{plan.brokers} brokers, {plan.copiers} copiers ({plan.manner}), "
+            f"{self.acknowledged} of {len(self.ledger.transactions)} transactions acknowledged"
+        )
+
+    def trace(self) -> object:
+        ledger = self.ledger
+        return list(ledger.transactions.values()), ledger.committed_reads, ledger.final, ledger.offsets
 
     async def go(self) -> None:
         world, plan = self.world, self.plan
@@ -182,54 +199,7 @@ class TransactionRun(ClusterRun):
         }
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionOutcome:
-    """How a run ended."""
-
-    plan: TransactionPlan
-    violations: list[str]
-    done: list[str]
-    begun: int
-    """Transactions."""
-    acknowledged: int
-    """Of them, those whose commit was."""
-    lives: int
-    steps: int
-    seconds: float
-    digest: str
-    """Equal for equal runs: of everything begun and seen, in order, and of every step taken."""
-
-
-def play(plan: TransactionPlan) -> TransactionOutcome:
+def play(plan: TransactionPlan) -> Outcome[TransactionPlan]:
     """Carry out a plan and check what came of it."""
-    held: list[TransactionRun] = []
-
-    async def main(loop: SimLoop) -> None:
-        held.append(TransactionRun(loop, plan))
-        await held[0].go()
-
-    violations: list[str] = []
-    try:
-        run(main, plan.seed)
-    except (AssertionError, KafkaError, OSError) as error:
-        violations.append(f"{type(error).__name__}: {error}")
-    (carried_out,) = held
-    ledger, loop = carried_out.ledger, carried_out.loop
-    # Who has not come to its end has not read everything either.
-    violations += (
-        [*carried_out.invariants.violations, *carried_out.stability.violations, *ledger.check_reads()]
-        if violations
-        else carried_out.check()
-    )
-    trace = repr((list(ledger.transactions.values()), ledger.committed_reads, ledger.final, ledger.offsets, loop.steps))
-    return TransactionOutcome(
-        plan=plan,
-        violations=violations,
-        done=carried_out.nemesis.done,
-        begun=len(ledger.transactions),
-        acknowledged=ledger.acknowledged,
-        lives=sum(broker.lives for broker in carried_out.world.brokers.values()),
-        steps=loop.steps,
-        seconds=loop.time(),
-        digest=hashlib.sha256(trace.encode()).hexdigest()[:16],
-    )
+    command = f"python -m tests.sim.transactions --seed {plan.seed}{' --quick' if plan.is_quick else ''}"
+    return outcome_of(TransactionRun, plan, command)

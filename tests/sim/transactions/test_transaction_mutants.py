@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from tests.sim.transactions.mutants import (
+    MOST_SEEDS,
     TRANSACTION_MUTANTS,
     TransactionMutant,
     keep_offsets_of_what_was_aborted,
-    seeds_to_find,
 )
 
 LEAST_MUTANTS = 10
@@ -19,11 +19,11 @@ def test_there_are_many_of_them() -> None:
 
 def test_one_is_found_at_once() -> None:
     (mutant,) = (one for one in TRANSACTION_MUTANTS if one.plant is keep_offsets_of_what_was_aborted)
-    assert seeds_to_find(mutant, most=20) is not None
+    assert mutant.seeds_to_find(20) is not None
 
 
 @pytest.mark.verify
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("mutant", TRANSACTION_MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant: TransactionMutant) -> None:
-    assert seeds_to_find(mutant) is not None, "no seed found it"
+    assert mutant.seeds_to_find(MOST_SEEDS) is not None, "no seed found it"

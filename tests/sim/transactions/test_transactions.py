@@ -6,7 +6,6 @@ A failing seed names the command that replays it: `python -m tests.sim.transacti
 from __future__ import annotations
 
 import pytest
-from tests.sim.transactions.__main__ import explain
 from tests.sim.transactions.plan import TransactionPlan
 from tests.sim.transactions.scenario import play
 
@@ -19,14 +18,14 @@ MANY = range(1000, 1030)
 def test_copiers_without_faults(version: int) -> None:
     plan = TransactionPlan.draw(1, quick=True).with_faults(NO_FAULTS, version=version, linger=0.0, copiers=2)
     outcome = play(plan)
-    assert not outcome.violations, explain(outcome, quick=True)
+    assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 10
 
 
 @pytest.mark.parametrize("seed", FEW)
 def test_everything_is_copied_once(seed: int) -> None:
     outcome = play(TransactionPlan.draw(seed, quick=True))
-    assert not outcome.violations, explain(outcome, quick=True)
+    assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 0
 
 
@@ -43,4 +42,4 @@ def test_a_seed_replays_exactly() -> None:
 def test_everything_is_copied_once_in_many_worlds(first: int) -> None:
     for seed in range(first, first + 10):
         outcome = play(TransactionPlan.draw(seed))
-        assert not outcome.violations, explain(outcome, quick=False)
+        assert not outcome.violations, outcome.explain()

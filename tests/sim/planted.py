@@ -1,0 +1,63 @@
+"""Planted bugs: what a simulation has to find to be believed."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import pytest
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedBug(ABC):
+    """One bug, where it was seen, and which faults bring it to light."""
+
+    plant: Plant
+    source: str
+    faults: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return self.plant.__name__.replace("_", " ")
+
+    @abstractmethod
+    def violations(self, seed: int) -> list[str]:
+        """What comes of the seed under these faults; the bug is planted already."""
+
+    def seeds_to_find(self, most: int) -> tuple[int, str] | None:
+        """How many seeds it took, and what gave it away; None if none of so many did."""
+        for seed in range(most):
+            with pytest.MonkeyPatch.context() as patch:
+                self.plant(patch)
+                violations = self.violations(seed)
+            if violations:
+                return seed + 1, violations[0]
+        return None
+
+
+def print_table(prog: str, description: str | None, bugs: Iterable[PlantedBug], most: int) -> int:
+    """The command that plants one after the other, and says how many seeds it took to find each."""
+    parser = argparse.ArgumentParser(prog=f"python -m {prog}", description=description)
+    parser.add_argument("--only", default="", help="those whose name has this in it")
+    parser.add_argument("--seeds", type=int, default=most)
+    options = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    unfound = 0
+    print("| planted bug | as in | seeds to find it | seconds | given away by |\n|---|---|---|---|---|", flush=True)
+    for bug in bugs:
+        if options.only in bug.name:
+            began = time.process_time()
+            found = bug.seeds_to_find(options.seeds)
+            unfound += found is None
+            seeds, sign = found or ("-", f"not found in {options.seeds}")
+            spent = time.process_time() - began
+            print(f"| {bug.name} | {bug.source} | {seeds} | {spent:.0f} | {sign[:90]} |", flush=True)
+    return 1 if unfound else 0
