@@ -1,11 +1,15 @@
 """Benches of three brokers and a ZooKeeper: acknowledged by all, latency, memory, a folder and a broker lost."""
 
+import json
 import shutil
 import time
+from collections.abc import Callable
+from functools import partial
 
 from confluent_kafka import ElectionType
 from confluent_kafka.admin import PartitionMetadata
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from tests.barnabas_server import BarnabasServer
 from tests.bench import load
 from tests.bench.bench import BROKERS, THROUGHPUT, Bench, Figures, Goal, Run
@@ -19,6 +23,8 @@ from tests.server_process import wait_until
 SIZE = 3
 COPIED_BYTES = 600_000_000
 LED_BY_EACH = 1000
+WIDTHS = (1000, 10_000)
+"""Partitions with three replicas, of which each broker leads a third."""
 LATENCY_RATE = 500
 
 PAGE_CACHE = {"acks.all.durability": "page-cache"}
@@ -28,6 +34,10 @@ SHORT_SESSION = {"zookeeper.session.timeout.ms": "2000"}
 
 def cluster_benches() -> list[Bench]:
     """Replication factor 3. Apache Kafka acknowledges from the page cache; ours does so where the bench says it."""
+    return [*_loads(), *_losses(), *(bench for width in WIDTHS for bench in _widths(width))]
+
+
+def _loads() -> list[Bench]:
     produced = [
         librdkafka_bench(
             f"cluster-produce-{short}{durability}",
@@ -71,6 +81,11 @@ def cluster_benches() -> list[Bench]:
             rounds=1,
             warmup=0,
         ),
+    ]
+
+
+def _losses() -> list[Bench]:
+    return [
         Bench(
             "cluster-catch-up",
             f"a follower that lost its folder: {COPIED_BYTES // 10**6} MB of 1 KB records until it is in sync again",
@@ -87,11 +102,40 @@ def cluster_benches() -> list[Bench]:
             f"kill -9 of a broker that leads {LED_BY_EACH} partitions, from the end of its session until others do",
             {"failover_s": "lower"},
             measure_failover,
-            prepare_failover,
+            partial(prepare_width, width=LED_BY_EACH * SIZE),
             brokers=SIZE,
             targets=BROKERS,
             properties=SHORT_SESSION,
             goals=(Goal("failover_s", "kafka", 0.5),),
+        ),
+    ]
+
+
+def _widths(width: int) -> list[Bench]:
+    return [
+        Bench(
+            f"cluster-restart-{width}",
+            f"{width} partitions with 3 replicas: a broker stops, starts, is in sync; the same after kill -9",
+            {"stop_s": "lower", "start_s": "lower", "start_killed_s": "lower"},
+            measure_restart,
+            partial(prepare_width, width=width),
+            brokers=SIZE,
+            targets=BROKERS,
+            properties=SHORT_SESSION,
+            rounds=2,
+            warmup=0,
+        ),
+        Bench(
+            f"cluster-controller-{width}",
+            f"kill -9 of the controller of {width} partitions, from the end of its session until others lead",
+            {"failover_s": "lower"},
+            measure_controller_failover,
+            partial(prepare_width, width=width),
+            brokers=SIZE,
+            targets=BROKERS,
+            properties=SHORT_SESSION,
+            rounds=2,
+            warmup=0,
         ),
     ]
 
@@ -142,18 +186,31 @@ def measure_catch_up(run: Run) -> Figures:
     return {"mb_per_s": COPIED_BYTES / (time.perf_counter() - begin) / 1e6}
 
 
-def prepare_failover(run: Run) -> None:
-    run.target.create_topic("wide", LED_BY_EACH * SIZE)
+def prepare_width(run: Run, width: int) -> None:
+    """As many partitions as `width` says."""
+    run.target.create_topic("wide", width)
     await_in_sync(cluster_of(run), "wide")
 
 
 def measure_failover(run: Run) -> Figures:
+    """The last broker is not the controller, which is the first that was there."""
+    return _failover(run, SIZE, last_is_gone)
+
+
+def measure_controller_failover(run: Run) -> Figures:
+    """Another broker becomes controller, reads what there is, and has others lead."""
     target = cluster_of(run)
-    victim = kill_last(target)
+    number = target.admin().list_topics(timeout=60).controller_id
+    return _failover(run, number, lambda client: controller_id(client) != number)
+
+
+def _failover(run: Run, number: int, is_over: Callable[[KazooClient], bool]) -> Figures:
+    target = cluster_of(run)
+    victim = kill(target, number, is_over)
     begin = time.perf_counter()
 
     def is_replaced() -> bool:
-        return all(partition.leader not in (SIZE, -1) for partition in partitions_of(target, "wide").values())
+        return all(partition.leader not in (number, -1) for partition in partitions_of(target, "wide").values())
 
     wait_until(is_replaced, timeout_s=PATIENCE_S, what="others lead")
     elapsed = time.perf_counter() - begin
@@ -163,19 +220,56 @@ def measure_failover(run: Run) -> Figures:
     return {"failover_s": elapsed}
 
 
+def measure_restart(run: Run) -> Figures:
+    """What stops by itself hands its partitions over first; who is killed waits for the end of its session, too."""
+    target, figures = cluster_of(run), Figures()
+    victim = target.servers[-1]
+    begin = time.perf_counter()
+    victim.stop(timeout_s=PATIENCE_S)
+    figures["stop_s"] = time.perf_counter() - begin
+    figures["start_s"] = _until_in_sync(target, victim)
+    victim = kill_last(target)
+    figures["start_killed_s"] = _until_in_sync(target, victim)
+    return figures
+
+
+def _until_in_sync(target: ClusterTarget, victim: BarnabasServer | KafkaServer) -> float:
+    begin = time.perf_counter()
+    victim.start(timeout_s=PATIENCE_S)
+    await_in_sync(target, "wide")
+    return time.perf_counter() - begin
+
+
 def kill_last(target: ClusterTarget) -> BarnabasServer | KafkaServer:
     """The last broker, killed, once its session has ended: Apache Kafka does not start again before."""
-    victim = target.servers[-1]
+    return kill(target, SIZE, last_is_gone)
+
+
+def last_is_gone(client: KazooClient) -> bool:
+    """The last broker's session has ended."""
+    return client.exists(f"/brokers/ids/{SIZE}") is None
+
+
+def kill(target: ClusterTarget, number: int, is_over: Callable[[KazooClient], bool]) -> BarnabasServer | KafkaServer:
+    """A broker, killed, once ZooKeeper shows it."""
+    victim = target.servers[number - 1]
     client = KazooClient(target.zookeeper.address)
     client.start()
     try:
         victim.kill()
-        registered = f"/brokers/ids/{SIZE}"
-        wait_until(lambda: client.exists(registered) is None, timeout_s=60, what="the session ends", interval_s=0.002)
+        wait_until(lambda: is_over(client), timeout_s=60, what="the session ends", interval_s=0.002)
     finally:
         client.stop()
         client.close()
     return victim
+
+
+def controller_id(client: KazooClient) -> int | None:
+    """The broker that is controller now."""
+    try:
+        return int(json.loads(client.get("/controller")[0])["brokerid"])
+    except NoNodeError:
+        return None
 
 
 def cluster_of(run: Run) -> ClusterTarget:

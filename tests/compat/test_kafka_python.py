@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import closing
 
 import kafka
 import pytest
@@ -67,7 +68,7 @@ def poll(consumer: KafkaConsumer, count: int) -> list:
 @pytest.mark.timeout(180)
 def test_kafka_python(broker: str, compat: Callable[[str, str], ClientReport]) -> None:
     scenario = Scenario(broker)
-    with compat("kafka-python", kafka.__version__) as client:
+    with closing(scenario.admin), compat("kafka-python", kafka.__version__) as client:
         with client.feature("create"):
             topic = scenario.create(3)
             wait_until(lambda: topic in scenario.admin.list_topics(), timeout_s=60, what="the topic is listed")
