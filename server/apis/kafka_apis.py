@@ -106,7 +106,7 @@ class KafkaApis:
         self._authorizer = authorizer
         self._long_work = services.long_work
         self._work = services.work
-        self._rights = Rights(authorizer, services.metadata) if authorizer is not None else None
+        self._rights = Rights(authorizer, services.metadata, services.work) if authorizer is not None else None
         self.failures = 0
         """Requests that failed inside the broker."""
 
@@ -158,14 +158,19 @@ class KafkaApis:
         else:
             if answer is None:
                 return
-            if isinstance(answer, GeneratorType):
-                self._long_work.run(answer, partial(self._came_to, context, request))
-            elif isinstance(answer, CoroutineType):
-                task = self._loop.create_task(self._finish(context, request, answer))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+            if isinstance(answer, GeneratorType | CoroutineType):
+                self._go_on(context, request, answer)
             else:
                 respond(context, answer)
+
+    def _go_on(self, context: RequestContext, request: Any, work: Any) -> None:
+        """Do what a handler has begun."""
+        if isinstance(work, GeneratorType):
+            self._long_work.run(work, partial(self._came_to, context, request))
+            return
+        task = self._loop.create_task(self._finish(context, request, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def _handle_later(
         self, connection: Connection, route: Route, frame: memoryview, found: tuple[RequestHeader, Any] | None
@@ -248,6 +253,8 @@ class KafkaApis:
         """Work in turns has ended."""
         if error is not None:
             self._fail(context, request, error)
+        elif isinstance(response, GeneratorType | CoroutineType):
+            self._go_on(context, request, response)
         elif response is not None:
             self._respond(context, response)
 

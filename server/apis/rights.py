@@ -9,18 +9,22 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ...protocol.acls import CLUSTER_NAME, AclResourceType
 from ...protocol.apis import API_MESSAGES, ApiKey
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
+from ..runtime.turns import ITEMS as ITEMS_A_TURN
 from .error_answers import ITEMS, fill, wants_answer
 from .table import SERVED_IN_CLUSTERS, Right
 
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from ..runtime.ports import Work
+    from ..runtime.turns import Steps
     from ..security.authorizer import Authorizer
     from ..security.session import Session
     from .request_context import RequestContext
@@ -28,7 +32,10 @@ if TYPE_CHECKING:
 Handle = Callable[["RequestContext", Any], Any]
 Respond = Callable[["RequestContext", Any], None]
 Resource = tuple[AclResourceType, str]
+T = TypeVar("T")
 
+LANE = "requests"
+"""Where the refusals of a long request are made."""
 REFUSALS = {
     AclResourceType.TOPIC: KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
     AclResourceType.GROUP: KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
@@ -71,25 +78,30 @@ class Refusal(NamedTuple):
 class Rights:
     """Checks requests against the rights that the table of APIs names."""
 
-    def __init__(self, authorizer: Authorizer, topics: TopicIds) -> None:
+    def __init__(self, authorizer: Authorizer, topics: TopicIds, work: Work) -> None:
         self._authorizer = authorizer
         self._topics = topics
+        self._work = work
 
     def guarding(self, handle: Handle) -> Handle:
-        """The handler, which then gets to see only what its client may touch."""
+        """The handler, which then gets to see only what its client may touch; a long request is looked at in turns."""
 
         def guarded(context: RequestContext, request: Any) -> Any:
-            key = ApiKey(context.api_key)
-            allowed = self._allowed(context, key, request)
-            if allowed is None:
-                # To ask for nothing might mean to ask for everything.
-                if wants_answer(key, request):
-                    return API_MESSAGES[key].response()
-                context.close()
-                return None
-            return handle(context, allowed)
+            steps = self._guard(context, request, handle)
+            return steps if context.is_long else _at_once(steps)
 
         return guarded
+
+    def _guard(self, context: RequestContext, request: Any, handle: Handle) -> Steps[Any]:
+        key = ApiKey(context.api_key)
+        allowed = yield from self._allowed(context, key, request)
+        if allowed is None:
+            # To ask for nothing might mean to ask for everything.
+            if wants_answer(key, request):
+                return API_MESSAGES[key].response()
+            context.close()
+            return None
+        return handle(context, allowed)
 
     def completing(self, respond: Respond) -> Respond:
         """What answers the request, the refusals included."""
@@ -98,16 +110,16 @@ class Rights:
             if context.refusals and response is None:
                 context.close()
                 return
-            key = ApiKey(context.api_key)
-            for refusal in context.refusals:
-                for row in ITEMS[key]:
-                    if row.asked[0] == refusal.field:
-                        fill(response, row, refusal.request, context.api_version, refusal.error)
-            respond(context, response)
+            complete = partial(_complete, context, response)
+            if context.refusals and context.is_long:
+                self._work.submit(LANE, complete, partial(_respond, context, response, respond))
+            else:
+                complete()
+                respond(context, response)
 
         return completed
 
-    def _allowed(self, context: RequestContext, key: ApiKey, request: Any) -> Any | None:
+    def _allowed(self, context: RequestContext, key: ApiKey, request: Any) -> Steps[Any | None]:
         """The request without what the client may not touch; None if nothing of it is left.
 
         Raises KafkaError if it may not be done at all.
@@ -121,7 +133,7 @@ class Rights:
                 if wanted and resource is not None and not self._may(context.session, right, resource, wanted):
                     raise REFUSALS[resource].as_result()
             elif wanted:
-                kept, refused = self._divided(context.session, right, request, wanted)
+                kept, refused = yield from self._divided(context.session, right, request, wanted)
                 if refused and all(row.asked[0] != right.field for row in ITEMS.get(key, ())):
                     raise next(iter(refused)).as_result()
                 for error, items in refused.items():
@@ -135,12 +147,14 @@ class Rights:
 
     def _divided(
         self, session: Session, right: Right, request: Any, items: Iterable[Any]
-    ) -> tuple[list[Any], dict[KafkaError, list[Any]]]:
+    ) -> Steps[tuple[list[Any], dict[KafkaError, list[Any]]]]:
         """What is allowed, and what is refused and why. A resource that is named often is asked for once."""
         kept: list[Any] = []
         refused: dict[KafkaError, list[Any]] = {}
         known: dict[Resource, bool] = {}
-        for item in items:
+        for count, item in enumerate(items, 1):
+            if count % ITEMS_A_TURN == 0:
+                yield
             kind, name = _resource_type(right, request, item), self._name(item)
             if kind is AclResourceType.CLUSTER:
                 name = CLUSTER_NAME
@@ -171,6 +185,33 @@ class Rights:
             # Handlers go by the id, whatever name stands beside it.
             return self._topics.topic_name(topic_id)
         return next((name for field in NAMING if (name := getattr(item, field, None))), "")
+
+
+def _at_once(steps: Steps[T]) -> T:
+    """What short work comes to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _complete(context: RequestContext, response: Any) -> None:
+    """Add the refusals."""
+    key = ApiKey(context.api_key)
+    for refusal in context.refusals:
+        for row in ITEMS[key]:
+            if row.asked[0] == refusal.field:
+                fill(response, row, refusal.request, context.api_version, refusal.error)
+
+
+def _respond(context: RequestContext, response: Any, respond: Respond, _: None, error: BaseException | None) -> None:
+    """The refusals were added beside the loop, or could not be."""
+    if error is not None:
+        context.finish(None, error)
+    else:
+        respond(context, response)
 
 
 def _with(request: Any, field: str, items: list[Any]) -> Any:

@@ -45,7 +45,10 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 )
 from barnabas.protocol.schema import fields_of
 from barnabas.server.apis.error_answers import ITEMS, error_answer
+from barnabas.server.apis.rights import _complete
 from barnabas.server.apis.table import SERVED
+from barnabas.server.runtime.turns import ITEMS as ITEMS_A_TURN
+from barnabas.server.runtime.turns import LongWork
 from barnabas.server.security.session import ANONYMOUS, Session
 
 OPEN = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
@@ -209,6 +212,52 @@ def test_the_refusal_of_a_long_request_is_made_beside_the_loop(monkeypatch: pyte
         assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert [one.partition_index for one in answer.topics[0].partitions] == indexes
         assert error_answer in beside
+
+    guarded(guard, talk)
+
+
+def test_what_is_refused_of_a_long_request_is_found_in_turns_and_told_beside_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tens of thousands of names: each is asked for, and each has an answer."""
+    names = [f"secret-{number}" for number in range(20_000)]
+    guard = Guard(*((AclOperation.DESCRIBE, AclResourceType.TOPIC, name) for name in names))
+
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.connect()
+        beside: list[Any] = []
+        pieces: list[int] = []
+        submit, run = plane.state.ports.work.submit, LongWork.run
+
+        def submitted(lane: str, job: Any, done: Any) -> None:
+            beside.append(getattr(job, "func", None))
+            submit(lane, job, done)
+
+        def counted(work: LongWork, steps: Any, done: Any) -> None:
+            def counting() -> Any:
+                while True:
+                    before = len(guard.asked)
+                    try:
+                        next(steps)
+                    except StopIteration as end:
+                        return end.value
+                    finally:
+                        pieces.append(len(guard.asked) - before)
+                    yield
+
+            run(work, counting(), done)
+
+        monkeypatch.setattr(plane.state.ports.work, "submit", submitted)
+        monkeypatch.setattr(LongWork, "run", counted)
+        wanted = [MetadataRequestTopic(name=name) for name in ("t", *names)]
+        answer = await client.send(MetadataRequest(topics=wanted), 12)
+        assert {topic.name: topic.error_code for topic in answer.topics} == {
+            "t": 0,
+            **dict.fromkeys(names, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        }
+        assert sum(pieces) >= len(names)
+        assert max(pieces) <= 2 * ITEMS_A_TURN
+        assert _complete in beside
 
     guarded(guard, talk)
 
