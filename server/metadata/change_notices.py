@@ -51,6 +51,8 @@ class ChangeNotices:
         now_ms = self._now_ms()
         if now_ms < self._next_purge_ms:
             return
+        # At once: others change something while this one looks.
+        self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
         try:
             names = filter(self._is_one, await self._store.children(self._root))
             paths = [f"{self._root}/{name}" for name in islice(names, NOTICES_A_PURGE)]
@@ -60,8 +62,8 @@ class ChangeNotices:
                 for path, node in zip(paths, found, strict=True)
                 if node is not None and node[1].created_ms < now_ms - LIFE_MS
             ]
-            if len(old) < NOTICES_A_PURGE:
-                self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
+            if len(old) == NOTICES_A_PURGE:
+                self._next_purge_ms = now_ms
             await self._store.multi(old)
         except StoreError as error:
             logger.debug("old notices stay for now, another broker may purge them, too: %r", error)

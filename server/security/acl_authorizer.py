@@ -6,11 +6,13 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...protocol.acl_bindings import AccessControlEntry, AclBinding, AclBindingFilter, ResourcePattern
 from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.room_logger import room_logger
+from ..metadata.metadata_store import StoreError
 from ..metadata.store_follower import StoreFollower
 from ..runtime.log_limit import LimitedLog
 from ..runtime.turns import Pace
@@ -27,6 +29,10 @@ DECISIONS = 20_000
 PAUSE_SECONDS = 0.1
 """Between two looks at what has changed: of many changes at once not each is looked for."""
 
+CHANGES_AT_ONCE = 50
+"""Patterns whose rules are changed together: some milliseconds of the loop, and one sync."""
+
+Failures = dict[ResourcePattern, StoreError | ValueError]
 _Question = tuple[str, str, AclOperation, AclResourceType, str]
 _Some = tuple[str, str, AclOperation, AclResourceType]
 """Whether it is allowed for any resource of the type."""
@@ -107,19 +113,35 @@ class AclAuthorizer:
             await pace.step()
         return found
 
-    async def create(self, bindings: Iterable[AclBinding]) -> None:
-        """Add rules; they count when this returns. Raises StoreError, ValueError."""
-        for pattern, entries in _by_pattern(bindings).items():
-            await self._change(pattern, entries.union)
+    async def create(self, bindings: Iterable[AclBinding]) -> Failures:
+        """Add rules; they count when this returns, but for those that it returns an error for."""
+        return await self._change({pattern: entries.union for pattern, entries in _by_pattern(bindings).items()})
 
     async def delete(self, bindings: Iterable[AclBinding]) -> None:
-        """Take rules back; they no longer count when this returns. Raises StoreError, ValueError."""
-        for pattern, entries in _by_pattern(bindings).items():
-            await self._change(pattern, partial(_without, entries))
+        """Take rules back; they no longer count when this returns.
 
-    async def _change(self, pattern: ResourcePattern, change: Change) -> None:
-        async with self._changing:
-            self._replace(pattern, await self._store.change(pattern, change))
+        Raises StoreError, ValueError where some of them could not be.
+        """
+        found = _by_pattern(bindings)
+        for error in (await self._change({one: partial(_without, found[one]) for one in found})).values():
+            raise error
+
+    async def _change(self, changes: Mapping[ResourcePattern, Change]) -> Failures:
+        """Some at a time: the store syncs once for all that it is asked for meanwhile."""
+        failed: Failures = {}
+        rest = iter(changes.items())
+        while some := list(islice(rest, CHANGES_AT_ONCE)):
+            async with self._changing:
+                work = (self._store.change(pattern, change) for pattern, change in some)
+                outcomes = await asyncio.gather(*work, return_exceptions=True)
+                for (pattern, _), outcome in zip(some, outcomes, strict=True):
+                    if isinstance(outcome, StoreError | ValueError):
+                        failed[pattern] = outcome
+                    elif isinstance(outcome, BaseException):
+                        raise outcome
+                    else:
+                        self._replace(pattern, outcome)
+        return failed
 
     def _replace(self, pattern: ResourcePattern, entries: frozenset[AccessControlEntry]) -> None:
         self._index.replace(pattern, entries)

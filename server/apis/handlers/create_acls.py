@@ -5,11 +5,11 @@ Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
 
 from __future__ import annotations
 
-from ....protocol.acl_bindings import AclBinding
+from ....protocol.acl_bindings import AclBinding, ResourcePattern
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from ....protocol.room_logger import room_logger
-from ...metadata.metadata_store import STORE_FAILED, StoreError
+from ...metadata.metadata_store import STORE_FAILED
 from ...runtime.turns import Pace
 from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import binding_of
@@ -35,15 +35,14 @@ async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AclAu
         except KafkaError as wrong:
             result.error_code, result.error_message = wrong.code, wrong.message
         results.append(result)
-    by_pattern: dict[object, list[AclBinding]] = {}
+    by_pattern: dict[ResourcePattern, list[AclBinding]] = {}
     for binding in bindings:
         by_pattern.setdefault(binding.pattern, []).append(binding)
-    for group in by_pattern.values():
+    failed = await acls.create(bindings)
+    for pattern, group in by_pattern.items():
         await pace.step()
-        try:
-            await acls.create(group)
-        except (StoreError, ValueError) as error:
-            logger.error("access rules of %s could not be stored: %r", group[0].pattern.name, error)
+        if pattern in failed:
+            logger.error("access rules of %s could not be stored: %r", pattern.name, failed[pattern])
             for binding in group:
                 for result in bindings[binding]:
                     result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -54,7 +53,7 @@ async def handle(ctx: RequestContext, request: CreateAclsRequest, *, acls: AclAu
                 ctx.session.principal,
                 ctx.client_host,
                 len(group),
-                group[0].pattern,
+                pattern,
                 group[0].entry,
             )
     return CreateAclsResponse(results=results)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from barnabas.server.metadata.acl_store import AclStore, acl_path, encode_acls
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import StoreUnavailableError, Watch
 from barnabas.server.metadata.node_tree import NodeTree
+from barnabas.server.runtime.host import ThreadWork
 from barnabas.server.security.acl_authorizer import AclAuthorizer
 from barnabas.server.security.configured_authorizer import KAFKAS_OWN, configured_authorizer
 from barnabas.server.security.session import KafkaPrincipal, Session
@@ -77,6 +79,44 @@ async def test_the_nodes_are_kafkas() -> None:
     )
     await guard.delete([READ_T])
     assert await store.exists("/kafka-acl/Topic/t") is None
+    await guard.close()
+
+
+async def test_many_rules_are_stored_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write to the disk for each of ten thousand would take ten seconds."""
+    work = ThreadWork(asyncio.get_running_loop())
+    store = EmbeddedStore.open(str(tmp_path / "metadata.db"), now_ms=lambda: 0, work=work)
+    guard = AclAuthorizer(AclStore(store, now_ms=lambda: 0), asyncio.get_running_loop())
+    await guard.start()
+    rounds: list[int] = []
+    begin = store.line._begin_round
+
+    def counted() -> None:
+        rounds.append(len(store.line._waiting))
+        begin()
+
+    monkeypatch.setattr(store.line, "_begin_round", counted)
+    rules = [AclBinding(ResourcePattern(T.TOPIC, f"t-{number}"), READ_T.entry) for number in range(500)]
+    assert not await guard.create(rules)
+    assert all(guard.authorize(session(), Op.READ, T.TOPIC, rule.pattern.name) for rule in rules)
+    assert len(rounds) <= 50
+    rounds.clear()
+    await guard.delete(rules)
+    assert not guard.authorize(session(), Op.READ, T.TOPIC, "t-499")
+    assert len(rounds) <= 50
+    await guard.close()
+    await store.close()
+    work.close()
+
+
+async def test_a_rule_that_cannot_be_stored_keeps_no_other_away() -> None:
+    guard, store = await authorizer(NodeTree(lambda: 0))
+    await store.create("/kafka-acl/Topic/damaged", b"no rules")
+    damaged, sound = (ResourcePattern(T.TOPIC, name) for name in ("damaged", "sound"))
+    failed = await guard.create([AclBinding(one, READ_T.entry) for one in (damaged, sound)])
+    assert list(failed) == [damaged]
+    assert guard.authorize(session(), Op.READ, T.TOPIC, "sound")
+    assert not guard.authorize(session(), Op.READ, T.TOPIC, "damaged")
     await guard.close()
 
 
