@@ -251,6 +251,8 @@ async def test_one_user_does_not_fill_the_store(monkeypatch: pytest.MonkeyPatch)
         assert (await made(ben)).error_code == 0
         many = await made(ben, renewers=tuple(map(str, range(101))))
         assert many.error_code == ErrorCode.INVALID_REQUEST
+        long = await made(ben, renewers=tuple(f"{number}-{'x' * 1000}" for number in range(10)))
+        assert long.error_code == ErrorCode.INVALID_REQUEST
         robot = CreatableRenewers(principal_type="Robot", principal_name="x")
         bad = await ben.send(CreateDelegationTokenRequest(renewers=[robot], max_lifetime_ms=1))
         assert bad.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
