@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import gssapi
 
 from ..protocol.errors import ErrorCode, KafkaError
-from ..protocol.jaas import jaas_options
+from ..protocol.jaas import jaas_options, kerberos_service
 from ..protocol.sasl import GSSAPI, SaslExchange
 
 _NO_LAYER = b"\x01\0\0\0"
@@ -27,14 +28,19 @@ class KerberosLogin(NamedTuple):
     def of(cls, settings: Mapping[str, str], own: str) -> KerberosLogin:
         """By `sasl.kerberos.service.name` and the options of Krb5LoginModule; `own` is a name that nothing else has.
 
-        Raises ValueError.
+        Raises ValueError, and OSError for a keytab that cannot be read.
         """
         options = jaas_options(settings.get("sasl.jaas.config", ""))
-        service = settings.get("sasl.kerberos.service.name") or options.get("serviceName")
+        try:
+            service = kerberos_service(options, settings.get("sasl.kerberos.service.name"))
+        except ValueError as error:
+            raise ValueError(f"sasl.kerberos.service.name: {error}") from None
         if not service:
             raise ValueError("sasl.kerberos.service.name: GSSAPI needs the name of the brokers' service")
-        keytab = options.get("keyTab") if options.get("useKeyTab") == "true" else None
-        return cls(service, options.get("principal"), keytab and keytab.removeprefix("file:"), f"MEMORY:{own}")
+        keytab = options.get("keyTab", "").removeprefix("file:") if options.get("useKeyTab") == "true" else ""
+        if keytab:
+            Path(keytab).open("rb").close()
+        return cls(service, options.get("principal"), keytab or None, f"MEMORY:{own}")
 
     def exchange(self, host: str) -> SaslExchange:
         """Begin with a broker. It may ask the KDC, and blocks. Raises KafkaError SASL_AUTHENTICATION_FAILED."""

@@ -6,18 +6,22 @@ made beside the loop. There is no security layer, as in Kafka: TLS is for that.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, cast
 
 import gssapi
 
-from ...protocol.jaas import jaas_options
+from ...protocol.jaas import jaas_options, kerberos_service
 from ...protocol.room_logger import room_logger
 from ...protocol.sasl_server import failed
 from ..config.keys.validators import ConfigError
+from ..runtime.log_limit import LimitedLog
 from .kerberos_names import KEY as RULES
 from .kerberos_names import KerberosNames
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..config.broker_config import BrokerConfig
     from ..runtime.ports import Work
 
@@ -33,11 +37,15 @@ _REFUSED = "Authentication failed during authentication due to invalid credentia
 class KerberosAcceptor:
     """Of one listener. Loop-thread only."""
 
-    def __init__(self, config: BrokerConfig, listener: str, work: Work) -> None:
+    def __init__(self, config: BrokerConfig, listener: str, work: Work, now: Callable[[], float]) -> None:
         """Raises ConfigError without a service, a principal or a keytab that has its key."""
         key = f"listener.name.{listener.lower()}.gssapi.sasl.jaas.config"
         options = jaas_options(config.free_value(key) or "")
-        service = config.listener_value(listener, _SERVICE) or options.get("serviceName")
+        configured = cast("str | None", config.listener_value(listener, _SERVICE))
+        try:
+            service = kerberos_service(options, configured)
+        except ValueError as error:
+            raise ConfigError(_SERVICE, configured, f"listener {listener}: {error}") from None
         principal, keytab = options.get("principal", ""), options.get("keyTab", "").removeprefix("file:")
         if not service:
             raise ConfigError(_SERVICE, None, f"listener {listener}: no service is named, nor in the JAAS string")
@@ -48,13 +56,29 @@ class KerberosAcceptor:
         rules = cast("tuple[str, ...]", config.listener_value(listener, RULES))
         self.names = KerberosNames(rules, realm)
         self.work = work
+        self._own = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
+        self._keytab = keytab
+        self._refusals = LimitedLog(logger, now)
         try:
-            own = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
-            self.credentials = gssapi.Credentials(
-                name=own, mechs=[gssapi.MechType.kerberos], usage="accept", store={"keytab": keytab}
-            )
+            self.credentials = self._load()
         except gssapi.exceptions.GSSError as error:
             raise ConfigError(key, None, f"{keytab} has no key of {principal}: {error}") from error
+
+    def _load(self) -> gssapi.Credentials:
+        kerberos = [gssapi.MechType.kerberos]
+        return gssapi.Credentials(name=self._own, mechs=kerberos, usage="accept", store={"keytab": self._keytab})
+
+    def refused(self, error: gssapi.exceptions.GSSError) -> None:
+        """Say why a client is not let in; it is this broker's own fault if the keytab is of no use any more.
+
+        On the lane's thread.
+        """
+        try:
+            self._load()
+        except gssapi.exceptions.GSSError as own:
+            self._refusals.write(logging.ERROR, "nobody gets in by a ticket, the keytab cannot be used: %s", own)
+        else:
+            self._refusals.write(logging.WARNING, "a ticket is refused: %s", error)
 
     def accept(self) -> Acceptance:
         """Begin with a client."""
@@ -74,16 +98,20 @@ class Acceptance:
 
         Raises KafkaError SASL_AUTHENTICATION_FAILED.
         """
+        return await self._acceptor.work.run(LANE, lambda: self._go_on(message))
+
+    def _go_on(self, message: bytes) -> tuple[bytes, str | None]:
         try:
-            return await self._acceptor.work.run(LANE, lambda: self._step(message))
+            return self._step(message)
         except gssapi.exceptions.GSSError as error:
-            logger.debug("a ticket is refused: %s", error)
+            self._acceptor.refused(error)
             raise failed(_REFUSED) from error
 
     def _step(self, message: bytes) -> tuple[bytes, str | None]:
         if not self._context.complete:
             token = self._context.step(message)
-            if token or not self._context.complete:
+            # A step that fails and has something to tell the client returns that, and raises when it is asked again.
+            if not self._context.complete or token:
                 return token or b"", None
         if not self._has_offered:
             self._has_offered = True

@@ -105,7 +105,7 @@ class SaslListener:
         except ImportError:
             reason = f"listener {self._listener}: for {GSSAPI} pip install barnabas[gssapi]"
             raise ConfigError("sasl.enabled.mechanisms", ",".join(self.mechanisms), reason) from None
-        return KerberosAcceptor(self._config, self._listener, self._known.ports.work)
+        return KerberosAcceptor(self._config, self._listener, self._known.ports.work, self._known.now)
 
     async def close(self) -> None:
         """Look for nothing any more."""

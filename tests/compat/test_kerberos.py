@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -23,12 +24,14 @@ from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.testing import Broker
+from barnabas.server.config.keys.validators import ConfigError
+from barnabas.testing import Broker, Cluster
 
 pytestmark = pytest.mark.verify
 
 PATIENCE = 60
 MODULE = "com.sun.security.auth.module.Krb5LoginModule required"
+JAAS = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
 RULES = {
     "sasl.enabled.mechanisms": "GSSAPI",
     "sasl.kerberos.service.name": "kafka",
@@ -52,8 +55,7 @@ def secured(kdc: Kdc) -> Iterator[Broker]:
     keytab, own = kdc.keytab("kafka/localhost"), f"kafka/localhost@{REALM}"
     jaas = f'{MODULE} useKeyTab=true storeKey=true keyTab="{keytab}" principal="{own}";'
     listener = {"listeners": "SASL_PLAINTEXT://localhost:0", "advertised.listeners": "SASL_PLAINTEXT://localhost:0"}
-    key = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
-    with Broker({"t": 1}, config=RULES | listener | {key: jaas}) as broker:
+    with Broker({"t": 1}, config=RULES | listener | {JAAS: jaas}) as broker:
         yield broker
 
 
@@ -200,6 +202,65 @@ def test_a_ticket_for_a_key_that_the_broker_does_not_have_is_refused(secured: Br
     assert by_ours(secured, kdc, "anna") == "SASL_AUTHENTICATION_FAILED"
     current.write_bytes(fresh)  # read again for each client
     assert by_ours(secured, kdc, "anna") == "written"
+
+
+def test_a_keytab_that_is_gone_is_told_as_this_brokers_own_fault(
+    secured: Broker, kdc: Kdc, caplog: pytest.LogCaptureFixture
+) -> None:
+    kdc.log_in("anna", kdc.keytab("anna"))
+    keytab = kdc.folder / "kafka-localhost.keytab"
+    keys = keytab.read_bytes()
+    keytab.unlink()
+    try:
+        assert by_ours(secured, kdc, "anna") == "SASL_AUTHENTICATION_FAILED"
+    finally:
+        keytab.write_bytes(keys)
+    (line,) = [one for one in caplog.records if "nobody gets in by a ticket" in one.message]
+    assert line.levelno == logging.ERROR
+    assert str(keytab) in line.message
+    assert by_ours(secured, kdc, "anna") == "written"
+
+
+def own_jaas(kdc: Kdc, host: str, more: str = "") -> str:
+    own = f"kafka/{host}"
+    return f'{MODULE} useKeyTab=true keyTab="{kdc.keytab(own)}" principal="{own}@{REALM}"{more};'
+
+
+def test_two_names_of_the_service_are_refused_at_the_start(kdc: Kdc) -> None:
+    jaas = own_jaas(kdc, "127.0.0.2", " serviceName=other")
+    listener = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", JAAS: jaas}
+    with pytest.raises(ConfigError, match="it is kafka, and serviceName of the JAAS string is other"):
+        Broker(config=RULES | listener).start()
+    with pytest.raises(ValueError, match="it is kafka, and serviceName of the JAAS string is other"):
+        security_of(settings_of(kdc, "anna") | {"sasl.jaas.config": jaas})
+
+
+def test_a_keytab_that_cannot_be_used_is_told_at_the_start(kdc: Kdc) -> None:
+    jaas = own_jaas(kdc, "127.0.0.2")
+    listener = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
+    (kdc.folder / "kafka-127.0.0.2.keytab").unlink()
+    with pytest.raises(ConfigError, match=r"kafka-127\.0\.0\.2\.keytab has no key of"):
+        Broker(config=RULES | listener | {JAAS: jaas}).start()
+    with pytest.raises(OSError, match="kafka-127"):
+        security_of(settings_of(kdc, "anna") | {"sasl.jaas.config": jaas})
+
+
+def test_brokers_come_to_each_other_by_tickets(kdc: Kdc) -> None:
+    config = RULES | {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism.inter.broker.protocol": "GSSAPI",
+        "super.users": "User:kafka",
+        JAAS: own_jaas(kdc, "127.0.0.1"),
+    }
+    with Cluster(brokers=2, topics={"t": 1}, config=config) as cluster:
+        assert cluster.wait_for_isr("t", brokers=2, timeout=PATIENCE) == (1, 2)
+        names = {
+            str(one.session.principal)
+            for broker_id in cluster.brokers
+            for one in list(cluster.server(broker_id).sockets._connections)
+        }
+        assert names == {"User:kafka"}
 
 
 def test_garbage_is_refused_and_the_next_is_served(secured: Broker, kdc: Kdc) -> None:

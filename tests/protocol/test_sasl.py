@@ -9,6 +9,7 @@ import hmac
 import pytest
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.jaas import kerberos_service
 from barnabas.protocol.sasl import sasl_exchange
 
 
@@ -70,3 +71,11 @@ def test_no_challenge_does_harm(challenge: bytes) -> None:
     with pytest.raises(KafkaError) as failed:
         messages.send(challenge)
     assert failed.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+def test_a_kerberos_service_is_named_in_one_way() -> None:
+    assert kerberos_service({}, None) is None
+    assert kerberos_service({"serviceName": "kafka"}, None) == "kafka"
+    assert kerberos_service({"serviceName": "kafka"}, "kafka") == kerberos_service({}, "kafka") == "kafka"
+    with pytest.raises(ValueError, match="it is kafka, and serviceName of the JAAS string is other"):
+        kerberos_service({"serviceName": "other"}, "kafka")
