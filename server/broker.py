@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .metrics.metrics_http import MetricsServer
     from .runtime.ports import Ports
     from .security.authorizer import Authorizer
+    from .telemetry.client_telemetry import ClientTelemetry
 
 logger = room_logger("broker")
 
@@ -268,6 +269,20 @@ class BrokerServer:
             transactions=transactions,
             quotas=quotas,
             security=security,
+            telemetry=self._telemetry(dynamic_config),
+        )
+
+    def _telemetry(self, dynamic_config: DynamicConfig) -> ClientTelemetry | None:
+        """Clients are asked for their metrics only where somebody can read them."""
+        if not self.config.metrics_addresses:
+            return None
+        from .telemetry.client_telemetry import ClientTelemetry, can_be_read
+
+        if not can_be_read():
+            return None
+        ports = self._ports
+        return ClientTelemetry(
+            self.config, dynamic_config, now=self._loop.time, token_bytes=ports.token_bytes, work=ports.work
         )
 
     def _coordinators(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .runtime.ports import Ports
     from .runtime.turns import LongWork, Turns
     from .security.broker_security import BrokerSecurity
+    from .telemetry.client_telemetry import ClientTelemetry
 
 
 @dataclass(slots=True)
@@ -61,6 +62,7 @@ class BrokerState:
     transactions: Transactions
     quotas: ClientQuotas
     security: BrokerSecurity
+    telemetry: ClientTelemetry | None
 
 
 def services(state: BrokerState) -> Services:
@@ -90,6 +92,7 @@ def services(state: BrokerState) -> Services:
         quotas=state.quotas,
         replica_manager=state.replica_manager,
         store=state.store,
+        telemetry=state.telemetry,
         transactions=state.transactions.coordinator,
         turns=state.turns,
         long_work=state.long_work,

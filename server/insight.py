@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..storage.filesystem import FileSystem
     from ..storage.log import Log
     from .broker import BrokerServer
-    from .metrics.readings import Sample
+    from .metrics.readings import Reading
 
 Facts = dict[str, Any]
 T = TypeVar("T")
@@ -45,13 +45,14 @@ class Insight:
 
     async def totals(self) -> Facts:
         """Bytes in and out since the start, if the broker measures."""
-        totals = {one.family: one.value for one in await self._samples() if not one.labels}
-        return {name: totals[_BYTES + end] for name, end in (("bytes_in", "in"), ("bytes_out", "out")) if totals}
+        reading = await self._reading()
+        return {} if reading is None else {f"bytes_{end}": reading.total(_BYTES + end) for end in ("in", "out")}
 
     async def requests(self) -> list[Facts]:
         """A row for each API, in ms by phase and quantile, if the broker measures."""
         rows: dict[str, Facts] = {}
-        for family, part, labels, value in await self._samples():
+        reading = await self._reading()
+        for family, part, labels, value in () if reading is None else reading.samples:
             if not family.startswith(_REQUESTS):
                 continue
             row = rows.setdefault(labels["request"], {"api": labels["request"], "count": 0})
@@ -73,9 +74,9 @@ class Insight:
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
-    async def _samples(self) -> list[Sample]:
-        """Taken in turns of the broker's loop; they may be very many, so that the asker's loop goes through them."""
-        return [] if self._server.metrics is None else await self._there(self._server.metrics.samples())
+    async def _reading(self) -> Reading | None:
+        """Taken in turns of the broker's loop; there may be very much, so that the asker's loop goes through it."""
+        return None if self._server.metrics is None else await self._there(self._server.metrics.reading())
 
     async def _on_disk(self, topic: str, first: int) -> Facts:
         state = self._server.state

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 
 from ..protocol.apis import ApiKey
 from ..protocol.errors import ErrorCode, KafkaError
-from ..server.apis.table import SERVED
+from ..server.apis.table import SERVED, TELEMETRY
 from . import exchange as ways
 from .disk import FaultyDisk
 from .exchange import Exchange, kept
@@ -332,7 +332,7 @@ def _api(api: ApiKey | str) -> ApiKey:
     """The API of that name, however it is written. Raises ValueError."""
     if isinstance(api, ApiKey):
         return api
-    names = {_plain(key.name): key for key in SERVED}
+    names = {_plain(key.name): key for key in SERVED | TELEMETRY}
     if (found := names.get(_plain(api))) is not None:
         return found
     near = get_close_matches(_plain(api), names, n=1)

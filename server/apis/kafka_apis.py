@@ -23,7 +23,6 @@ from .error_answers import error_answer
 from .request_context import RequestContext
 from .rights import Rights
 from .services import Services, bind
-from .table import SERVED, SERVED_IN_CLUSTERS
 
 if TYPE_CHECKING:
     from ...protocol.headers import RequestHeader
@@ -95,7 +94,7 @@ class KafkaApis:
     ) -> None:
         """Without an authorizer everybody may do everything, as in Kafka."""
         self._services = services
-        self._served = SERVED if services.orders is None else SERVED_IN_CLUSTERS
+        self._served = services.served
         self._quotas = services.quotas
         self._loop = loop
         self._routes: dict[int, Route] = {}

@@ -18,7 +18,7 @@ from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ..runtime.turns import ITEMS as ITEMS_A_TURN
 from .error_answers import ITEMS, fill, wants_answer
-from .table import SERVED_IN_CLUSTERS, Right
+from .table import ALL, Right
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -126,7 +126,7 @@ class Rights:
         """
         refusals: list[Refusal] = []
         allowed = request
-        for right in SERVED_IN_CLUSTERS[key].rights:
+        for right in ALL[key].rights:
             wanted = getattr(allowed, right.field) if right.field else CLUSTER_NAME
             if isinstance(wanted, str):
                 resource = _resource_type(right, request, wanted)

@@ -13,8 +13,10 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..quotas.charge import Pay, for_nothing
+from .table import SERVED, SERVED_IN_CLUSTERS, TELEMETRY
 
 if TYPE_CHECKING:
+    from ...protocol.apis import ApiKey
     from ...protocol.errors import ErrorCode, KafkaError
     from ...protocol.topic_partition import TopicPartition
     from ...storage.filesystem import FileSystem
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
     from ..runtime.turns import LongWork, Turns
     from ..security.acl_authorizer import AclAuthorizer
     from ..security.delegation_tokens import DelegationTokens
+    from ..telemetry.client_telemetry import ClientTelemetry
+    from .table import Api
 
 
 class ActiveController(Protocol):
@@ -127,10 +131,18 @@ class Services:
     quotas: ClientQuotas
     replica_manager: ReplicaManager
     store: MetadataStore
+    telemetry: ClientTelemetry | None
+    """What takes clients' metrics, if anybody can read them here."""
     transactions: TransactionCoordinator
     turns: Turns
     long_work: LongWork
     work: Work
+
+    @property
+    def served(self) -> Mapping[ApiKey, Api]:
+        """The APIs of this broker."""
+        served = SERVED if self.orders is None else SERVED_IN_CLUSTERS
+        return served if self.telemetry is None else served | TELEMETRY
 
 
 def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:

@@ -158,4 +158,11 @@ BETWEEN_BROKERS: dict[ApiKey, Api] = {
 }
 """What the brokers of a cluster ask of each other; a broker alone does not serve it."""
 
+TELEMETRY: dict[ApiKey, Api] = {
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Api("get_telemetry_subscriptions", 0, 0),
+    ApiKey.PUSH_TELEMETRY: Api("push_telemetry", 0, 0),
+}
+"""Metrics of clients; served only where somebody can read them, as Kafka does."""
+
 SERVED_IN_CLUSTERS = SERVED | BETWEEN_BROKERS
+ALL = SERVED_IN_CLUSTERS | TELEMETRY

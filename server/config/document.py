@@ -94,6 +94,7 @@ nowhere near them.
 | half-received requests of more than 64 KB, together | `queued.max.request.bytes`, or 256 MiB | the next one waits |
 | seconds without a byte of such a request, while others wait | 3 | the connection is closed |
 | answers that a client does not take | 30 seconds | the connection is closed |
+| series that one client pushes, and all together | 1000, 20000 | left out; the address with most loses a client |
 | a compressed batch, opened | see `max.message.bytes` | MESSAGE_TOO_LARGE |
 
 Work that takes long even so is done in short turns, or on a thread beside the one that serves everybody.

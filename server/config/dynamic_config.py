@@ -96,6 +96,8 @@ class DynamicConfig:
         self.changing = asyncio.Lock()
         self._topics: dict[str, Mapping[str, str]] = {}
         self._named: dict[ConfigResourceType, dict[str, Mapping[str, str]]] = {kind: {} for kind in NAMED_KINDS}
+        self.named_changes = 0
+        """How often settings of a resource of the `NAMED_KINDS` have become others."""
         self._default_log_config = topic_log_config(config)
         self._topic_callbacks: list[Callable[[str | None], None]] = []
         self._broker_callbacks: list[Callable[[], None]] = []
@@ -181,6 +183,7 @@ class DynamicConfig:
 
     def named_config_changed(self, resource_type: ConfigResourceType, name: str, settings: Mapping[str, str]) -> None:
         """Such a resource has these settings of its own from now on."""
+        self.named_changes += 1
         self._named[resource_type].pop(name, None)
         if settings:
             self._named[resource_type][name] = MappingProxyType(dict(settings))

@@ -1,7 +1,7 @@
 """Whether a regular expression is one to Java (`java.util.regex`), found out with Python's own.
 
 What only Java knows is put in Python's words, or replaced by something that stands in the same places, before Python
-is asked. Nothing is ever matched against the result.
+is asked. Nothing is ever matched against that; `to_match_with` gives what can be.
 """
 
 from __future__ import annotations
@@ -39,6 +39,16 @@ def is_java_regex(text: str) -> bool:
     except (ValueError, re.error, RecursionError, OverflowError):
         return False
     return True
+
+
+def to_match_with(text: str) -> re.Pattern[str] | None:
+    """What matches the same as Java's `Pattern.compile(text)`; None for what is written as only Java reads it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", FutureWarning)  # where sets of characters are nested or subtracted
+            return re.compile(text.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!"), re.ASCII)
+    except (ValueError, re.error, RecursionError, OverflowError, FutureWarning):
+        return None
 
 
 def _part(part: re.Match[str]) -> str:

@@ -242,6 +242,10 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "one that is far away and reads a lot wants its bandwidth times the round trip, or -1."
         ),
         "request.timeout.ms": "How long the markers that end a transaction may take before they are written again.",
+        "telemetry.max.bytes": (
+            "The most bytes of metrics that a client may push at once, before and after they are decompressed; where "
+            "`metrics.listeners` shows them."
+        ),
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": (
             "How often transactions are looked for that have been open for longer than their producer said."
         ),

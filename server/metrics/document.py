@@ -54,6 +54,30 @@ END = """
 Memory, descriptors, processor time and the garbage collector are `process_*` and `python_*` of prometheus-client, where
 Kafka has the JVM's.
 
+## What clients measure
+
+Clients since KIP-714 (Java's since 3.7, librdkafka since 2.5) push what they measure of themselves to the broker, if it
+takes that. This one does where `metrics.listeners` is set and `pip install barnabas[telemetry]` has brought what reads
+OpenTelemetry's messages; elsewhere the two APIs are not advertised and no client asks. As in Kafka nothing is pushed
+before somebody wants it:
+
+```sh
+kafka-client-metrics.sh --bootstrap-server localhost:9092 --alter --name everything --metrics '*' --interval 10000
+kafka-configs.sh --bootstrap-server localhost:9092 --alter --entity-type client-metrics --entity-name everything \\
+  --add-config 'metrics=[org.apache.kafka.producer.],interval.ms=10000,match=[client_id=app-.*]'
+```
+
+`org.apache.kafka.producer.connection.creation.rate` is then the gauge
+`kafka_client_producer_connection_creation_rate`, sums that only grow are counters and end in `_total`, and each number
+has `client_id` and `client_instance_id` beside the labels that the client gave it. `barnabas_client_info` tells once
+for each client its software, its address and what else it says of itself. A client that is silent for three intervals,
+and a minute at least, is told of no more. Patterns of `match` that only Java can read (`\\p{Lu}`, `[a-z&&[^b]]`) mean
+no client, of which the log warns.
+
+Bounds: `telemetry.max.bytes` for what is pushed, decompressed as well; 1000 series of a client and 20,000 of all, where
+the address that has most makes room; 8 labels of 128 characters; no more than one push for a connection and interval,
+whatever the client calls itself. Histograms are left out: no client has any.
+
 ## What Kafka has and this has not
 
 | MBeans | why |

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric as Family
@@ -11,8 +11,13 @@ from prometheus_client.gc_collector import GCCollector
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
+from ..telemetry.received_metrics import ClientMetrics
 from .catalogue import METRICS
-from .readings import Sample
+from .client_families import client_families
+from .readings import Reading, Sample
+
+_END = b"# EOF\n"
+"""Of OpenMetrics."""
 
 
 class _Given:
@@ -41,12 +46,18 @@ class Exposition:
         PlatformCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
-    def render(self, samples: list[Sample], accept: str) -> tuple[str, bytes]:
+    def render(self, reading: Reading, clients: Sequence[ClientMetrics], accept: str) -> tuple[str, bytes]:
         """Content type and body."""
-        given = _Given(samples)
+        given = _Given(reading.samples)
         self._registry.register(given)
         try:
             encode, content_type = choose_encoder(accept)
-            return content_type, encode(self._registry)
+            body = encode(self._registry)
         finally:
             self._registry.unregister(given)
+        is_openmetrics = body.endswith(_END)
+        parts = [body.removesuffix(_END)]
+        for table in reading.tables:
+            parts += [text.encode() for text in table.text(is_openmetrics=is_openmetrics)]
+        parts += [text.encode() for text in client_families(clients, is_openmetrics=is_openmetrics)]
+        return content_type, b"".join([*parts, _END] if is_openmetrics else parts)

@@ -25,16 +25,21 @@ class LogMeters:
     def look(self, logs: Mapping[TopicPartition, Log]) -> Iterator[None]:
         """Take in what was appended since the last look, a log a step; topics that are gone stay in the sum."""
         seen = {}
-        for topic_partition, log in list(logs.items()):
-            messages, size = log.appended_records, log.appended_bytes
-            known = self._seen.get(topic_partition)
-            before = known[1:] if known is not None and known[0] is log else (0, 0)
-            topic = topic_partition.topic
-            self.messages[topic] += messages - before[0]
-            self.bytes[topic] += size - before[1]
-            self.all_messages += messages - before[0]
-            self.all_bytes += size - before[1]
-            seen[topic_partition] = log, messages, size
+        for topic_partition in list(logs):
+            log = logs.get(topic_partition)
+            if log is None:
+                continue
+            now = self._seen.get(topic_partition)
+            before = now[1:] if now is not None and now[0] is log else (0, 0)
+            messages, size = log.appended_records - before[0], log.appended_bytes - before[1]
+            if now is None or messages or size or now[0] is not log:
+                topic = topic_partition.topic
+                self.messages[topic] += messages
+                self.bytes[topic] += size
+                self.all_messages += messages
+                self.all_bytes += size
+                now = log, log.appended_records, log.appended_bytes
+            seen[topic_partition] = now
             yield
         self._seen = seen
         here = {topic_partition.topic for topic_partition in logs}

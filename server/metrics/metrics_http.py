@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.health import Answer, HealthServer, Request, Status, Text
 from .exposition import Exposition
-from .readings import Readings, Sample
+from .readings import Reading, Readings
 from .request_meters import RequestMeters, Times
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class MetricsServer:
         self._lag = Times()
         self._timer: asyncio.TimerHandle | None = None
         self._state: BrokerState | None = None
-        self._read: Callable[[], Coroutine[Any, Any, list[Sample]]] | None = None
-        self._reading: asyncio.Task[list[Sample]] | None = None
+        self._read: Callable[[], Coroutine[Any, Any, Reading]] | None = None
+        self._reading: asyncio.Task[Reading] | None = None
         self._rendered: dict[str, tuple[float, asyncio.Task[tuple[str, bytes]]]] = {}
         """By what was accepted: since when, and the text or what it will be."""
 
@@ -71,8 +71,8 @@ class MetricsServer:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def samples(self) -> list[Sample]:
-        """Every sample there is; who asks while they are read gets the same: two readings at once would count twice."""
+    async def reading(self) -> Reading:
+        """All there is; who asks while it is read gets the same: two readings at once would count twice."""
         assert self._read is not None, "not started"
         if self._reading is None or self._reading.done():
             self._reading = self._loop.create_task(self._read())
@@ -95,5 +95,6 @@ class MetricsServer:
 
     async def _render(self, accept: str) -> tuple[str, bytes]:
         assert self._state is not None, "not started"
-        samples = await self.samples()
-        return await self._state.ports.work.run(LANE, partial(self._exposition.render, samples, accept))
+        reading, telemetry = await self.reading(), self._state.telemetry
+        clients = [] if telemetry is None else telemetry.received()
+        return await self._state.ports.work.run(LANE, partial(self._exposition.render, reading, clients, accept))

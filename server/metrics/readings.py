@@ -13,6 +13,7 @@ from ..runtime.turns import Pace
 from .catalogue import QUANTILES
 from .log_meters import LogMeters
 from .request_meters import GONE, RequestMeters, Times
+from .tables import Table
 
 if TYPE_CHECKING:
     from ..broker_state import BrokerState
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
     from ..network.socket_server import SocketServer
 
 MILLISECONDS = 1000
+TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
 SAMPLES = 50
 """Samples taken in one turn of the loop: quantiles of some histograms, or some logs."""
 
 MOST_OF_GROUPS = 50_000
 """Groups and committed offsets that are told of one by one, groups with members first: whoever may commit can make very
-many, and each is about a kilobyte of memory while they are rendered. The totals count all."""
+many, and each is hundreds of bytes while they are rendered. The totals count all."""
 
 
 class Sample(NamedTuple):
@@ -35,6 +37,39 @@ class Sample(NamedTuple):
     part: str
     labels: Mapping[str, str]
     value: float
+
+
+class GroupTables(NamedTuple):
+    """What is told of groups one by one."""
+
+    members: Table
+    commits: Table
+    lags: Table
+    lag_sums: Table
+
+    @classmethod
+    def empty(cls) -> GroupTables:
+        place = ("consumergroup", "topic", "partition")
+        return cls(
+            Table(place[:1], "kafka_consumergroup_members"),
+            Table(place, "kafka_consumergroup_current_offset"),
+            Table(place, "kafka_consumergroup_lag"),
+            Table(place[:2], "kafka_consumergroup_lag_sum"),
+        )
+
+
+class Reading(NamedTuple):
+    """All that was read at one time."""
+
+    samples: list[Sample]
+    tables: list[Table]
+
+    def total(self, family: str) -> int:
+        """The sum that a table has beside its rows. Raises KeyError."""
+        for table in self.tables:
+            if family in table.families:
+                return table.column(family)[table.rows.index(())]
+        raise KeyError(family)
 
 
 class Readings:
@@ -47,23 +82,24 @@ class Readings:
         self._loop_lag = loop_lag
         self._logs = LogMeters()
 
-    async def take(self, sockets: SocketServer, failures: int) -> list[Sample]:
-        """Every sample there is. The loop serves others meanwhile, so they are not of one instant."""
-        samples, pace = [], Pace(SAMPLES)
+    async def take(self, sockets: SocketServer, failures: int) -> Reading:
+        """All there is. The loop serves others meanwhile, so that it is not of one instant."""
+        samples, pace = list[Sample](), Pace(SAMPLES)
+        topics, sent, logs, groups = _topic_table(), _sent_table(), _log_table(), GroupTables.empty()
         for sample in chain(
             self._logs.look(self._state.log_manager.logs),
             self._of_broker(sockets, failures),
-            self._of_topics(),
+            self._of_topics(topics, sent),
             self._of_requests(),
             self._of_partitions(),
-            self._of_logs(),
+            self._of_logs(logs),
             self._of_cleaner(),
-            self._of_groups(),
+            self._of_groups(groups),
         ):
             if sample is not None:
                 samples.append(sample)
             await pace.step()
-        return samples
+        return Reading(samples, [topics, sent, logs, *groups])
 
     def _of_broker(self, sockets: SocketServer, failures: int) -> Iterator[Sample]:
         state = self._state
@@ -85,23 +121,22 @@ class Readings:
             )
         yield Sample("kafka_server_fetchsessioncache_numincrementalfetchsessions", "", {}, len(state.fetch_sessions))
 
-    def _of_topics(self) -> Iterator[Sample]:
+    def _of_topics(self, topics: Table, sent: Table) -> Iterator[Sample | None]:
         logs, out = self._logs, self._requests.bytes_out
         here = {name for name in out if self._state.metadata.topic(name) is not None}
         for gone in out.keys() - here - {GONE}:
             out[GONE] += out.pop(gone)
-        name = "kafka_server_brokertopicmetrics_"
-        yield Sample(f"{name}messagesin", "_total", {}, logs.all_messages)
-        yield Sample(f"{name}bytesin", "_total", {}, logs.all_bytes)
-        yield Sample(f"{name}bytesout", "_total", {}, out.total())
         for api in ("Produce", "Fetch"):
             count = sum(cell[0] for (one, _), cell in self._requests.requests.items() if one == api)
-            yield Sample(f"{name}total{api.lower()}requests", "_total", {}, count)
-        for topic, count in logs.messages.items():
-            yield Sample(f"{name}messagesin", "_total", {"topic": topic}, count)
-            yield Sample(f"{name}bytesin", "_total", {"topic": topic}, logs.bytes[topic])
+            yield Sample(f"{TOPIC_METRICS}total{api.lower()}requests", "_total", {}, count)
+        topics.add((), logs.all_messages, logs.all_bytes)
+        for topic, count in list(logs.messages.items()):
+            topics.add((topic,), count, logs.bytes[topic])
+            yield None
+        sent.add((), out.total())
         for topic in here:
-            yield Sample(f"{name}bytesout", "_total", {"topic": topic}, out[topic])
+            sent.add((topic,), out[topic])
+            yield None
 
     def _of_requests(self) -> Iterator[Sample]:
         name, counts = "kafka_network_requestmetrics_", Counter[str]()
@@ -149,16 +184,15 @@ class Readings:
         for what in ("globaltopiccount", "globalpartitioncount", "offlinepartitionscount"):
             yield Sample(f"{name}{what}", "", {}, counts[what])
 
-    def _of_logs(self) -> Iterator[Sample]:
+    def _of_logs(self, table: Table) -> Iterator[Sample | None]:
         logs = self._state.log_manager
         offline = len(logs.held.dirs) - len(logs.held.online_dirs)
         yield Sample("kafka_log_logmanager_offlinelogdirectorycount", "", {}, offline)
-        for (topic, partition), log in list(logs.logs.items()):
-            labels = {"topic": topic, "partition": str(partition)}
-            yield Sample("kafka_log_log_size", "", labels, log.size)
-            yield Sample("kafka_log_log_logstartoffset", "", labels, log.log_start_offset)
-            yield Sample("kafka_log_log_logendoffset", "", labels, log.log_end_offset)
-            yield Sample("kafka_log_log_numlogsegments", "", labels, len(log.segments))
+        for topic_partition in list(logs.logs):  # no list of pairs: thousands of tuples wake the garbage collector
+            log = logs.logs.get(topic_partition)
+            if log is not None:
+                table.add(topic_partition, log.size, log.log_start_offset, log.log_end_offset, len(log.segments))
+            yield None
 
     def _of_cleaner(self) -> Iterator[Sample]:
         for name, value in CleanerStatus(self._state.cleaner).metrics().items():
@@ -167,7 +201,7 @@ class Readings:
             directory = properties.get("logDirectory")
             yield Sample(family, "", {} if directory is None else {"logDirectory": directory}, value)
 
-    def _of_groups(self) -> Iterator[Sample | None]:
+    def _of_groups(self, tables: GroupTables) -> Iterator[Sample | None]:
         groups, offsets, told = list(self._state.groups.groups), 0, 0
         in_use = (group for group in groups if group.members)
         for group in chain(in_use, (group for group in groups if not group.members)):
@@ -175,25 +209,39 @@ class Readings:
             offsets += size
             if told + size < MOST_OF_GROUPS:
                 told += size + 1
-                yield from self._of_group(group)
-            else:
-                yield None
+                yield from self._of_group(group, tables)
+            yield None
         yield Sample("kafka_coordinator_group_groupmetadatamanager_numgroups", "", {}, len(groups))
         yield Sample("kafka_coordinator_group_groupmetadatamanager_numoffsets", "", {}, offsets)
 
-    def _of_group(self, group: AnyGroup) -> Iterator[Sample]:
+    def _of_group(self, group: AnyGroup, tables: GroupTables) -> Iterator[None]:
+        members, commits, lags, sums_by_topic = tables
         name, sums = group.group_id, Counter[str]()
-        yield Sample("kafka_consumergroup_members", "", {"consumergroup": name}, len(group.members))
+        members.add((name,), len(group.members))
         for (topic, partition), committed in list(group.offsets.committed.items()):
-            labels = {"consumergroup": name, "topic": topic, "partition": str(partition)}
-            yield Sample("kafka_consumergroup_current_offset", "", labels, committed.offset)
+            row = name, topic, partition
+            commits.add(row, committed.offset)
             replica = self._state.replica_manager.find(topic, partition)
             if replica is not None:
                 lag = max(0, replica.log.high_watermark - committed.offset)
                 sums[topic] += lag
-                yield Sample("kafka_consumergroup_lag", "", labels, lag)
+                lags.add(row, lag)
+            yield None
         for topic, lag in sums.items():
-            yield Sample("kafka_consumergroup_lag_sum", "", {"consumergroup": name, "topic": topic}, lag)
+            sums_by_topic.add((name, topic), lag)
+
+
+def _topic_table() -> Table:
+    return Table(("topic",), f"{TOPIC_METRICS}messagesin", f"{TOPIC_METRICS}bytesin")
+
+
+def _sent_table() -> Table:
+    return Table(("topic",), f"{TOPIC_METRICS}bytesout")
+
+
+def _log_table() -> Table:
+    names = ("size", "logstartoffset", "logendoffset", "numlogsegments")
+    return Table(("topic", "partition"), *(f"kafka_log_log_{name}" for name in names))
 
 
 def _summary(

@@ -111,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         peer, own = stream.get_extra_info("peername"), stream.get_extra_info("sockname")
         if isinstance(peer, tuple):
             self.session.client_host = host = str(peer[0])
+            self.session.client_port = int(peer[1])
             self.is_local = is_loopback(host) or (isinstance(own, tuple) and host == own[0])
         if not self._server.admit(self):
             stream.abort()

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from ..config.listeners import ListenerConfig
     from .authentication import SaslAuthentication
 
@@ -23,6 +25,8 @@ class KafkaPrincipal(NamedTuple):
 ANONYMOUS = KafkaPrincipal("User", "ANONYMOUS")
 """Whoever did not say who they are."""
 
+UNKNOWN_SOFTWARE = ("unknown", "unknown")
+
 
 @dataclass(slots=True)
 class Session:
@@ -37,3 +41,8 @@ class Session:
     """Whether the client was let in by a delegation token."""
     authentication: SaslAuthentication | None = None
     """How far that has come on a listener that asks for SASL; None on others."""
+    client_port: int = 0
+    software: tuple[str, str] = UNKNOWN_SOFTWARE
+    """Name and version of the client's software, as it says itself (KIP-511)."""
+    telemetry_client: UUID | None = None
+    """As whom the client was told which metrics are wanted of it: on one connection there is one at a time."""

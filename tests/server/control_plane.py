@@ -11,6 +11,7 @@ from uuid import UUID
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.server.apis.table import SERVED
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.config_repository import ConfigRepository
 from barnabas.server.config.dynamic_config import DynamicConfig
@@ -110,6 +111,7 @@ class ControlPlane:
             metadata=self.metadata,
             controller=self.controller,
             orders=None,
+            served=SERVED,
             configs=ConfigRepository(BROKER_ID, self.dynamic_config, self.config_store, self.metadata),
             features=ClusterFeatures(self.store, self.cluster_store),
             producer_ids=ProducerIds(self.store, BROKER_ID),
@@ -124,4 +126,5 @@ class ControlPlane:
             is_guarded=False,
             may=lambda operation, resource_type, name: True,
             listener=SimpleNamespace(name=LISTENER),
+            session=SimpleNamespace(),
         )

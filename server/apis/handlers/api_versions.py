@@ -8,6 +8,7 @@ features (KIP-584); before version 4 those that may be at level 0 are left out o
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ....protocol.apis import ApiKey
 from ....protocol.errors import ErrorCode
@@ -18,14 +19,15 @@ from ....protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from ...controller.received_orders import ReceivedOrders
 from ...metadata.cluster_features import FEATURES, ClusterFeatures
 from ..request_context import RequestContext
-from ..table import SERVED, SERVED_IN_CLUSTERS, Api
+from ..table import SERVED, Api
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 CLIENT_SOFTWARE_VERSION = 3
 FIRST_VERSION_WITH_LEVEL_ZERO = 4
+LONGEST_SOFTWARE = 64
+"""Characters of its name and of its version that are remembered: every connection has them."""
 
 
 def handle(
@@ -33,9 +35,9 @@ def handle(
     request: ApiVersionsRequest | None,
     *,
     features: ClusterFeatures,
-    orders: ReceivedOrders | None,
+    served: Mapping[ApiKey, Api],
 ) -> ApiVersionsResponse:
-    """Lists all APIs, in a cluster those between brokers too; `request` is None if its version is too new for us."""
+    """Lists all APIs that this broker serves; `request` is None if its version is too new for us."""
     if request is None:
         own = _version(ApiKey.API_VERSIONS, SERVED[ApiKey.API_VERSIONS])
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[own])
@@ -43,9 +45,12 @@ def handle(
         _SOFTWARE.match(request.client_software_name) and _SOFTWARE.match(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    if ctx.api_version >= CLIENT_SOFTWARE_VERSION:
+        name, version = request.client_software_name, request.client_software_version
+        ctx.session.software = (name[:LONGEST_SOFTWARE], version[:LONGEST_SOFTWARE])
     takes_zero = ctx.api_version >= FIRST_VERSION_WITH_LEVEL_ZERO
     return ApiVersionsResponse(
-        api_keys=[_version(key, api) for key, api in sorted((SERVED_IN_CLUSTERS if orders else SERVED).items())],
+        api_keys=[_version(key, api) for key, api in sorted(served.items())],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=feature.lowest, max_version=feature.highest)
             for name, feature in FEATURES.items()

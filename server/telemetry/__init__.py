@@ -1,0 +1,1 @@
+"""What clients measure of themselves and push to the broker (KIP-714)."""

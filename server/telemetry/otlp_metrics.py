@@ -1,0 +1,114 @@
+"""OpenTelemetry's metrics as clients push them, read by opentelemetry-proto. Beside the loop: a megabyte takes a while.
+
+Whatever a client sends is read within bounds: of its bytes, of how much is looked at, of every name and value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ...protocol.compression import decompress
+from ...protocol.errors import ErrorCode, KafkaError
+
+MOST_SERIES = 1000
+"""Of one client: Java's with all metrics has some hundred, and more for each broker and topic it deals with."""
+MOST_LOOKED_AT = 20 * MOST_SERIES
+"""Parts of a message that are gone through, also if they turn out to hold nothing."""
+MOST_LABELS = 8
+LONGEST_NAME = 128
+LONGEST_LABEL = 64
+LONGEST_VALUE = 128
+OF_KAFKA = "org.apache.kafka."
+OURS = frozenset({"client_id", "client_instance_id"})
+"""Labels that say whose number it is, which is not for clients to say."""
+_NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
+_DELTA = 1
+"""AGGREGATION_TEMPORALITY_DELTA."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class PushedPoint(NamedTuple):
+    """One number of a client."""
+
+    name: str
+    """As Prometheus has names, without `_total`."""
+    is_counter: bool
+    is_delta: bool
+    """Whether it is what was added since the client last told."""
+    labels: Labels
+    value: float
+
+
+class Pushed(NamedTuple):
+    """All that one push holds."""
+
+    resource: Labels
+    """What the client says of itself."""
+    points: list[PushedPoint]
+
+
+def read_metrics(codec: int, data: bytes, most_bytes: int) -> Pushed:
+    """Raises KafkaError: TELEMETRY_TOO_LARGE for what would be more than `most_bytes` when decompressed,
+    INVALID_RECORD for what is no such message, UNSUPPORTED_COMPRESSION_TYPE.
+    """
+    from google.protobuf.message import DecodeError  # loaded with the first push: it takes some megabytes
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+
+    try:
+        plain = decompress(codec, data, max_size=most_bytes)
+        message = MetricsData.FromString(plain)
+    except (KafkaError, DecodeError) as error:
+        if not isinstance(error, KafkaError) or error.code is ErrorCode.CORRUPT_MESSAGE:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"these are no metrics of OpenTelemetry: {error}") from None
+        if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+            reason = f"Telemetry is decompressed to more than {most_bytes} bytes"
+            raise KafkaError(ErrorCode.TELEMETRY_TOO_LARGE, reason) from None
+        raise
+    resource: dict[str, str] = {}
+    for one in islice(message.resource_metrics, MOST_LABELS):
+        resource.update(_labels(one.resource.attributes))
+    points = (point for point in islice(_points(message), MOST_LOOKED_AT) if point is not None)
+    return Pushed(tuple(resource.items())[:MOST_LABELS], list(islice(points, MOST_SERIES)))
+
+
+def _points(message: Any) -> Iterator[PushedPoint | None]:
+    """Each number, and None for each part that is looked at."""
+    for of_resource in message.resource_metrics:
+        yield None
+        for of_scope in of_resource.scope_metrics:
+            yield None
+            for metric in of_scope.metrics:
+                yield None
+                yield from _of_metric(metric)
+
+
+def _of_metric(metric: Any) -> Iterator[PushedPoint | None]:
+    kind = metric.WhichOneof("data")
+    if kind not in ("gauge", "sum"):
+        return  # clients have no others (KIP-714)
+    data = getattr(metric, kind)
+    name = _plain(metric.name.removeprefix(OF_KAFKA), LONGEST_NAME).removesuffix("_total")
+    is_counter = kind == "sum" and data.is_monotonic
+    is_delta = kind == "sum" and data.aggregation_temporality == _DELTA
+    for point in data.data_points:
+        yield None
+        value = point.as_int if point.WhichOneof("value") == "as_int" else point.as_double
+        if name:
+            labels = tuple(sorted(dict(_labels(point.attributes)).items()))
+            yield PushedPoint(name, is_counter, is_delta, labels, float(value))
+
+
+def _labels(attributes: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    for attribute in islice(attributes, MOST_LABELS):
+        kind = attribute.value.WhichOneof("value")
+        name = _plain(attribute.key, LONGEST_LABEL).lstrip("_0123456789")
+        if name and name not in OURS and kind in ("string_value", "int_value", "double_value", "bool_value"):
+            yield name, str(getattr(attribute.value, kind))[:LONGEST_VALUE]
+
+
+def _plain(name: str, longest: int) -> str:
+    return _NO_NAME.sub("_", name[:longest])

@@ -1,0 +1,73 @@
+"""What clients have told of themselves, as much of it as is kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+from uuid import UUID
+
+from .otlp_metrics import Labels, Pushed
+
+MOST_SERIES = 20_000
+"""Of all clients together, each below two kilobytes."""
+
+
+class Series(NamedTuple):
+    """One number, under its name."""
+
+    name: str
+    is_counter: bool
+    labels: Labels
+    value: float
+
+
+class ClientMetrics(NamedTuple):
+    """All that one client told last; nobody changes it."""
+
+    labels: Labels
+    """Which client it is."""
+    about: Labels
+    """What else there is to tell of it."""
+    series: tuple[Series, ...]
+    host: str
+
+
+class ReceivedMetrics:
+    """By client, whoever was heard of last at the end. Loop-thread only."""
+
+    def __init__(self) -> None:
+        self._clients: dict[UUID, ClientMetrics] = {}
+        self._by_host = Counter[str]()
+
+    def take(self, client: UUID, labels: Labels, about: Labels, *, host: str, pushed: Pushed) -> None:
+        """A client has told this; what it told before is gone, but what is added to.
+
+        Where there is too much, the address that has most loses the client of it that was silent for longest, so
+        that nobody takes the room of all others.
+        """
+        before = self.forget(client)
+        known = {(one.name, one.labels): one.value for one in before.series} if before is not None else {}
+        series: dict[tuple[str, Labels], Series] = {}
+        for name, is_counter, is_delta, point_labels, value in pushed.points:
+            key = name, point_labels
+            total = known.get(key, 0.0) + value if is_delta else value
+            series[key] = Series(name, is_counter, point_labels, total)
+        about = tuple((dict(pushed.resource) | dict(about)).items())
+        self._clients[client] = ClientMetrics(labels, about, tuple(series.values()), host)
+        self._by_host[host] += len(series)
+        while self._by_host.total() > MOST_SERIES:
+            heaviest = max(self._by_host, key=self._by_host.__getitem__)
+            self.forget(next(one for one, told in self._clients.items() if told.host == heaviest))
+
+    def forget(self, client: UUID) -> ClientMetrics | None:
+        """Nothing of that client is told any more; what it was, None if nothing."""
+        told = self._clients.pop(client, None)
+        if told is not None:
+            self._by_host[told.host] -= len(told.series)
+            if not self._by_host[told.host]:
+                del self._by_host[told.host]
+        return told
+
+    def all(self) -> list[ClientMetrics]:
+        """Of each client; others may go through it on any thread."""
+        return list(self._clients.values())
