@@ -18,9 +18,9 @@ from .app import console_app
 from .cluster import Reach, WatchedCluster
 from .guard import LOCAL_NAMES, PageGuard
 from .own_broker import OwnBroker
+from .patience import PatientProtocol
 
 _BACKLOG = 64
-_MOST_CONNECTIONS = 64
 _STOP_SECONDS = 1
 _WILDCARDS = frozenset({"", "0.0.0.0", "::"})  # noqa: S104 - what is not to be listened on unasked
 
@@ -90,14 +90,13 @@ async def _serve(
         uvicorn.Config(
             console_app(cluster, guard, token),
             loop="none",
-            http="h11",
+            http=PatientProtocol,
             ws="none",
             lifespan="on",
             log_config=None,
             log_level="warning",
             access_log=False,
             server_header=False,
-            limit_concurrency=_MOST_CONNECTIONS,
             timeout_graceful_shutdown=_STOP_SECONDS,
         )
     )
