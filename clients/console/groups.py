@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...protocol.errors import KafkaError
+from ...protocol.topic_partition import TopicPartition
 from ..admin import raise_first
 from ..offset_reset import ResetKind, ResetTarget, plan_reset, require_inactive
 from .cluster import WatchedCluster
@@ -57,20 +58,42 @@ class GroupPages:
         }
 
     async def reset(self, group_id: str, body: Mapping[str, Any]) -> Facts:
-        """Shown first, done with `execute`. Raises ValueError, too."""
-        admin = self._cluster.admin
+        """What a reset would do; `execute` does what was shown. Raises ValueError, too."""
         try:
             target = ResetTarget(ResetKind(body.get("kind")), int(body.get("value") or 0))
         except (TypeError, ValueError):
             raise ValueError("kind: earliest, latest, shift, offset or time is expected, and value a number") from None
+        admin = self._cluster.admin
         await require_inactive(admin, group_id)
         topic = body.get("topic")
         partitions = None if not topic else await admin.partitions_of(str(topic))
         steps = await plan_reset(admin, group_id, partitions, target)
-        if body.get("execute") is True:
-            raise_first(await admin.alter_group_offsets(group_id, {step.partition: step.after for step in steps}))
         return {
-            "done": body.get("execute") is True,
             "columns": ["topic", "partition", "before", "after"],
             "rows": [(*step.partition, step.before, step.after) for step in steps],
         }
+
+    async def set_offsets(self, group_id: str, body: Mapping[str, Any]) -> Facts:
+        """Do the steps that `reset` has shown, and no others. Raises ValueError, too, as of a group that has moved."""
+        admin, steps = self._cluster.admin, _steps(body.get("rows"))
+        await require_inactive(admin, group_id)
+        committed = (await admin.list_group_offsets([group_id]))[group_id]
+        if isinstance(committed, KafkaError):
+            raise committed
+        for partition, before, _ in steps:
+            at = committed.get(partition)
+            if (None if at is None else at.offset) != before:
+                raise ValueError(f"{partition} has moved since this was shown: look again")
+        raise_first(await admin.alter_group_offsets(group_id, {partition: after for partition, _, after in steps}))
+        return {"done": True}
+
+
+def _steps(rows: Any) -> list[tuple[TopicPartition, int | None, int]]:
+    """As `reset` tells them. Raises ValueError."""
+    try:
+        return [
+            (TopicPartition(str(topic), int(partition)), None if before is None else int(before), int(after))
+            for topic, partition, before, after in rows
+        ]
+    except (TypeError, ValueError):
+        raise ValueError("rows: topic, partition, and the offset before and after are expected") from None

@@ -81,12 +81,12 @@ function reset(id, path, now, look) {
       if (data.kind === "time" && !data.time) throw new Error("no time is given");
       const value = data.kind === "time" ? new Date(data.time).getTime() : data.value;
       const wanted = { kind: data.kind, topic: data.topic, value };
-      preview(id, path, wanted, await post(`${path}/reset`, wanted), look);
+      preview(id, path, await post(`${path}/reset`, wanted), look);
     },
   });
 }
 
-function preview(id, path, wanted, plan, look) {
+function preview(id, path, plan, look) {
   const moved = plan.rows.reduce((sum, [, , before, after]) => sum + Math.abs(after - (before ?? after)), 0);
   dialog((close) => {
     const trouble = h("div", { class: "error", role: "alert", hidden: true });
@@ -94,7 +94,7 @@ function preview(id, path, wanted, plan, look) {
     async function execute() {
       set.disabled = true;  // a second click would shift a second time
       try {
-        await post(`${path}/reset`, { ...wanted, execute: true });
+        await post(`${path}/offsets`, { rows: plan.rows });  // what is shown, whatever has come since
         toast("the group begins there");
         close();
         await look();
