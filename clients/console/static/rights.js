@@ -1,27 +1,44 @@
 // Who may do what, how much of it, and transactions that are open.
 
-import { get, every } from "./api.js";
-import { h, bytes, number, table, tag } from "./dom.js";
+import { get, post, every } from "./api.js";
+import { h, ask, bytes, choice, field, number, table, tag, toast } from "./dom.js";
+
+const OPERATIONS = ["read", "write", "create", "delete", "alter", "describe", "all", "cluster_action", "describe_configs", "alter_configs", "idempotent_write", "create_tokens", "describe_tokens"];
+const RESOURCES = ["topic", "group", "cluster", "transactional_id", "delegation_token", "user"];
+const QUOTAS = ["producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate"];
+const words = (name) => name.replaceAll("_", " ");
+const named = (names) => names.map((name) => [name, words(name)]);
+const whose = (entity) => Object.entries(entity).map(([kind, name]) => `${kind} ${name ?? "(all others)"}`).join(", ");
 
 export async function rights(view, signal) {
   const [acls, quotas, transactions] = [h("div"), h("div"), h("div")];
+  const addRule = h("button", { onclick: () => newRule(look) }, "Add a rule…");
+  const addQuota = h("button", { onclick: () => newQuota(look) }, "Set a quota…");
   view.append(h("div", { class: "head" }, h("h1", {}, "Rights")),
-    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Access rules")), acls),
-    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Quotas")), quotas),
+    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Access rules"), h("span", { class: "grow" }), addRule), acls),
+    h("section", { class: "card" }, h("header", {}, h("h2", {}, "Quotas"), h("span", { class: "grow" }), addQuota), quotas),
     h("section", { class: "card" }, h("header", {}, h("h2", {}, "Transactions")), transactions));
+  let shown = "";
 
   async function look() {
     const now = await get("/rights", signal);
+    const text = JSON.stringify(now);
+    if (text === shown) return;  // who is about to press a button keeps it
+    shown = text;
+    addRule.hidden = now.missing.acls !== null;
+    addQuota.hidden = now.missing.quotas !== null;
     acls.replaceChildren(table("Access rules", [
       { name: "Who", cell: (a) => h("bdi", {}, a.principal) },
       { name: "", cell: (a) => tag(a.permission, a.permission === "deny" ? "bad" : "good") },
-      { name: "What", cell: (a) => a.operation.replaceAll("_", " ") },
-      { name: "Of", cell: (a) => [a.resource.replaceAll("_", " "), " ", h("bdi", {}, a.name), a.pattern === "prefixed" && "…"] },
+      { name: "What", cell: (a) => words(a.operation) },
+      { name: "Of", cell: (a) => [words(a.resource), " ", h("bdi", {}, a.name), a.pattern === "prefixed" && "…"] },
       { name: "From", class: "optional", cell: (a) => a.host },
+      { name: "", number: true, cell: (a) => h("button", { class: "quiet", "aria-label": `Remove the rule of ${a.principal} for ${a.name}`, onclick: () => removeRule(a, look) }, "Remove") },
     ], now.acls, { empty: now.missing.acls ?? "no rules" }));
     quotas.replaceChildren(table("Quotas", [
       { name: "Whose", cell: (q) => Object.entries(q.entity).map(([kind, name]) => [h("small", {}, `${kind} `), h("bdi", {}, name ?? "(all others)"), " "]).flat() },
-      { name: "At most", cell: (q) => Object.entries(q.values).map(([key, value]) => `${key.replaceAll("_", " ")} ${key.endsWith("byte_rate") ? `${bytes(value)}/s` : number(value)}`).join(", ") },
+      { name: "At most", cell: (q) => Object.entries(q.values).map(([key, value]) => `${words(key)} ${key.endsWith("byte_rate") ? `${bytes(value)}/s` : number(value)}`).join(", ") },
+      { name: "", number: true, cell: (q) => h("button", { class: "quiet", "aria-label": `Change the quotas of ${whose(q.entity)}`, onclick: () => changeQuota(q, look) }, "Change") },
     ], now.quotas, { empty: now.missing.quotas ?? "no quotas" }));
     transactions.replaceChildren(table("Transactions", [
       { name: "Transactional id", cell: (t) => h("bdi", {}, t.transactional_id) },
@@ -32,4 +49,68 @@ export async function rights(view, signal) {
   }
   await look();
   every(5, signal, look);
+}
+
+function newRule(look) {
+  ask("A new rule", [
+    h("div", { class: "fields" },
+      field("Who", "principal", { value: "User:", required: true, spellcheck: "false" }),
+      choice("May or may not", "permission", [["allow", "may"], ["deny", "may not"]], "allow"),
+      choice("Do what", "operation", named(OPERATIONS), "read")),
+    h("div", { class: "fields" },
+      choice("To a", "resource", named(RESOURCES), "topic"),
+      field("Named", "name", { required: true, spellcheck: "false", placeholder: "* for all" }),
+      choice("The name is", "pattern", [["literal", "all of it"], ["prefixed", "the beginning"]], "literal")),
+    field("From the address", "host", { value: "*", required: true, spellcheck: "false" }),
+  ], {
+    verb: "Add",
+    small: false,
+    act: async (rule) => {
+      await post("/rights/rules", rule);
+      toast("the rule is in force");
+      await look();
+    },
+  });
+}
+
+function removeRule(rule, look) {
+  ask("Remove this rule?", h("p", {}, h("bdi", {}, rule.principal), ` ${rule.permission === "deny" ? "may not" : "may"} ${words(rule.operation)}: ${words(rule.resource)} `, h("bdi", {}, rule.name), rule.pattern === "prefixed" && "…", `, from ${rule.host}`), {
+    verb: "Remove",
+    bad: true,
+    act: async () => {
+      const done = await post("/rights/rules/remove", rule);
+      toast(done.removed ? "the rule is gone" : "it was gone already");
+      await look();
+    },
+  });
+}
+
+function newQuota(look) {
+  ask("A quota", [
+    choice("Of", "kind", [["user", "a user"], ["client-id", "a client id"], ["ip", "an address"]], "user"),
+    field("Name", "name", { spellcheck: "false", placeholder: "empty: all who have none" }),
+    choice("Of what", "key", named(QUOTAS), "producer_byte_rate"),
+    field("At most", "value", { type: "number", min: 0, step: "any", required: true }),
+  ], {
+    verb: "Set",
+    note: h("small", {}, "Bytes a second, percent of a thread, or changes or connections a second."),
+    act: async ({ kind, name, key, value }) => {
+      await post("/rights/quotas", { entity: { [kind]: name === "" ? null : name }, values: { [key]: value } });
+      toast("the quota is in force");
+      await look();
+    },
+  });
+}
+
+function changeQuota(quota, look) {
+  ask(whose(quota.entity), Object.entries(quota.values).map(([key, value]) => field(words(key), key, { type: "number", min: 0, step: "any", value, placeholder: "none" })), {
+    verb: "Save",
+    note: h("small", {}, "What is empty is no more."),
+    act: async (data) => {
+      const values = Object.fromEntries(Object.keys(quota.values).map((key) => [key, data[key] === "" ? null : data[key]]));
+      await post("/rights/quotas", { entity: quota.entity, values });
+      toast("the quotas are changed");
+      await look();
+    },
+  });
 }

@@ -33,8 +33,13 @@ async def cluster(broker: Broker) -> AsyncIterator[WatchedCluster]:
 
 @pytest.fixture
 async def page(cluster: WatchedCluster) -> AsyncIterator[httpx.AsyncClient]:
-    """What a page of the console can ask, its token with every request."""
+    """What a page of the console can ask."""
+    async with page_of(cluster) as client:
+        yield client
+
+
+def page_of(cluster: WatchedCluster) -> httpx.AsyncClient:
+    """A page around a cluster, its token with every request."""
     app = console_app(cluster, partial(PageGuard, token=TOKEN), TOKEN)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url=BASE, headers={TOKEN_HEADER: TOKEN}) as client:
-        yield client
+    return httpx.AsyncClient(transport=transport, base_url=BASE, headers={TOKEN_HEADER: TOKEN})
