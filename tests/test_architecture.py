@@ -31,6 +31,8 @@ PORTS = {
     "server/metadata/served/process.py": "the coordinator's process: signals, sessions' passwords",
     "clients/host.py": "a client's clock, randomness and temporary files",
     "clients/console/server.py": "a console's socket, the token of its page, a thread of its own beside a broker",
+    "clients/console/decoding/process.py": "starting the process that decodes, and talking to it",
+    "clients/console/decoding/worker.py": "the process that decodes: its pipes, its limits, its temporary files",
     "clients/security.py": "secrets of an authentication",
     "clients/spark/host.py": "what Spark's processes are started with, clock, waiting, temporary files",
     "clients/spark/connection.py": "a task's socket",

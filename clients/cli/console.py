@@ -9,7 +9,7 @@ import typer
 from .client_settings import DEFAULT_BOOTSTRAP
 from .console_options import parse_listen, reach_of, require_extra
 from .session import Bootstrap, run
-from .start import DEFAULT_CONSOLE
+from .start import DEFAULT_CONSOLE, SCHEMAS_HELP
 
 app = typer.Typer(add_completion=False)
 
@@ -26,6 +26,7 @@ def console(
     allow_host: Annotated[
         list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Another name it is reached by.")
     ] = None,
+    schemas: Annotated[list[str] | None, typer.Option("--schemas", metavar="URL|PATH", help=SCHEMAS_HELP)] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Serve a console for the browser: topics, records, groups, live.
@@ -38,6 +39,6 @@ def console(
         where = parse_listen("--listen", listen, allow_host or (), allow_remote=allow_remote)
         from ..console.server import serve
 
-        await serve(reach_of(bootstrap), where, lambda url: print(f"console {url}", flush=True))
+        await serve(reach_of(bootstrap, schemas or ()), where, lambda url: print(f"console {url}", flush=True))
 
     run(work())

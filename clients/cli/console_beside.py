@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 class ConsoleBeside:
     """The broker's companion. Loop-thread only."""
 
-    def __init__(self, listen: Listen) -> None:
+    def __init__(self, listen: Listen, schemas: Sequence[str]) -> None:
         self._listen = listen
+        self._schemas = schemas
         self._thread: ConsoleThread | None = None
 
     async def start(self, server: Any) -> str:
@@ -26,7 +28,7 @@ class ConsoleBeside:
         from ..console.server import ConsoleThread
 
         listener = server.listeners[0]
-        reach = reach_of(f"{listener.advertised_host}:{listener.advertised_port}")
+        reach = reach_of(f"{listener.advertised_host}:{listener.advertised_port}", self._schemas)
         own = import_module("barnabas.server.insight").Insight(server, asyncio.get_running_loop())
         self._thread = ConsoleThread(reach, self._listen, own)
         return f"console {await self._thread.start()}"
@@ -37,10 +39,10 @@ class ConsoleBeside:
             await self._thread.stop()
 
 
-def console_beside(address: str, settings: str | None) -> ConsoleBeside:
-    """With the file of a client's settings, if it needs any. Raises ValueError, before anything is started."""
+def console_beside(address: str, settings: str | None, schemas: Sequence[str]) -> ConsoleBeside:
+    """With a file of a client's settings, if it needs any, and where schemas are. Raises ValueError, at once."""
     require_extra()
     begin(None if settings is None else Path(settings), None)
     listen = parse_listen("--console", address, allow_remote=False)
-    reach_of("localhost:9092")
-    return ConsoleBeside(listen)
+    reach_of("localhost:9092", schemas)
+    return ConsoleBeside(listen, schemas)

@@ -36,14 +36,16 @@ def parse_listen(option: str, text: str, names: Sequence[str] = (), *, allow_rem
     return listen
 
 
-def reach_of(bootstrap: str) -> Reach:
-    """The settings of this command line for each kind of client. Raises ValueError."""
+def reach_of(bootstrap: str, schemas: Sequence[str] = ()) -> Reach:
+    """The settings of this command line for each kind of client, and where schemas are. Raises ValueError."""
     from ..admin import Admin
     from ..console.cluster import Reach
+    from ..console.decoding.schemas import schema_source
     from ..consumer import Consumer
     from ..group.settings import GroupOptions
     from ..producer import Producer
 
     # A file may say of groups what its other readers want; the console's consumers are in none.
     consumer = client_arguments(Consumer, without=GroupOptions.__optional_keys__)
-    return Reach(bootstrap_servers(bootstrap), client_arguments(Admin), consumer, client_arguments(Producer))
+    clients = client_arguments(Admin), consumer, client_arguments(Producer)
+    return Reach(bootstrap_servers(bootstrap), *clients, tuple(map(schema_source, schemas)))

@@ -20,6 +20,8 @@ ENVIRONMENT = "BARNABAS_CONFIG_"
 _UNDERSCORES = re.compile("_{1,3}")
 DEFAULT_CONSOLE = "127.0.0.1:8080"
 CONSOLE_HELP = f"a console for the browser beside the broker ({DEFAULT_CONSOLE}); needs barnabas[console]"
+SCHEMAS_HELP = "a schema registry, or a folder or file of schemas, for records in Avro and Protobuf; may be repeated"
+CONSOLE_ONLY = ("console_config", "console_schemas")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -30,7 +32,7 @@ def main(arguments: list[str]) -> int:
     try:
         properties = _properties(options)
         topics = dict(map(_topic, options.topic))
-        companion = None if options.console is None else _console(options)
+        companion = _console(options)
         config = config_room.BrokerConfig.from_properties(properties)
         log = import_module("barnabas.server.runtime.log_output").LogOutput(
             options.log_level.upper(), options.log_format, options.log_file
@@ -64,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     add("--override", action="append", default=[], metavar="KEY=VALUE", help="any other setting; may be repeated")
     add("--console", nargs="?", const=DEFAULT_CONSOLE, metavar="HOST:PORT", help=CONSOLE_HELP)
     add("--console-config", metavar="FILE", help="client.properties by which the console reaches the broker")
+    add("--console-schemas", action="append", default=[], metavar="URL|PATH", help=SCHEMAS_HELP)
     add("--log-level", default="INFO", type=str.upper, choices=LOG_LEVELS, help="from which on lines are written")
     add("--log-format", default="text", choices=("text", "json"), help="what a line of the log looks like")
     add("--log-file", metavar="FILE", help="write the log there, ten files of 100 MB, instead of to standard error")
@@ -71,8 +74,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _console(options: argparse.Namespace) -> Any:
-    """What runs beside the broker. Raises ValueError."""
-    return import_module("barnabas.clients.cli.console_beside").console_beside(options.console, options.console_config)
+    """What runs beside the broker, if anything. Raises ValueError, also for settings of a console that is not there."""
+    if options.console is None:
+        unused = [name for name in CONSOLE_ONLY if getattr(options, name)]
+        if unused:
+            raise ValueError(f"--{unused[0].replace('_', '-')} is for a console, and --console is not said")
+        return None
+    beside = import_module("barnabas.clients.cli.console_beside").console_beside
+    return beside(options.console, options.console_config, options.console_schemas)
 
 
 def _properties(options: argparse.Namespace) -> dict[str, str]:

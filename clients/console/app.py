@@ -64,6 +64,9 @@ def console_app(cluster: WatchedCluster, guard: Callable[[ASGIApp], PageGuard], 
         *_record_routes(RecordPages(cluster)),
         *_group_routes(GroupPages(cluster)),
         _get("/rights", lambda request: rights.everything()),
+        _post("/rights/quotas", lambda request, body: rights.set_quotas(body)),
+        _post("/rights/rules", lambda request, body: rights.add_rule(body)),
+        _post("/rights/rules/remove", lambda request, body: rights.remove_rule(body)),
         *([] if cluster.own is None else _own_routes(cluster.own)),
     ]
     errors: dict[Any, Any] = {
@@ -154,8 +157,9 @@ def _record_routes(records: RecordPages) -> list[Route]:
 def _group_routes(groups: GroupPages) -> list[Route]:
     return [
         _get("/groups", lambda request: groups.listing()),
-        _get("/groups/{group:path}/lag", lambda request: groups.one(request.path_params["group"])),
-        _post("/groups/{group:path}/reset", lambda request, body: groups.reset(request.path_params["group"], body)),
+        _get("/groups/{group:path}/lag", lambda request: groups.one(_group(request))),
+        _post("/groups/{group:path}/reset", lambda request, body: groups.reset(_group(request), body)),
+        _post("/groups/{group:path}/offsets", lambda request, body: groups.set_offsets(_group(request), body)),
     ]
 
 
@@ -182,6 +186,11 @@ def _partition(request: Request) -> tuple[str, int]:
 
 def _topic(request: Request) -> str:
     name: str = request.path_params["topic"]
+    return name
+
+
+def _group(request: Request) -> str:
+    name: str = request.path_params["group"]
     return name
 
 

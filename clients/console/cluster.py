@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -12,6 +12,8 @@ from ..admin import Admin, ClusterDescription, LogDirDescription
 from ..cluster import TopicInfo
 from ..consumer import Consumer
 from ..producer import Producer
+from .decoding.decoder import Decoder
+from .decoding.schemas import SchemaSource
 from .own_broker import OwnBroker
 
 T = TypeVar("T")
@@ -33,6 +35,8 @@ class Reach:
     admin: Mapping[str, Any]
     consumer: Mapping[str, Any]
     producer: Mapping[str, Any]
+    schemas: Sequence[SchemaSource] = ()
+    """Where schemas of keys and values are found."""
 
 
 class Shared(Generic[T]):
@@ -70,6 +74,7 @@ class WatchedCluster:
 
     def __init__(self, reach: Reach, own: OwnBroker | None = None) -> None:
         self.own = own
+        self.decoder = Decoder(reach.schemas)
         self.readings = asyncio.Semaphore(MOST_READINGS)
         self.followings = asyncio.Semaphore(MOST_FOLLOWINGS)
         self._reach = reach
@@ -92,6 +97,7 @@ class WatchedCluster:
                 if isinstance(producer, Producer):
                     await producer.close(timeout_ms=0)
         await asyncio.gather(*self._closings, return_exceptions=True)
+        await self.decoder.close()
         await self.admin.close()
 
     @asynccontextmanager

@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from .decoding.beginning import beginning
+
+if TYPE_CHECKING:
+    from .decoding.decoder import Decoded
 
 LIST_CHARS = 300
 """Of a value in a list of records."""
@@ -44,6 +48,23 @@ def preview(data: bytes | None) -> dict[str, Any]:
     kind = "json" if text.lstrip()[:1] in ("{", "[") else "text" if data else "empty"
     cut = len(head) < len(data) or len(text) > LIST_CHARS
     return {"kind": kind, "size": len(data), "text": text[:LIST_CHARS].translate(_PICTURES), "cut": cut}
+
+
+def decoded(shown: dict[str, Any], what: Decoded | None) -> dict[str, Any]:
+    """A preview with what a schema makes of the same bytes in place of them, if it makes anything of them."""
+    if what is None or what.text is None:
+        return shown
+    text = what.text[:LIST_CHARS].translate(_PICTURES)
+    return {**shown, "kind": what.kind, "text": text, "cut": what.is_cut or len(what.text) > LIST_CHARS}
+
+
+def with_form(shown: dict[str, Any], what: Decoded | None) -> dict[str, Any]:
+    """All there is to see, and first what a schema makes of it, or why it makes nothing."""
+    if what is None:
+        return shown
+    if what.text is None:
+        return {**shown, "trouble": f"{what.kind}: {what.error}".translate(_PICTURES)}
+    return {**shown, "forms": {what.kind: what.text.translate(_PICTURES), **shown["forms"]}}
 
 
 def brief(data: bytes | None) -> dict[str, Any]:
@@ -90,20 +111,9 @@ def _pretty(data: bytes) -> str | None:
     if len(data) > _JSON_BYTES or data.lstrip()[:1] not in (b"{", b"["):
         return None
     try:
-        return _beginning(_INDENTED.iterencode(json.loads(data)))
+        return beginning(_INDENTED.iterencode(json.loads(data)), SHOWN_BYTES)[0]
     except (ValueError, RecursionError):
         return None
-
-
-def _beginning(pieces: Iterable[str]) -> str:
-    """No more is made than is shown: where much is nested deep, nearly all would be indents."""
-    taken, left = list[str](), SHOWN_BYTES
-    for piece in pieces:
-        taken.append(piece[:left])
-        left -= len(piece)
-        if left <= 0:
-            break
-    return "".join(taken)
 
 
 def hex_dump(data: bytes) -> str:

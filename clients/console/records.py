@@ -8,7 +8,8 @@ import binascii
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any
+from itertools import zip_longest
+from typing import Any, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.special_timestamps import EARLIEST, LATEST
@@ -16,7 +17,8 @@ from ...protocol.topic_partition import TopicPartition
 from ..consumer import Consumer
 from ..fetched_records import ConsumerRecord
 from .cluster import MOST_FOLLOWINGS, WatchedCluster
-from .previews import brief, full, preview
+from .decoding.decoder import Part
+from .previews import LIST_CHARS, SHOWN_BYTES, brief, decoded, full, preview, with_form
 from .record_filter import Wanted, record_filter
 
 MOST_ROWS = 500
@@ -34,7 +36,11 @@ FOLLOW_BEHIND = 2_000
 MOST_HEADERS = 100
 MOST_PLACES = 500
 """A search in more partitions than that cannot be gone on with: it would not fit into a URL."""
+MOST_LEADERLESS = 20
 REST_BYTES = 1 << 20
+LIST_BYTES = 16 << 10
+"""A larger key or value is decoded where it is looked at alone, or searched."""
+_PARTS: tuple[Part, Part] = ("key", "value")
 _BATCH = 500
 _WAIT_MS = 250
 
@@ -83,6 +89,19 @@ def row(record: ConsumerRecord) -> Line:
     }
 
 
+class Found(NamedTuple):
+    """A record's row, and its bytes as far as they may be decoded for it."""
+
+    row: Line
+    key: bytes | None
+    value: bytes | None
+
+    @classmethod
+    def of(cls, record: ConsumerRecord) -> Found:
+        key, value = (data if data and len(data) <= LIST_BYTES else None for data in (record.key, record.value))
+        return cls(row(record), key, value)
+
+
 class RecordPages:
     """Readings take turns (`WatchedCluster.readings`); each has a consumer of its own."""
 
@@ -97,7 +116,13 @@ class RecordPages:
             return
         try:
             async with turns:
-                starts, ends = await self._range(query)
+                led, leaderless = await self._led(query.topic, query.partition)
+                if leaderless:
+                    yield {"leaderless": leaderless[:MOST_LEADERLESS], "of": len(leaderless)}
+                if not led:
+                    yield {"done": True, "next": None}
+                    return
+                starts, ends = await self._range(query, led)
                 if query.follow:
                     lines = self._follow(query, starts)
                 elif query.begin == "latest":
@@ -135,7 +160,11 @@ class RecordPages:
         """One record with all there is to see of it."""
         record = await self.one(topic, partition, offset)
         headers = [{"key": brief(key.encode()), "value": brief(value)} for key, value in record.headers[:MOST_HEADERS]]
-        return {**row(record), "headers": headers, "key": full(record.key), "value": full(record.value)}
+        shown: Line = {**row(record), "headers": headers}
+        for part, data in zip(_PARTS, (record.key, record.value), strict=True):
+            (what,) = await self._cluster.decoder.decode(topic, part, [data], most=SHOWN_BYTES, indent=2)
+            shown[part] = with_form(full(data), what)
+        return shown
 
     async def produce(self, topic: str, body: Mapping[str, Any]) -> Line:
         """One record; `copy` names one whose value is taken as it is. Raises KafkaError, ValueError."""
@@ -155,10 +184,9 @@ class RecordPages:
 
     # What is read, and how
 
-    async def _range(self, query: Query) -> tuple[Offsets, Offsets]:
+    async def _range(self, query: Query, tps: Sequence[TopicPartition]) -> tuple[Offsets, Offsets]:
         """Where each partition's reading begins and, as of now, ends. Raises KafkaError."""
         admin = self._cluster.admin
-        tps = await self._partitions(query.topic, query.partition)
         first = {tp: at.offset for tp, at in (await admin.list_offsets(dict.fromkeys(tps, EARLIEST))).items()}
         ends = {tp: at.offset for tp, at in (await admin.list_offsets(dict.fromkeys(tps, LATEST))).items()}
         back = max(1, (SEARCHED_BACK if query.is_search else 4 * query.limit) // len(tps) + 1)
@@ -177,6 +205,13 @@ class RecordPages:
             starts = first
         return {tp: min(max(starts[tp], first[tp]), ends[tp]) for tp in tps}, ends
 
+    async def _led(self, topic: str, partition: int | None) -> tuple[list[TopicPartition], list[int]]:
+        """Those that can be read, and the numbers of those that nobody leads. Raises KafkaError."""
+        wanted = await self._partitions(topic, partition)
+        (now,) = await self._cluster.admin.describe_topics([topic])
+        led = [tp for tp in wanted if tp.partition in now.available]
+        return led, [tp.partition for tp in wanted if tp.partition not in now.available]
+
     async def _partitions(self, topic: str, partition: int | None) -> list[TopicPartition]:
         """All of the topic's, or the one. Raises KafkaError(UNKNOWN_TOPIC_OR_PARTITION) at once."""
         there = await self._cluster.admin.partitions_of(topic)
@@ -187,18 +222,18 @@ class RecordPages:
 
     async def _newest(self, query: Query, starts: Offsets, ends: Offsets) -> AsyncGenerator[Line, None]:
         """The last ones of all partitions, the newest first."""
-        rows: list[Line] = []
+        rows: list[Found] = []
         scanned, deadline = 0, asyncio.get_running_loop().time() + SCAN_SECONDS
         async with aclosing(self._portions(starts, ends)) as portions:
             async for portion, _ in portions:
                 scanned += len(portion)
                 # Only so many are kept; what lies in a partition behind others has later offsets.
-                found = [row(record) async for record in _matching(query, portion)]
-                rows = sorted(rows + found, key=lambda one: (one["t"], one["o"]))[-query.limit :]
+                found = [Found.of(record) async for record in self._matching(query, portion)]
+                rows = sorted(rows + found, key=lambda one: (one.row["t"], one.row["o"]))[-query.limit :]
                 yield {"scanned": scanned}
                 if asyncio.get_running_loop().time() > deadline:
                     break
-        yield {"rows": rows[::-1], "scanned": scanned}
+        yield {"rows": await self._rows(query, rows[::-1]), "scanned": scanned}
         yield {"done": True, "next": None}
 
     async def _scan(self, query: Query, starts: Offsets, ends: Offsets) -> AsyncGenerator[Line, None]:
@@ -207,16 +242,16 @@ class RecordPages:
         deadline = asyncio.get_running_loop().time() + SCAN_SECONDS
         async with aclosing(self._portions(starts, ends)) as portions:
             async for portion, positions in portions:
-                before, at, rows = at, positions, list[Line]()
+                before, at, rows = at, positions, list[Found]()
                 scanned += len(portion)
-                async for record in _matching(query, portion):
+                async for record in self._matching(query, portion):
                     if len(rows) == left:
                         # The rest of the portion is read again by who goes on.
                         at = _up_to(record, portion, before)
                         break
-                    rows.append(row(record))
+                    rows.append(Found.of(record))
                 left -= len(rows)
-                yield {"rows": rows, "scanned": scanned}
+                yield {"rows": await self._rows(query, rows), "scanned": scanned}
                 if not left or scanned >= SCAN_RECORDS or asyncio.get_running_loop().time() > deadline:
                     break
         ahead = {tp: offset for tp, offset in at.items() if offset < ends[tp]}
@@ -251,25 +286,39 @@ class RecordPages:
                 batch = await consumer.getmany(timeout_ms=4 * _WAIT_MS, max_records=_BATCH)
                 portion = [record for records in batch.values() for record in records]
                 scanned += len(portion)
-                found = [record async for record in _matching(query, portion)]
+                found = [record async for record in self._matching(query, portion)]
                 skipped = max(0, len(found) - FOLLOW_ROWS) + (0 if query.is_search else await _catch_up(consumer))
                 found.sort(key=lambda r: (r.timestamp, r.offset))
-                rows = [row(record) for record in found[-FOLLOW_ROWS:]]
+                rows = await self._rows(query, [Found.of(record) for record in found[-FOLLOW_ROWS:]])
                 yield {"rows": rows, "scanned": scanned, "skipped": skipped}
                 if portion:
                     await asyncio.sleep(FOLLOW_SECONDS if not query.is_search else 0.02)
 
+    # What of it is shown
 
-async def _matching(query: Query, portion: Sequence[ConsumerRecord]) -> AsyncGenerator[ConsumerRecord, None]:
-    """What is wanted of these; others are served in between, as records may be large."""
-    looked_at = 0
-    for record in portion:
-        looked_at += len(record.value or b"")
-        if looked_at > REST_BYTES:
-            looked_at = 0
-            await asyncio.sleep(0)
-        if query.wanted(record.key, record.value):
-            yield record
+    async def _rows(self, query: Query, found: Sequence[Found]) -> list[Line]:
+        """With keys and values decoded that have a schema."""
+        rows = [one.row for one in found]
+        for part, data in zip(_PARTS, ([one.key for one in found], [one.value for one in found]), strict=True):
+            for shown, what in zip(
+                rows, await self._cluster.decoder.decode(query.topic, part, data, most=LIST_CHARS + 1), strict=True
+            ):
+                shown[part] = decoded(shown[part], what)
+        return rows
+
+    async def _matching(self, query: Query, portion: Sequence[ConsumerRecord]) -> AsyncGenerator[ConsumerRecord, None]:
+        """What is wanted of these, as bytes or decoded; others are served in between, as records may be large."""
+        values = [record.value for record in portion] if query.is_search else []
+        read = await self._cluster.decoder.decode(query.topic, "value", values, most=REST_BYTES)
+        looked_at = 0
+        for record, what in zip_longest(portion, read):
+            looked_at += len(record.value or b"")
+            if looked_at > REST_BYTES:
+                looked_at = 0
+                await asyncio.sleep(0)
+            text = None if what is None or what.text is None else what.text.encode("utf-8", "surrogatepass")
+            if query.wanted(record.key, record.value) or (text is not None and query.wanted(record.key, text)):
+                yield record
 
 
 def _up_to(end: ConsumerRecord, portion: Sequence[ConsumerRecord], before: Offsets) -> Offsets:

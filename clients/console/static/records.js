@@ -4,6 +4,7 @@ import { get, post, lines, part } from "./api.js";
 import { h, ask, bytes, choice, dialog, field, number, time, toast } from "./dom.js";
 
 const MOST = 1000;
+const FORMS = { avro: "Avro", protobuf: "Protobuf", json: "JSON", text: "Text", hex: "Hex" };
 
 export async function records(view, signal, name, facts) {
   const remembered = sessionStorage.getItem("partition") ?? "";
@@ -25,11 +26,12 @@ export async function records(view, signal, name, facts) {
       h("button", { type: "button", onclick: () => produce(name) }, "Produce")));
   const status = h("small", { role: "status" });
   const more = h("button", { hidden: true }, "Go on");
+  const warning = h("div", { class: "error", role: "alert", hidden: true });
   const body = h("tbody");
   const place = h("div", { class: "card scroll tall", tabindex: 0, role: "region", "aria-label": `Records of ${name}` },
     h("table", { "aria-label": `Records of ${name}` },
       h("thead", {}, h("tr", {}, [["Offset"], ["Time", "optional"], ["Key"], ["Value"], ["Size", "n optional"]].map(([title, style]) => h("th", { scope: "col", class: style }, title)))), body));
-  view.append(form, h("div", { class: "head" }, status, h("span", { class: "grow" }), more), place);
+  view.append(form, h("div", { class: "head" }, status, h("span", { class: "grow" }), more), warning, place);
   let reading = new AbortController();
   let looked = 0;
   signal.addEventListener("abort", () => reading.abort());
@@ -56,6 +58,7 @@ export async function records(view, signal, name, facts) {
     reading = new AbortController();
     const mine = reading.signal;
     const live = extra.follow === "1";
+    warning.hidden = true;
     if (!keep) { body.replaceChildren(); looked = 0; }
     const before = looked;
     more.hidden = true;
@@ -66,6 +69,10 @@ export async function records(view, signal, name, facts) {
       for await (const line of lines(`/topics/${part(name)}/records?${query(extra)}`, mine)) {
         if (mine.aborted) return;
         if (line.error) throw new Error(line.error);
+        if (line.leaderless) {
+          warning.textContent = `Not read, as nobody leads ${line.of === 1 ? "it" : "them"}: partition${line.of === 1 ? "" : "s"} ${line.leaderless.join(", ")}${line.of > line.leaderless.length ? "…" : ""}`;
+          warning.hidden = false;
+        }
         const rows = (line.rows ?? []).map((record) => row(name, record, live));
         if (live) { body.prepend(...rows.reverse()); while (body.children.length > MOST) body.lastChild.remove(); } else body.append(...rows);
         shown += rows.length;
@@ -127,9 +134,10 @@ async function one(topic, partition, offset) {
   dialog((close) => h("div", { class: "body" }, h("h2", {}, title),
     h("dl", { class: "facts" },
       h("dt", {}, "Time"), h("dd", {}, time(record.t)),
-      h("dt", {}, "Key"), h("dd", { class: "mono" }, shown(record.key)),
+      h("dt", {}, "Key"), h("dd", { class: "mono" }, keyForm(record.key)),
       record.headers.flatMap((header) => [h("dt", {}, h("bdi", {}, header.key.text)), h("dd", { class: "mono" }, shown(header.value))]),
       h("dt", {}, "Value"), h("dd", {}, record.value.size < 0 ? h("span", { class: "none" }, "null") : `${bytes(record.value.size)}${record.value.cut ? ", the beginning of it" : ""}`)),
+    record.value.trouble && h("div", { class: "error" }, record.value.trouble),
     forms(record.value.forms),
     h("div", { class: "ends" },
       record.value.size >= 0 && h("a", { class: "button", download: "", href: `/api/topics/${part(topic)}/records/${partition}/${offset}/value` }, "Download"),
@@ -138,11 +146,17 @@ async function one(topic, partition, offset) {
       h("button", { class: "main", onclick: close, autofocus: true }, "Close"))), { label: title });
 }
 
+// A key as its schema reads it, if there is one for it.
+const keyForm = (key) => {
+  const kind = ["avro", "protobuf"].find((one) => key.forms[one]);
+  return kind ? [h("span", { class: "kind" }, kind), h("bdi", {}, key.forms[kind].slice(0, 1000))] : shown(key);
+};
+
 function forms(found) {
   const kinds = Object.keys(found);
   if (!kinds.length) return null;
   const text = h("pre", { tabindex: 0, "aria-label": "Value" });
-  const buttons = kinds.map((kind) => h("button", { type: "button", onclick: () => choose(kind) }, { json: "JSON", text: "Text", hex: "Hex" }[kind]));
+  const buttons = kinds.map((kind) => h("button", { type: "button", onclick: () => choose(kind) }, FORMS[kind] ?? kind));
   function choose(kind) {
     text.textContent = found[kind];
     text.className = kind;

@@ -17,17 +17,21 @@ from uuid import UUID
 import httpx
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from tests.clients.console.test_decoding import ORDER, VALUE, avro, framed
+from tests.clients.console.test_rights import AUTHORIZER
 from tests.node import installed
 
 from barnabas import Broker
 from barnabas.clients import Consumer, Producer
 from barnabas.clients.console.cluster import FRESH_SECONDS, Reach
+from barnabas.clients.console.decoding.schemas import SchemaFiles, SchemaSource
 from barnabas.clients.console.server import ConsoleThread, Listen
 from barnabas.server.insight import Insight
 
 pytestmark = [pytest.mark.verify, pytest.mark.node, pytest.mark.timeout(300)]
 PATIENCE_MS = 60_000
-TOPICS = {"orders": 3, "payments": 1, "hostile": 1}
+TOPICS = {"orders": 3, "payments": 1, "hostile": 1, "typed": 1}
+CONFIG = {"metrics.listeners": "127.0.0.1:0", "authorizer.class.name": AUTHORIZER, "super.users": "User:ANONYMOUS"}
 REFUSED = "Failed to load resource: the server responded with a status of 4"
 """What Chromium says of each refusal that a test is after."""
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 4000, "min.cleanable.dirty.ratio": 1}
@@ -86,11 +90,12 @@ def apart(work: Coroutine[Any, Any, T]) -> T:
         return thread.submit(asyncio.run, work).result()
 
 
-def console_of(broker: Broker) -> Iterator[str]:
+def console_of(broker: Broker, *schemas: SchemaSource) -> Iterator[str]:
     """The console beside a broker; its URL."""
     loop = broker._loop
     assert loop is not None
-    console = ConsoleThread(Reach(broker.bootstrap, {}, {}, {}), Listen("127.0.0.1", 0), Insight(broker.server, loop))
+    reach = Reach(broker.bootstrap, {}, {}, {}, schemas)
+    console = ConsoleThread(reach, Listen("127.0.0.1", 0), Insight(broker.server, loop))
     try:
         yield apart(console.start())
     finally:
@@ -99,7 +104,7 @@ def console_of(broker: Broker) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(TOPICS, config={"metrics.listeners": "127.0.0.1:0"}) as running:
+    with Broker(TOPICS, config=CONFIG) as running:
         running.create_topic("users", 1, COMPACTED)
         clients = Clients(running)
         yield running
@@ -107,8 +112,11 @@ def broker() -> Iterator[Broker]:
 
 
 @pytest.fixture(scope="module")
-def url(broker: Broker) -> Iterator[str]:
-    yield from console_of(broker)
+def url(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("schemas")
+    (folder / "typed.avsc").write_text(json.dumps(ORDER))
+    (folder / "7.proto").write_text('syntax = "proto3"; message Person { string name = 1; }')
+    yield from console_of(broker, SchemaFiles(folder))
 
 
 @pytest.fixture(scope="module")
@@ -322,6 +330,56 @@ def test_a_record_is_sent_again_as_it_was_and_what_is_left_out_is_told(page: Pag
     assert (copy.key, copy.value, copy.headers) == (b"a\nb", b"one\r\ntwo", [("plain", b"text")])
 
 
+def test_records_with_a_schema_are_read(page: Page, broker: Broker) -> None:
+    hostile = {**VALUE, "note": "<img src=x onerror='window.owned = 1'>\x1b[31m"}
+    broker.produce("typed", [avro(ORDER, hostile), framed(7, b"\0\x0a\x03Ann"), b"\xff\xff"])
+    go(page, "/topics/typed/records")
+    rows = page.locator("tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text('protobuf{"name": "Ann"}')
+    expect(rows.nth(2)).to_contain_text('avro{"id": 7')
+    page.locator("tbody button").nth(2).click()
+    expect(page.locator("dialog pre")).to_contain_text('"sum": "12.50"')
+    page.get_by_role("button", name="Hex").click()
+    expect(page.locator("dialog pre")).to_contain_text("000000  0e")
+    page.keyboard.press("Escape")
+    page.locator("tbody button").first.click()
+    expect(page.locator("dialog .error")).to_contain_text("avro: ")
+    page.keyboard.press("Escape")
+    page.get_by_label("JSON path").fill("$.name = Ann")
+    page.get_by_role("button", name="Read").click()
+    expect(rows).to_have_count(1)
+    assert page.evaluate("window.owned") is None
+
+
+def test_rules_and_quotas_are_changed(page: Page, broker: Broker) -> None:
+    go(page, "/rights")
+    rules, quotas = page.locator("section", has_text="Access rules"), page.locator("section", has_text="Quotas")
+    page.get_by_role("button", name="Add a rule").click()
+    dialog = page.locator("dialog")
+    dialog.get_by_label("Who").fill("anna")
+    dialog.get_by_label("Named").fill("orders-")
+    dialog.get_by_label("The name is").select_option("prefixed")
+    dialog.get_by_role("button", name="Add").click()
+    expect(dialog.get_by_role("alert")).to_be_visible()
+    dialog.get_by_label("Who").fill("User:<b>anna")
+    dialog.get_by_role("button", name="Add").click()
+    expect(rules.locator("tbody tr")).to_contain_text("User:<b>anna")
+    rules.get_by_role("button", name="Remove").click()
+    dialog.get_by_role("button", name="Remove").click()
+    expect(rules.locator(".empty")).to_have_text("no rules")
+
+    page.get_by_role("button", name="Set a quota").click()
+    dialog.get_by_label("Name").fill("anna")
+    dialog.get_by_label("At most").fill("2000000")
+    dialog.get_by_role("button", name="Set").click()
+    expect(quotas.locator("tbody tr")).to_contain_text("producer byte rate 2.0 MB/s")
+    quotas.get_by_role("button", name="Change").click()
+    dialog.get_by_label("producer byte rate").fill("")
+    dialog.get_by_role("button", name="Save").click()
+    expect(quotas.locator(".empty")).to_have_text("no quotas")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_read_it(chromium: Browser, url: str, scheme: str) -> None:
     axe = (installed(Path(__file__).parent / "axe") / "node_modules/axe-core/axe.min.js").read_text()
@@ -338,6 +396,13 @@ def test_everybody_can_read_it(chromium: Browser, url: str, scheme: str) -> None
         page.get_by_role("button", name="Replay").click()
         expect(page.get_by_role("button", name="Send")).to_be_visible()
         assert violations(page) == [], "a form"
+        for screen, button in (("/rights", "Add a rule"), ("/rights", "Set a quota")):
+            go(page, screen)
+            page.get_by_role("button", name=button).click()
+            expect(page.locator("dialog form")).to_be_visible()
+            assert violations(page) == [], button
+            page.keyboard.press("Escape")
+            expect(page.locator("dialog")).to_have_count(0)
 
 
 def violations(page: Page) -> list[str]:

@@ -23,6 +23,7 @@ from barnabas.clients.console.cluster import MOST_FOLLOWINGS, Reach, WatchedClus
 from barnabas.clients.console.guard import PageGuard
 from barnabas.clients.console.records import FOLLOW_BEHIND, Query, RecordPages
 from barnabas.clients.console.server import ConsoleThread, Listen
+from barnabas.protocol.errors import ErrorCode
 
 TIMEOUT = 60
 NAMES = ("messages", "bytes in", "bytes out")
@@ -216,11 +217,45 @@ async def test_a_group_begins_elsewhere(broker: Broker, page: httpx.AsyncClient)
         0
     ].items()
     plan = await done(await page.post("/api/groups/readers/reset", json={"kind": "offset", "value": 4}))
-    assert (plan["done"], plan["rows"][0][3]) == (False, 4)
-    await done(await page.post("/api/groups/readers/reset", json={"kind": "offset", "value": 4, "execute": True}))
+    assert plan["rows"][0][3] == 4
+    broker.produce("g", ["x"] * 10)
+    latest = await done(await page.post("/api/groups/readers/reset", json={"kind": "latest"}))
+    broker.produce("g", ["x"] * 10)
+    await done(await page.post("/api/groups/readers/offsets", json={"rows": latest["rows"]}))
+    assert (await done(await page.get("/api/groups/readers/lag")))["lag"] == 10, "not what was shown"
+    moved = await page.post("/api/groups/readers/offsets", json={"rows": plan["rows"]})
+    assert moved.status_code == 400 and "look again" in moved.json()["error"]
+    (row,) = latest["rows"]
+    await done(await page.post("/api/groups/readers/offsets", json={"rows": [[*row[:2], row[3], 24]]}))
+    for nonsense in (None, 7, [7], [["g", "x", 0, 1]], [["g", 0, 1]]):
+        assert (await page.post("/api/groups/readers/offsets", json={"rows": nonsense})).status_code == 400
     assert (await done(await page.get("/api/groups/readers/lag")))["lag"] == 6
     assert (await page.post("/api/groups/readers/reset", json={"kind": "sideways"})).status_code == 400
     assert (await page.get("/api/groups/nobody/lag")).status_code == 404
+
+
+async def test_a_partition_that_nobody_leads_is_told_and_the_others_are_read(
+    broker: Broker, page: httpx.AsyncClient
+) -> None:
+    broker.create_topic("orphan", 3)
+    for partition in range(3):
+        broker.produce("orphan", ["x"], partition=partition)
+
+    def without_leader(request: Any, response: Any) -> Any:
+        for topic in response.topics:
+            if topic.name == "orphan":
+                gone = topic.partitions[1]
+                gone.leader_id, gone.error_code = -1, ErrorCode.LEADER_NOT_AVAILABLE
+        return response
+
+    with broker.faults.change("Metadata", without_leader):
+        for asked in ({}, {"from": "earliest"}, {"text": "x"}):
+            answer = await page.get("/api/topics/orphan/records", params=asked)
+            told = [json.loads(line) for line in answer.text.splitlines()]
+            assert told[0] == {"leaderless": [1], "of": 1} and told[-1]["done"], asked
+            assert sorted(row["p"] for line in told for row in line.get("rows", ())) == [0, 2]
+        alone = await page.get("/api/topics/orphan/records", params={"partition": 1})
+        assert [json.loads(line) for line in alone.text.splitlines()][-1] == {"done": True, "next": None}
 
 
 async def test_rates_are_measured_while_somebody_looks(

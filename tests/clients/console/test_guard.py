@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from barnabas import Broker
 from barnabas.clients import Consumer
-from barnabas.clients.cli import client_settings, console_options, consume
+from barnabas.clients.cli import client_settings, console_options, consume, start
 from barnabas.clients.cli.app import app
 from barnabas.clients.console.guard import MAX_BODY_BYTES, TOKEN_HEADER, PageGuard
 from barnabas.clients.console.previews import LIST_CHARS, full, preview
@@ -196,8 +196,16 @@ def test_the_command_says_in_one_line_what_it_lacks(monkeypatch: pytest.MonkeyPa
     assert (status, "pip install 'barnabas[console]'" in said) == (2, True)
 
 
+@pytest.mark.parametrize("option", ["--console-config=x", "--console-schemas=x"])
+def test_settings_of_a_console_that_nobody_wanted_are_refused(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert start.main([option, "--port", "0"]) == 2
+    said = capsys.readouterr().err
+    assert said == f"barnabas start: {option.partition('=')[0]} is for a console, and --console is not said\n"
+
+
 def test_nobody_else_loads_it() -> None:
     code = "import sys, barnabas.clients.cli.start, barnabas.server.broker"
-    check = "print(sorted({'starlette', 'uvicorn', 'anyio', 'barnabas.clients.console'} & set(sys.modules)))"
+    loaded = {"starlette", "uvicorn", "anyio", "barnabas.clients.console", "fastavro", "google.protobuf"}
+    check = f"print(sorted({loaded!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", f"{code}; {check}"], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
