@@ -274,7 +274,7 @@ class BrokerServer:
 
     def _telemetry(self, dynamic_config: DynamicConfig) -> ClientTelemetry | None:
         """Clients are asked for their metrics only where somebody can read them."""
-        if not self.config.metrics_addresses:
+        if not self.config.is_measured:
             return None
         from .telemetry.client_telemetry import ClientTelemetry, can_be_read
 
@@ -430,10 +430,10 @@ class BrokerServer:
             self._stops.append(self.health.close)
             # Where any free port will do, whoever asks for the setting wants to know which one it became.
             self.config.settle("health.port", str(self.health.port))
-        if self.config.metrics_addresses:
+        if self.config.is_measured:
             from .metrics.metrics_http import MetricsServer
 
-            self.metrics = MetricsServer(self.config.metrics_addresses, self._loop, self._health)
+            self.metrics = MetricsServer(self.config, self._loop, self._health)
             self._stops.append(self.metrics.close)
             await self.metrics.start(state, self.apis, self.sockets)
 

@@ -222,6 +222,13 @@ class BrokerConfig(Settings):
         overrides = str(self.get("max.connections.per.ip.overrides"))
         self.max_connections_per_ip_overrides: Mapping[str, int] = parse_overrides(overrides)
         self.metrics_addresses = parse_addresses("metrics.listeners", self.metrics_listeners or "")
+        endpoint = self.metrics_otlp_endpoint
+        if endpoint and not endpoint.startswith(("http://", "https://")):
+            raise ConfigError(
+                "metrics.otlp.endpoint", endpoint, "must be an address that begins with http:// or https://"
+            )
+        self.is_measured = bool(self.metrics_addresses or endpoint)
+        """Whether anybody is told what the broker and its clients do."""
         self.log_dirs = self._parse_log_dirs()
         self.configured_broker_id = self._parse_broker_id()
         self.broker_id = _FALLBACK_BROKER_ID if self.configured_broker_id is None else self.configured_broker_id

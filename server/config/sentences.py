@@ -85,6 +85,11 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
             "and `/health` and `/ready` a probe from outside (no host: all interfaces; port 0: any free one); none by "
             "default."
         ),
+        "metrics.otlp.endpoint": (
+            "A collector of OpenTelemetry to which all metrics are pushed, `http://host:4318/v1/metrics` "
+            "(`pip install barnabas[otlp]`); none by default."
+        ),
+        "metrics.otlp.interval.ms": "How often they are pushed there.",
         "group.consumer.assignors": (
             "Ways to assign partitions that members of the consumer protocol may ask for, the default first: `uniform` "
             "and `range`."

@@ -84,6 +84,8 @@ class Settings:
     max_connection_creation_rate: int
     max_connections: int
     metrics_listeners: str | None
+    metrics_otlp_endpoint: str | None
+    metrics_otlp_interval_ms: int
     max_connections_per_ip: int
     max_incremental_fetch_session_cache_slots: int
     max_request_partition_size_limit: int

@@ -27,7 +27,12 @@ quantile is of the last 1028 measurements; of an API's requests each eighth is t
 `topic` beside one with it is the sum, as there. Groups and their offsets are told one by one up to 50,000 together,
 those with members first; the totals count all.
 
-Without the setting nothing is measured. With it a request costs some hundred nanoseconds more.
+`metrics.otlp.endpoint=http://collector:4318/v1/metrics` pushes the same to a collector of OpenTelemetry, each
+`metrics.otlp.interval.ms`, over HTTP and by OpenTelemetry's own exporter (`pip install barnabas[otlp]`), with or
+without `metrics.listeners`: counters as sums without `_total`, quantiles as gauges. Its variables count: headers,
+certificates, compression (`OTEL_EXPORTER_OTLP_HEADERS` and so on).
+
+Without either setting nothing is measured. With one a request costs some hundred nanoseconds more.
 
 | metric | labels | what | in Kafka |
 |--|--|--|--|"""
@@ -57,7 +62,7 @@ Kafka has the JVM's.
 ## What clients measure
 
 Clients since KIP-714 (Java's since 3.7, librdkafka since 2.5) push what they measure of themselves to the broker, if it
-takes that. This one does where `metrics.listeners` is set and `pip install barnabas[telemetry]` has brought what reads
+takes that. This one does where one of these is set and `pip install barnabas[telemetry]` has brought what reads
 OpenTelemetry's messages; elsewhere the two APIs are not advertised and no client asks. As in Kafka nothing is pushed
 before somebody wants it:
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..config.keys.validators import ConfigError
 from ..runtime.health import Answer, HealthServer, Request, Status, Text
 from .exposition import Exposition
 from .readings import Reading, Readings
@@ -15,7 +16,9 @@ from .request_meters import RequestMeters, Times
 if TYPE_CHECKING:
     from ..apis.kafka_apis import KafkaApis
     from ..broker_state import BrokerState
+    from ..config.broker_config import BrokerConfig
     from ..network.socket_server import SocketServer
+    from .otlp_export import OtlpExport
 
 LANE = "metrics"
 FRESH_SECONDS = 1.0
@@ -27,15 +30,17 @@ LAG_SECONDS = 0.1
 class MetricsServer:
     """Measures from `start` to `close`. Loop-thread only."""
 
-    def __init__(self, addresses: Iterable[tuple[str, int]], loop: asyncio.AbstractEventLoop, status: Status) -> None:
+    def __init__(self, config: BrokerConfig, loop: asyncio.AbstractEventLoop, status: Status) -> None:
+        self._config = config
         self._loop = loop
         self._servers = [
             HealthServer(host, port, status, loop, {("GET", "/metrics"): self._metrics}, is_open=True)
-            for host, port in addresses
+            for host, port in config.metrics_addresses
         ]
         self._exposition = Exposition()
         self._lag = Times()
         self._timer: asyncio.TimerHandle | None = None
+        self._export: OtlpExport | None = None
         self._state: BrokerState | None = None
         self._read: Callable[[], Coroutine[Any, Any, Reading]] | None = None
         self._reading: asyncio.Task[Reading] | None = None
@@ -48,7 +53,7 @@ class MetricsServer:
         return [server.url.replace("/health", "/metrics") for server in self._servers]
 
     async def start(self, state: BrokerState, apis: KafkaApis, sockets: SocketServer) -> None:
-        """Begin to measure and to answer. Raises OSError."""
+        """Begin to measure, to answer and to push. Raises OSError; ConfigError where what pushes is not installed."""
         requests, flushes = RequestMeters(state.ports.stopwatch, state.metadata.topic_name), Times()
         apis.surround(requests.around)
         state.replica_manager.flushes.on_flushed = flushes.add
@@ -58,11 +63,29 @@ class MetricsServer:
         for server in self._servers:
             await server.start()
         self._measure_lag(state.ports.stopwatch)
+        self._export = self._exporting(state)
+
+    def _exporting(self, state: BrokerState) -> OtlpExport | None:
+        """What pushes, at work, if it is asked for."""
+        endpoint = self._config.metrics_otlp_endpoint
+        if not endpoint:
+            return None
+        from .otlp_export import OtlpExport
+
+        try:
+            export = OtlpExport(endpoint, self._config.metrics_otlp_interval_ms, self, state)
+        except ImportError as error:
+            reason = f"needs `pip install barnabas[otlp]` ({error})"
+            raise ConfigError("metrics.otlp.endpoint", endpoint, reason) from None
+        export.start()
+        return export
 
     async def close(self) -> None:
         """Stop; whoever still waits for an answer gets none."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._export is not None:
+            await self._export.close()
         for server in self._servers:
             await server.close()
         tasks: list[asyncio.Task[Any]] = [task for _, task in self._rendered.values()]

@@ -16,6 +16,8 @@ OWN_KEYS: tuple[ConfigKey, ...] = (
     string("log.cleaner.hash.algorithm", "MD5", MEDIUM, OneOf(*HASHES, "exact"), mode=CLUSTER_WIDE),
     string("log.cleaner.worker", "process", MEDIUM, OneOf("process", "thread")),
     string("metrics.listeners", None, MEDIUM),
+    string("metrics.otlp.endpoint", None, MEDIUM),
+    integer("metrics.otlp.interval.ms", 60_000, MEDIUM, Range(1000)),
     string("metadata.store.path", None, MEDIUM),
     password("zookeeper.digest.auth", None, MEDIUM),
 )

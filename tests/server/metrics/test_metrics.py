@@ -223,7 +223,7 @@ def test_a_port_that_is_taken_ends_the_start() -> None:
 
 def test_a_scrape_of_many_partitions_wakes_no_garbage_collector() -> None:
     """A tuple for each would: all that the broker has is then gone through, which takes longer than all reading."""
-    with Broker({"t": 300}, config={"metrics.listeners": "127.0.0.1:0"}) as broker:
+    with Broker({"t": 150}, config={"metrics.listeners": "127.0.0.1:0"}) as broker:
         metrics = broker.server.metrics
         assert metrics is not None
 
@@ -237,10 +237,10 @@ def test_a_scrape_of_many_partitions_wakes_no_garbage_collector() -> None:
                 added = len(gc.get_objects()) - before
             finally:
                 gc.enable()
-            assert [len(table.rows) for table in reading.tables if "kafka_log_log_size" in table.families] == [300]
+            assert [len(table.rows) for table in reading.tables if "kafka_log_log_size" in table.families] == [150]
             return added
 
-        assert broker._call(kept()) < 250
+        assert broker._call(kept()) < 150
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")

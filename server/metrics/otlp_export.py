@@ -1,0 +1,134 @@
+"""What is measured, pushed to a collector of OpenTelemetry (OTLP over HTTP) by its own exporter: `barnabas[otlp]`.
+
+The exporter takes the usual variables: `OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_EXPORTER_OTLP_CERTIFICATE`,
+`OTEL_EXPORTER_OTLP_COMPRESSION`, `OTEL_RESOURCE_ATTRIBUTES`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import groupby, islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ... import __version__
+from ...protocol.room_logger import room_logger
+from ..telemetry.received_metrics import ClientMetrics
+from .catalogue import METRICS
+from .client_families import PREFIX
+from .readings import Reading
+
+if TYPE_CHECKING:
+    from ..broker_state import BrokerState
+    from .metrics_http import MetricsServer
+
+logger = room_logger("metrics")
+
+LANE = "otlp"
+POINTS = 1000
+"""Of one request: what is made for it is gone before the next, so that the garbage collector finds little."""
+TIMEOUT_SECONDS = 5.0
+"""For one request, trying again included; a stop waits no longer."""
+NANOSECONDS = 1_000_000
+"""In a millisecond."""
+
+
+class Number(NamedTuple):
+    """One number as OpenTelemetry has them."""
+
+    name: str
+    is_total: bool
+    says: str
+    labels: dict[str, str]
+    value: float
+
+
+class OtlpExport:
+    """Pushes at its interval from `start` to `close`. Loop-thread only."""
+
+    def __init__(self, endpoint: str, interval_ms: int, metrics: MetricsServer, state: BrokerState) -> None:
+        """Raises ImportError without the extra."""
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+
+        self._exporter = OTLPMetricExporter(endpoint=endpoint, timeout=TIMEOUT_SECONDS)
+        self._endpoint = endpoint
+        self._interval = interval_ms / 1000
+        self._metrics = metrics
+        self._state = state
+        self._since_ms = state.ports.now_ms()
+        self._works = True
+        self._is_closed = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Nothing is pushed any more; what is on its way may need `TIMEOUT_SECONDS`."""
+        self._is_closed = True
+        self._exporter.shutdown()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            reading = await self._metrics.reading()
+            telemetry, now_ms = self._state.telemetry, self._state.ports.now_ms()
+            clients = [] if telemetry is None else telemetry.received()
+            works = await self._state.ports.work.run(LANE, partial(self._push, reading, clients, now_ms))
+            if works != self._works:
+                self._works = works
+                say = logger.info if works else logger.warning
+                say("Metrics %s to %s", "are pushed again" if works else "cannot be pushed", self._endpoint)
+
+    def _push(self, reading: Reading, clients: Sequence[ClientMetrics], now_ms: int) -> bool:
+        """Whether the collector took all of it. Beside the loop."""
+        from opentelemetry.sdk.metrics.export import MetricExportResult
+
+        numbers = otlp_numbers(reading, clients)
+        times = self._since_ms * NANOSECONDS, now_ms * NANOSECONDS
+        while not self._is_closed and (some := list(islice(numbers, POINTS))):
+            data = _message(some, str(self._state.broker_id), *times)
+            if self._exporter.export(data) is not MetricExportResult.SUCCESS:
+                return False
+        return True
+
+
+def otlp_numbers(reading: Reading, clients: Sequence[ClientMetrics]) -> Iterator[Number]:
+    """All there is. Quantiles are gauges, as OpenTelemetry has no summaries for whoever measures."""
+    for sample in reading.samples:
+        metric = METRICS[sample.family]
+        is_total = metric.kind == "counter" or sample.part in ("_count", "_sum")
+        name = sample.family if metric.kind == "counter" else sample.family + sample.part
+        yield Number(name, is_total, metric.says, dict(sample.labels), sample.value)
+    for table in reading.tables:
+        for family in table.families:
+            metric = METRICS[family]
+            for row, value in zip(table.rows, table.column(family), strict=True):
+                labels = {name: str(one) for name, one in zip(table.labels, row, strict=False)}
+                yield Number(family, metric.kind == "counter", metric.says, labels, value)
+    for client in clients:
+        for one in client.series:
+            labels = dict((*client.labels, *one.labels))
+            yield Number(PREFIX + one.name, one.is_counter, "pushed by clients", labels, one.value)
+
+
+def _message(numbers: list[Number], broker_id: str, since: int, now: int) -> Any:
+    """As OpenTelemetry's SDK hands it to its exporters."""
+    from opentelemetry.sdk.metrics import export as sdk
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    metrics = []
+    for (name, is_total, says), group in groupby(numbers, key=itemgetter(0, 1, 2)):
+        points = [sdk.NumberDataPoint(one.labels, since if is_total else 0, now, one.value) for one in group]
+        cumulative = sdk.AggregationTemporality.CUMULATIVE
+        data = sdk.Sum(points, cumulative, True) if is_total else sdk.Gauge(points)
+        metrics.append(sdk.Metric(name, says, "", data))
+    about = {"service.name": "barnabas", "service.version": __version__, "service.instance.id": broker_id}
+    scope = sdk.ScopeMetrics(InstrumentationScope("barnabas", __version__), metrics, "")
+    return sdk.MetricsData([sdk.ResourceMetrics(Resource.create(about), [scope], "")])
