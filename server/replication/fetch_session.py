@@ -37,7 +37,7 @@ class FetchItem:
     high_watermark: int = -1
     log_start_offset: int = -1
     must_answer: bool = True
-    """The last answer was an error, or there was none yet."""
+    """The last answer was an error, or there was none yet in this term of the leader."""
 
 
 class FetchSession:
@@ -73,6 +73,9 @@ class FetchSession:
             if known is None:
                 self.items[key] = item
             else:
+                # In another term a follower takes nothing of what it was told in the one before.
+                if known.request.current_leader_epoch != item.request.current_leader_epoch:
+                    known.must_answer = True
                 known.request = item.request
         for topic in request.forgotten_topics_data:
             name = topic.topic_id if uses_topic_ids else topic.topic

@@ -75,6 +75,22 @@ def test_only_what_changed_is_answered(version: int) -> None:
     play(talk, settings=PAGE_CACHE)
 
 
+def test_who_asks_in_another_term_of_the_leader_is_told_again() -> None:
+    """A follower takes nothing of an answer that comes after the next order: not the high watermark in it either."""
+
+    async def talk(plane: DataPlane) -> None:
+        session = await reader(plane)
+        await session.ask(at(0))
+        await plane.append(batch(b"a"))
+        await session.ask()
+        epoch = plane.partition().leader_epoch
+        told = fetched(await session.ask(at(1, current_leader_epoch=epoch)))
+        assert told[0].high_watermark == 1
+        assert fetched(await session.ask(at(1, current_leader_epoch=epoch))) == {}
+
+    play(talk, settings=PAGE_CACHE)
+
+
 def test_a_session_that_waits_is_woken_with_what_changed_alone() -> None:
     async def talk(plane: DataPlane) -> None:
         session = await reader(plane)
