@@ -183,22 +183,23 @@ class StoredIsrChanges:
         self._notices = notices
 
     async def propose(self, change: IsrChange) -> PartitionStateNow:
-        """The state as it is after the change. Raises KafkaError."""
+        """The state as it is after this, which is another one if that is there already. Raises KafkaError.
+
+        In its epoch nobody writes but the leader: what it does not know is an earlier wish of its own, of which no
+        answer came, or one that was repeated after the first had been written.
+        """
         partition = change.topic_partition
         try:
-            state = (await self._topics.states_of([partition])).get(partition)
-            if state is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if (state.leader, state.leader_epoch) != (self._broker_id, change.leader_epoch):
-                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
-            if (state.isr, state.leader_recovery_state) == (change.isr, change.leader_recovery_state):
-                # An earlier attempt was written after all.
-                return state_now(state)
-            if state.partition_epoch != change.partition_epoch:
-                raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
-            wanted = replace(state, isr=change.isr, leader_recovery_state=change.leader_recovery_state)
-            return state_now(await self._notices.write_isr(partition, wanted))
-        except BadVersionError as error:
-            raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION) from error
+            while True:
+                state = (await self._topics.states_of([partition])).get(partition)
+                if state is None:
+                    raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                if (state.leader, state.leader_epoch) != (self._broker_id, change.leader_epoch):
+                    raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
+                if state.partition_epoch != change.partition_epoch:
+                    return state_now(state)
+                wanted = replace(state, isr=change.isr, leader_recovery_state=change.leader_recovery_state)
+                with suppress(BadVersionError):
+                    return state_now(await self._notices.write_isr(partition, wanted))
         except StoreError as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error

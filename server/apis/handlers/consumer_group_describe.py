@@ -18,7 +18,6 @@ from ....protocol.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
-from ...config.broker_config import BrokerConfig
 from ...coordinator.group.consumer.assignment import NOTHING
 from ...coordinator.group.consumer.assignment import Assignment as Partitions
 from ...coordinator.group.consumer.group import ConsumerGroup
@@ -31,7 +30,6 @@ from ..authorized_operations import authorized_operations
 from ..request_context import RequestContext
 
 CLASSIC, CONSUMER = 0, 1
-PROTOCOL = "consumer"
 TOPICS_REFUSED = "The group has described topic(s) that the client is not authorized to describe."
 
 
@@ -39,7 +37,6 @@ async def handle(
     ctx: RequestContext,
     request: ConsumerGroupDescribeRequest,
     *,
-    config: BrokerConfig,
     groups: GroupCoordinator,
     metadata: MetadataCache,
 ) -> ConsumerGroupDescribeResponse:
@@ -48,11 +45,10 @@ async def handle(
     Groups for which there is no room in the answer are COORDINATOR_LOAD_IN_PROGRESS: the client asks for them again.
     """
     may_see = partial(ctx.may, AclOperation.DESCRIBE, AclResourceType.TOPIC)
-    is_enabled = PROTOCOL in config.group_coordinator_rebalance_protocols
     budget, pace = Budget(), Pace()
     answers = []
     for group_id in dict.fromkeys(request.group_ids):
-        if not is_enabled:
+        if not groups.consumers.are_served:
             answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.UNSUPPORTED_VERSION)
         elif budget.is_spent:
             answer = DescribedGroup(group_id=group_id, error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -14,24 +14,19 @@ from ....protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from ...config.broker_config import BrokerConfig
 from ...coordinator.group.consumer.assignment import from_wire
 from ...coordinator.group.consumer.beat import Beat, BeatResult
 from ...coordinator.group.coordinator import GroupCoordinator
 from ..request_context import RequestContext
 
-PROTOCOL = "consumer"
 
-
-def handle(
-    ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, *, config: BrokerConfig, groups: GroupCoordinator
-) -> None:
+def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest, *, groups: GroupCoordinator) -> None:
     """Hand the request to the group, which answers."""
 
     def reply(result: BeatResult) -> None:
         ctx.respond(_response(result))
 
-    if PROTOCOL not in config.group_coordinator_rebalance_protocols:
+    if not groups.consumers.are_served:
         reply(BeatResult(ErrorCode.UNSUPPORTED_VERSION))
         return
     groups.consumers.heartbeat(_beat(ctx, request), reply)

@@ -6,9 +6,9 @@ import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID
 
 from barnabas.protocol.record_batch import iter_batches
+from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.protocol.uuid_text import uuid_text
 from barnabas.server.metadata.node_tree import Transaction
@@ -26,8 +26,8 @@ LEAST_IN_SYNC = 2
 
 Seen = tuple[int, int]
 """Last offset of a batch, and its checksum."""
-Identity = tuple[UUID, TopicPartition]
-"""A topic that is made anew is another."""
+Identity = tuple[str, TopicPartition]
+"""With the id of the topic: one that is made anew is another."""
 Life = tuple[int, int, Identity]
 """Of a replica: its broker, and which of that one's lives."""
 
@@ -127,7 +127,7 @@ class Invariants:
                     self._look_at(broker, partition)
 
     def _look_at(self, broker: SimClusterBroker, partition: Partition) -> None:
-        name, log = (partition.topic_id, partition.topic_partition), partition.log
+        name, log = (self._topic_id(partition), partition.topic_partition), partition.log
         me = (broker.broker_id, broker.lives, name)
         watermark, end = log.high_watermark, log.log_end_offset
         if watermark > end:
@@ -158,8 +158,16 @@ class Invariants:
     def _in_sync(self, partition: Partition) -> list[int]:
         """Of the very topic that this replica is of, while there is that."""
         topic, state = self._topics.get(partition.topic_partition.topic), self._states.get(partition.topic_partition)
-        is_same = topic is not None and topic["topic_id"] == uuid_text(partition.topic_id)
+        is_same = topic is not None and topic["topic_id"] == self._topic_id(partition)
         return state["isr"] if is_same and state is not None else []
+
+    def _topic_id(self, partition: Partition) -> str:
+        """As its replica has it; where brokers hear of no ids as the tree has it, from which a topic goes last."""
+        topic = self._topics.get(partition.topic_partition.topic)
+        if partition.topic_id != ZERO_UUID or topic is None:
+            return uuid_text(partition.topic_id)
+        found: str = topic["topic_id"]
+        return found
 
     def _compare(self, me: Life, partition: Partition, committed: Committed, watermark: int) -> None:
         """What is newly committed here is the same as elsewhere, or the first of it."""

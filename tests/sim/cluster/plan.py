@@ -15,6 +15,10 @@ MORE_ACTS = ("stop all", "disk dies", "bits rot", "reassign", "grow")
 WORK = ("churn", "members")
 """Clients beside those of the topic that is compared with what was sent."""
 
+NOW, BEFORE = "3.9", "2.6"
+"""How brokers speak to each other: before 2.7 leaders write the in-sync replicas themselves."""
+SHARE_OF_BEFORE = 0.1
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlan(Load):
@@ -63,9 +67,14 @@ class ClusterPlan(Load):
             core_only=rng.random() < 0.3,
             kinds=(WriterKind(), _second_kind(rng, faults)),
             work=frozenset(work for work in WORK if rng.random() < (0.1 if quick else 0.12)),
-            settings=_settings(rng, durability, faults),
+            settings=_settings(rng, durability, faults) | {"inter.broker.protocol.version": _protocol(seed)},
             is_quick=quick,
         )
+
+    @property
+    def speaks_as_before(self) -> bool:
+        """Whether leaders write the in-sync replicas themselves, and brokers hear of no ids of topics."""
+        return self.settings["inter.broker.protocol.version"] == BEFORE
 
     @property
     def harm(self) -> Harm:
@@ -95,6 +104,11 @@ def _second_kind(rng: random.Random, faults: frozenset[str]) -> WriterKind:
     """What acks=1 has written may be seen, and be gone with the power: that is what it promises."""
     kind = rng.choice([WriterKind(), WriterKind(is_idempotent=False), WriterKind(1, is_idempotent=False)])
     return WriterKind(is_idempotent=False) if kind.acks == 1 and faults & NEEDS_DISK else kind
+
+
+def _protocol(seed: int) -> str:
+    """Of brokers among themselves."""
+    return BEFORE if random.Random(f"{seed}/protocol").random() < SHARE_OF_BEFORE else NOW
 
 
 def _disks(faults: frozenset[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.sim.cluster.plan import ClusterPlan
+from tests.sim.cluster.plan import BEFORE, ClusterPlan
 from tests.sim.cluster.scenario import play
 
 NO_FAULTS = frozenset[str]()
@@ -26,7 +26,7 @@ def test_a_cluster_without_faults() -> None:
 def test_clients_that_know_topics_by_id_are_served_where_brokers_do_not() -> None:
     """Before 2.8 no order tells the id of a topic: a controller that told clients sent them to leaders without it."""
     plan = ClusterPlan.draw(3, quick=True).with_faults(NO_FAULTS)
-    outcome = play(replace(plan, settings=plan.settings | {"inter.broker.protocol.version": "2.6"}))
+    outcome = play(replace(plan, settings=plan.settings | {"inter.broker.protocol.version": BEFORE}))
     assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 20
 

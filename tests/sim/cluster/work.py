@@ -172,7 +172,8 @@ class Members:
     def __init__(self, run: ClusterRun) -> None:
         self._run = run
         self._random = random.Random(f"{run.plan.seed}/members")
-        self._protocol: GroupProtocol = self._random.choice(("classic", "consumer"))
+        drawn: GroupProtocol = self._random.choice(("classic", "consumer"))
+        self._protocol: GroupProtocol = "classic" if run.plan.speaks_as_before else drawn
         self._commits: dict[TopicPartition, Commits] = {}
         self._read: dict[TopicPartition, set[int]] = {}
         self._owners: dict[tuple[int, TopicPartition], str] = {}

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from tests.sim.cluster.plan import ClusterPlan
+from tests.sim.cluster.plan import NOW, ClusterPlan
 
 from barnabas.simulation.nemesis import NEEDS_DISK
 
@@ -119,6 +119,7 @@ def _settings(rng: random.Random, brokers: int) -> dict[str, str]:
     replicas, least = (str(brokers), "1" if brokers == 1 else "2")
     return {
         "default.replication.factor": replicas,
+        "inter.broker.protocol.version": NOW,
         "min.insync.replicas": least,
         "log.dirs": "/data",
         "offsets.topic.replication.factor": replicas,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from .....protocol.errors import ErrorCode, KafkaError
 from .....protocol.room_logger import room_logger
+from ....replication.inter_broker_versions import is_at_least
 from ...allowance import Maker
 from ...coordinator_log import Entry, ignore
 from ..any_group import AnyGroup
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
     from ....metadata.metadata_cache import MetadataCache
 
 logger = room_logger("groups")
+
+PROTOCOL = "consumer"
+SINCE_TOPIC_IDS = "2.8-IV1"
+"""Of `inter.broker.protocol.version`: brokers of a cluster tell each other the ids of topics."""
 
 
 class GroupTable(Protocol):
@@ -60,6 +65,13 @@ class ConsumerGroups:
         self._metadata = metadata
         self._now_ms = now_ms
         members.let_go = self.remove
+
+    @property
+    def are_served(self) -> bool:
+        """Whether the protocol is spoken here, which names topics by ids that have to be known."""
+        config = self._config
+        knows_ids = not config.zookeeper_connect or is_at_least(config.inter_broker_protocol_version, SINCE_TOPIC_IDS)
+        return knows_ids and PROTOCOL in config.group_coordinator_rebalance_protocols
 
     # -- heartbeats ------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.server.coordinator.group.consumer_members import (
@@ -38,6 +39,8 @@ from barnabas.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
+from barnabas.server.config.broker_config import BrokerConfig
+from barnabas.server.coordinator.group.consumer.groups import ConsumerGroups
 from barnabas.server.coordinator.group.consumer.member import STATIC_LEAVE_EPOCH
 from barnabas.server.coordinator.group.consumer.states import ConsumerGroupState, MemberState
 
@@ -121,6 +124,24 @@ def test_the_protocol_can_be_turned_off() -> None:
         assert await member.beat() is ErrorCode.UNSUPPORTED_VERSION
 
     play(talk, settings={"group.coordinator.rebalance.protocols": "classic"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "are_served"),
+    [
+        ({"zookeeper.connect": "zk:2181", "inter.broker.protocol.version": "2.8-IV0"}, False),
+        ({"zookeeper.connect": "zk:2181", "inter.broker.protocol.version": "2.8"}, True),
+        ({"zookeeper.connect": "zk:2181"}, True),
+        ({"inter.broker.protocol.version": "2.6"}, True),
+    ],
+)
+def test_the_protocol_is_not_spoken_where_brokers_hear_of_no_ids_of_topics(
+    settings: dict[str, str], are_served: bool
+) -> None:
+    """Members would be given what nobody can name, and wait for ever."""
+    nothing = cast(Any, SimpleNamespace())
+    groups = ConsumerGroups(BrokerConfig(settings), nothing, nothing, nothing, metadata=nothing, now_ms=lambda: 0)
+    assert groups.are_served is are_served
 
 
 def test_a_full_group_lets_nobody_in() -> None:
