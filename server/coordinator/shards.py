@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 logger = room_logger("coordinator")
 
+LOOK_SECONDS = 0.02
+"""Between two looks at whether all have what was loaded."""
+
 State = TypeVar("State")
 
 
@@ -158,13 +161,19 @@ class Shards(Generic[State]):
         name, began = shard.partition.topic_partition, self._loop.time()
         try:
             async with self._load_lock:
+                end = shard.partition.log.log_end_offset
                 state = await self._build(await self._log.load(shard.partition))
         except (KafkaError, ProtocolError, StorageError, OSError) as error:
             logger.error("%s cannot be loaded: %s", name, error)
             shard.error = ErrorCode.COORDINATOR_NOT_AVAILABLE
             return
-        if self._shards.get(index) is not shard or not shard.is_current:
-            return
+        # What is not committed yet may be cut off by the next leader: nobody is told of it, and nothing done about it.
+        while True:
+            if self._shards.get(index) is not shard or not shard.is_current:
+                return
+            if shard.partition.is_on_all(end):
+                break
+            await asyncio.sleep(LOOK_SECONDS)
         is_ours = False
         try:
             await self._resume(state)

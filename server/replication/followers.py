@@ -71,6 +71,11 @@ class Followers:
         """Who an election may choose from, however the change that is on its way ends."""
         return {*self.isr, *(self.pending.isr if self.pending is not None else ())}
 
+    @property
+    def heirs(self) -> set[int]:
+        """Who may lead next, and perhaps does without this broker having heard of it."""
+        return self.maximal_isr - {self._peers.broker_id}
+
     def least_end(self, leader_end: int, durable_end: int) -> int:
         """How far the log is on all replicas that count, `durable_end` being how far it is on this one.
 

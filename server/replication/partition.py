@@ -296,6 +296,13 @@ class Partition:
         self._listener.progressed(self)
         return True
 
+    def is_on_all(self, offset: int) -> bool:
+        """Whether everybody who may lead next has all below `offset`, however few they are."""
+        log, followers, end = self.log, self.followers, self.durable_end_offset
+        if followers is not None:
+            end = followers.least_end(log.log_end_offset, end)
+        return max(end, log.high_watermark) >= offset
+
     def has_reached(self, required_offset: int) -> ErrorCode | None:
         """What a producer with acks=-1 is to be told: None while it must wait, NONE once everything below
         `required_offset` is committed, else why it never will be as it asked.

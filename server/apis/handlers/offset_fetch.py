@@ -7,7 +7,7 @@ takes several groups (KIP-709), 9 knows members of the consumer protocol (KIP-84
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Container, Hashable, Iterable
 from typing import TypeVar
 from uuid import UUID
 
@@ -54,7 +54,11 @@ async def handle(
     metadata: MetadataCache,
     store: MetadataStore,
 ) -> OffsetFetchResponse:
-    """Answers from memory, where there are only offsets that are durable. What is named twice is told once."""
+    """Answers from memory, where there are only offsets that are durable. What is named twice is told once.
+
+    Who wants stable offsets is to go on from there and nowhere else: he is told them only by who coordinates the group
+    for certain, which may take an append with acks=-1.
+    """
     pace = Pace(PARTITIONS_A_TURN)
     if ctx.api_version == 0:
         return await _fetch_from_zookeeper(request, metadata, store, pace)
@@ -62,9 +66,13 @@ async def handle(
         asked = {one.group_id: one for one in reversed(request.groups)}
         names = dict.fromkeys(one.group_id for one in request.groups)
         fetch = GroupFetch(ctx, request, groups, metadata, pace)
+        if request.require_stable:
+            fetch.not_confirmed = await groups.not_confirmed(names)
         return OffsetFetchResponse(groups=[await fetch.answer(asked[name]) for name in names])
     group, error = None, ErrorCode.NONE
     try:
+        if request.require_stable and await groups.not_confirmed([request.group_id]):
+            raise _not_confirmed()
         group = groups.find(request.group_id)
     except KafkaError as refusal:
         error = refusal.code
@@ -92,6 +100,10 @@ async def handle(
             await pace.step()
         topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
     return OffsetFetchResponse(topics=topics)
+
+
+def _not_confirmed() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_COORDINATOR, "another broker may have followed this coordinator")
 
 
 def _may_see(ctx: RequestContext, topic: str) -> bool:
@@ -139,6 +151,8 @@ class GroupFetch:
         self._metadata = metadata
         self._pace = pace
         self._budget = Budget()
+        self.not_confirmed: Container[str] = ()
+        """Groups that another broker may coordinate by now."""
 
     async def answer(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """What one group has committed, or why that is not told."""
@@ -146,6 +160,8 @@ class GroupFetch:
         try:
             if self._budget.is_spent:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the answer is full")
+            if asked.group_id in self.not_confirmed:
+                raise _not_confirmed()
             group = self._groups.find(asked.group_id)
             _check_member(group, asked)
         except KafkaError as error:

@@ -16,6 +16,7 @@ from ....protocol.room_logger import room_logger
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
 from ...runtime.turns import GROUPS, Pace
 from ..allowance import Allowance, Maker
+from ..confirmations import Confirmations
 from ..coordinator_log import CoordinatorLog, Entry, ignore
 from ..coordinator_topic import CoordinatorTopic, TopicCreator
 from ..latest_records import LatestRecords
@@ -30,7 +31,7 @@ from .consumer.records import removal
 from .group import Group
 from .group_log import groups_of
 from .group_port import GroupPort
-from .group_records import group_tombstones
+from .group_records import NO_OFFSET_KEY, group_tombstones
 from .member import Leaver, LeaveReply
 from .membership import ClassicMembership
 from .offset_commits import Commits, Committer, OffsetCommits, Reply
@@ -85,6 +86,7 @@ class GroupCoordinator:
         self._shards: Shards[dict[str, AnyGroup]] = Shards(
             log, loop, empty=dict, build=self._build, resume=self._resume_all, unload=self._unload
         )
+        self._confirmations = Confirmations(log, loop, (NO_OFFSET_KEY, None), lambda: config.offsets_commit_timeout_ms)
         self.members = ClassicMembership(
             config, log, ports, loop, turns, partition_of=self._index_of, on_idle=self._forget
         )
@@ -140,6 +142,21 @@ class GroupCoordinator:
     def find(self, group_id: str) -> AnyGroup | None:
         """A group of this broker, None if it does not exist. Raises KafkaError as `shard_of`."""
         return self.shard_of(group_id).state.get(group_id)
+
+    async def not_confirmed(self, group_ids: Iterable[str]) -> frozenset[str]:
+        """Those of these groups of which nobody can say that this broker still coordinates them.
+
+        Who has followed it may have taken offsets that are not known here. Costs what `Confirmations.is_led` says.
+        """
+        indexes: dict[str, int] = {}
+        pace = Pace()
+        for group_id in group_ids:
+            indexes[group_id] = self._index_of(group_id)
+            await pace.step()
+        asked = list(set(indexes.values()))
+        led = await asyncio.gather(*map(self._confirmations.is_led, asked))
+        lost = {index for index, is_led in zip(asked, led, strict=True) if not is_led}
+        return frozenset(group_id for group_id, index in indexes.items() if index in lost) if lost else frozenset()
 
     def check_room(self, maker: Maker) -> None:
         """Raises KafkaError GROUP_MAX_SIZE_REACHED if the client must not make one more group.

@@ -37,6 +37,10 @@ def offset_key(group_id: str, place: Place) -> bytes:
     return encode_versioned(OffsetCommitKey(group=group_id, topic=place[0], partition=place[1]), OFFSET_KEY_VERSION)
 
 
+NO_OFFSET_KEY = offset_key("", ("", -1))
+"""Without a value this says nothing: no topic has this name."""
+
+
 def offset_entry(group_id: str, place: Place, offset: CommittedOffset) -> Entry:
     value = OffsetCommitValue(
         offset=offset.offset,

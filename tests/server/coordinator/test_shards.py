@@ -13,11 +13,15 @@ from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.coordinator.coordinator_log import CoordinatorLog, Entry
 from barnabas.server.coordinator.latest_records import LatestRecords
 from barnabas.server.coordinator.shards import Shards
+from barnabas.server.replication.followers import Peers
+from barnabas.server.replication.partition import Partition
+from barnabas.server.replication.replica import FollowerFetch
 from barnabas.simulation.disk import DiskFault
 from barnabas.simulation.machines import WorkDelays
 
 State = dict[bytes, bytes]
 SLOW_DISK = WorkDelays(usual=1.0)
+BOTH = {"replicas": (1, 2), "isr": (1, 2)}
 
 
 class Keeper:
@@ -142,6 +146,59 @@ def test_an_append_that_takes_long_is_told_once_and_its_outcome_later() -> None:
         assert keeper.log.append(7, [], told.append, timeout_ms=100) and told[3:] == [ErrorCode.NONE]
 
     play(talk, delays=SLOW_DISK)
+
+
+def partition_with_others(plane: DataPlane) -> Partition:
+    """From its next term on."""
+    partition = plane.partition()
+    partition._peers = Peers(1, plane.loop.time, lambda: 10.0, lambda *_: True, lambda _: True)
+    return partition
+
+
+def test_what_is_loaded_is_served_once_it_is_committed() -> None:
+    """It may be cut off with the log until then."""
+
+    async def talk(plane: DataPlane) -> None:
+        keeper, manager = Keeper(plane), plane.state.replica_manager
+        await keeper.append((b"a", b"1"))
+        partition = partition_with_others(plane)
+        epoch = partition.leader_epoch
+        manager.become_leader(next_order(partition, epoch + 1, **BOTH))
+        keeper.append((b"a", b"2"))
+        manager.become_leader(next_order(partition, epoch + 2, **BOTH))
+        end = partition.log.log_end_offset
+        shard = keeper.shards.current(0)
+        await plane.until(lambda: partition.durable_end_offset == end)
+        await asyncio.sleep(1)
+        assert partition.log.high_watermark < end
+        assert shard is not None and not shard.is_loaded and not keeper.resumed
+        with pytest.raises(KafkaError) as caught:
+            keeper.shards.loaded(0)
+        assert caught.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        partition.follower_fetched(FollowerFetch(2, -1, end, 0, knows_epoch=True))
+        assert await keeper.loaded() == {b"a": b"2"}
+        manager.become_leader(next_order(partition, epoch + 3, **BOTH))
+        keeper.append((b"a", b"3"))
+        manager.become_leader(next_order(partition, epoch + 4, replicas=(1, 2), isr=(1,)))
+        assert await keeper.loaded() == {b"a": b"3"}, "nobody else is left who could lead"
+
+    play(talk, settings={"min.insync.replicas": "2"})
+
+
+def test_what_is_given_up_before_it_is_committed_is_not_waited_for() -> None:
+    async def talk(plane: DataPlane) -> None:
+        keeper, manager = Keeper(plane), plane.state.replica_manager
+        partition = partition_with_others(plane)
+        epoch = partition.leader_epoch
+        manager.become_leader(next_order(partition, epoch + 1, **BOTH))
+        keeper.append((b"a", b"1"))
+        manager.become_leader(next_order(partition, epoch + 2, **BOTH))
+        keeper.shards.current(0)
+        manager.become_follower(next_order(partition, epoch + 3, leader=2, **BOTH))
+        await plane.until(lambda: not keeper.shards.is_loading)
+        assert not keeper.resumed
+
+    play(talk)
 
 
 def test_a_shard_goes_and_comes_with_the_leadership() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 
 import pytest
@@ -10,9 +11,11 @@ from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import ClusterRun
 from tests.sim.workload import TOPIC
 
+from barnabas.clients.consumer import Consumer
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
+from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 from barnabas.server.replication.isr_changes import IsrChange
 from barnabas.simulation.cluster import ClusterWorld
 from barnabas.simulation.loop import SimLoop, run
@@ -133,6 +136,41 @@ def test_who_asks_a_controller_whose_session_ends_is_sent_to_the_next() -> None:
         with pytest.raises(KafkaError) as refused:
             await asking
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
+
+    run(main, 1)
+
+
+def test_a_coordinator_that_was_followed_by_another_tells_no_stable_offsets() -> None:
+    """It has not heard of it, and knows nothing of what the other one took."""
+
+    async def main(loop: SimLoop) -> None:
+        cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
+        world = cluster.world
+        await asyncio.gather(*map(cluster.nemesis.bring_up, world.brokers.values()))
+        await cluster._create_topic()
+        place = TopicPartition(GROUP_METADATA_TOPIC, 0)
+        client = world.machine("client")
+
+        async def commit(offset: int) -> None:
+            async with Consumer(world.bootstrap, group_id="g", rng=random.Random(offset)) as consumer:
+                await consumer.commit({TP: offset})
+
+        await world.spawn(client, commit(5))
+        state = cluster.invariants.state(place)
+        former = world.brokers[state["leader"]]
+        assert former.server is not None
+        groups = former.server.state.groups
+        assert not await world.spawn(former.node, groups.not_confirmed(["g"]))
+        for machine in (world.ensemble.node, *(one.node for one in world.brokers.values() if one is not former)):
+            world.network.cut(former.node, machine)
+        for session in world.ensemble.sessions_of(former.node):
+            world.ensemble.expire(session)
+        await until(world, lambda: cluster.invariants.state(place)["leader"] not in (-1, former.broker_id))
+        await world.spawn(client, commit(9))
+        group = groups.find("g")
+        assert group is not None
+        assert group.offsets.committed[TP].offset == 5, "it coordinates the group still, for all it knows"
+        assert await world.spawn(former.node, groups.not_confirmed(["g", "other"])) == {"g", "other"}
 
     run(main, 1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Protocol
@@ -40,9 +39,6 @@ class Setting(Protocol):
     ledger: Ledger
     bootstrap: str
     is_over: bool
-
-    def is_said_by_the_coordinator(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether the group is there: who does not know yet that another one coordinates it tells of the past."""
 
 
 class Slot:
@@ -142,15 +138,10 @@ class Life:
 
     async def _go_back(self, consumer: Consumer) -> None:
         """To where the group is: what was given up is copied again."""
-        while True:
-            found = await consumer.committed(consumer.assignment)
-            offsets = {place: 0 if one is None else one.offset for place, one in found.items()}
-            if self.setting.is_said_by_the_coordinator(offsets):
-                break
-            await asyncio.sleep(PAUSE)
-        for place, offset in offsets.items():
+        found = await consumer.committed(consumer.assignment)
+        for place, committed in found.items():
             if place in consumer.assignment:
-                consumer.seek(place, offset)
+                consumer.seek(place, 0 if committed is None else committed.offset)
 
     def _producer(self) -> Producer:
         plan = self.setting.plan

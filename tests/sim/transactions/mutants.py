@@ -24,6 +24,7 @@ from barnabas.server.coordinator.transaction.metadata import Place, TransactionM
 from barnabas.server.coordinator.transaction.states import ENDING, TransactionState
 from barnabas.server.coordinator.transaction.transaction import HeldTransaction
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
+from barnabas.server.replication.followers import Followers
 from barnabas.server.replication.partition import Partition
 from barnabas.server.replication.verified_producers import VerifiedProducers
 from barnabas.storage.log import NEVER, Log
@@ -197,6 +198,16 @@ def forget_pending_offsets_when_loading(patch: Patch) -> None:
     patch.setattr(LatestRecords, "pending", lambda self: iter(()))
 
 
+def take_every_coordinator_for_the_present_one(patch: Patch) -> None:
+    """Who was followed by another and has not heard of it tells offsets of before."""
+    patch.setattr(Followers, "heirs", frozenset())
+
+
+def serve_what_the_next_leader_may_not_have(patch: Patch) -> None:
+    """A decision is carried out that is cut off with the log it was read from."""
+    patch.setattr(Partition, "is_on_all", lambda self, offset: True)
+
+
 @dataclass(frozen=True, slots=True)
 class TransactionMutant(PlantedBug):
     """One of them, and what else brings it to light."""
@@ -242,6 +253,19 @@ TRANSACTION_MUTANTS = (
     TransactionMutant(show_offsets_before_the_end, "KIP-447", ZOMBIES, ABORTS),
     TransactionMutant(keep_offsets_of_what_was_aborted, "KIP-98", frozenset({"kill a copier"}), ABORTS),
     TransactionMutant(forget_pending_offsets_when_loading, "KAFKA-8069", STRIKES | {"expire", "kill a copier"}),
+    TransactionMutant(
+        take_every_coordinator_for_the_present_one,
+        "Jepsen 2022",
+        frozenset({"cut from zookeeper", "cut off", "kill a copier"}),
+        ABORTS | {"manner": "assigned", "seconds": 4.0, "downtime": 3.0},
+        brokers=3,
+    ),
+    TransactionMutant(
+        serve_what_the_next_leader_may_not_have,
+        "KIP-848",
+        frozenset({"strike a coordinator", "power", "expire", "cut off", "pause"}),
+        brokers=3,
+    ),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tests.sim.cluster.scenario import LIVE_SECONDS, LOOK_SECONDS, READY_SECONDS, ClusterRun
 from tests.sim.outcome import Outcome, outcome_of
@@ -21,7 +21,6 @@ from barnabas.clients.consumer import Consumer, IsolationLevel
 from barnabas.clients.producer import Producer
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
-from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 from barnabas.simulation.loop import SimLoop
 
 STABLE_SECONDS = 10.0
@@ -110,19 +109,6 @@ class TransactionRun(ClusterRun):
         await self.world.spawn(self.world.machine("second feeder"), self._feed(LAST_RECORDS))
         while any(self.ledger.copied[index] == before[index] for index in range(self.plan.copiers)):
             await asyncio.sleep(LOOK_SECONDS)
-
-    def is_said_by_the_coordinator(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """Whether the group is there, as the broker has it that coordinates it by what the tree says."""
-        state = self.invariants.state(TopicPartition(GROUP_METADATA_TOPIC, 0))
-        broker = self.world.brokers.get(state["leader"])
-        if broker is None or broker.server is None:
-            return False
-        shard = broker.server.state.groups._shards.known(0)
-        if shard is None or not shard.is_loaded or shard.leader_epoch != state["leader_epoch"]:
-            return False
-        group = shard.state.get(GROUP)
-        known = {} if group is None else group.offsets.committed
-        return all(offset == (known[place].offset if place in known else 0) for place, offset in offsets.items())
 
     # -- before ----------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ from barnabas.protocol.messages.offset_fetch import (
 )
 from barnabas.server.apis import answer_budget
 from barnabas.server.apis.kafka_apis import LANE
+from barnabas.server.coordinator.confirmations import Confirmations
 from barnabas.server.coordinator.group.states import GroupState
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 from barnabas.simulation.machines import SimWork
@@ -88,6 +89,28 @@ def test_all_partitions_and_several_groups() -> None:
             found = [[(p.partition_index, p.committed_offset) for p in t.partitions] for t in known.topics]
             assert list(zip(names, found, strict=True)) == everything
             assert (unknown.group_id, unknown.topics, unknown.error_code) == ("nobody", [], ErrorCode.NONE)
+
+    play(talk)
+
+
+def test_stable_offsets_are_told_by_who_coordinates_the_group_for_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def is_led(_: Confirmations, index: int) -> bool:
+        return False
+
+    monkeypatch.setattr(Confirmations, "is_led", is_led)
+
+    async def talk(cluster: Cluster) -> None:
+        await cluster.commit(5)
+        for stable, error, offsets in ((True, ErrorCode.NOT_COORDINATOR, []), (False, ErrorCode.NONE, [5])):
+            before = OffsetFetchRequest(group_id=GROUP, topics=None, require_stable=stable)
+            answer = await cluster.ask(before, 7)
+            found = [one.committed_offset for topic in answer.topics for one in topic.partitions]
+            assert (answer.error_code, found) == (error, offsets)
+            groups = [OffsetFetchRequestGroup(group_id=GROUP, topics=None)]
+            for version in range(8, 11):
+                (group,) = (await cluster.ask(OffsetFetchRequest(groups=groups, require_stable=stable), version)).groups
+                found = [one.committed_offset for topic in group.topics for one in topic.partitions]
+                assert (group.error_code, found) == (error, offsets)
 
     play(talk)
 
