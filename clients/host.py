@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,4 +29,7 @@ async def beside_loop(job: Callable[[], T]) -> T:
 
 def private_folder(prefix: str) -> Path:
     """A new folder that only this user can read."""
+    # Brings the codecs of archives along, half a megabyte for the few who want such a folder.
+    import tempfile
+
     return Path(tempfile.mkdtemp(prefix=prefix))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import platform
 import signal
 import sys
 import time
@@ -17,7 +16,14 @@ from .. import __version__
 from ..protocol.native import native
 from ..protocol.room_logger import room_logger
 from .cleaning.cleaning_work import cleaning_work
-from .runtime.host import event_loop, host_ports, keep_freed_memory, preempt_nobody, raise_open_files
+from .runtime.host import (
+    event_loop,
+    host_ports,
+    keep_freed_memory,
+    preempt_nobody,
+    raise_open_files,
+    return_freed_memory,
+)
 from .runtime.log_output import LogOutput
 
 if TYPE_CHECKING:
@@ -77,7 +83,7 @@ async def _serve(
     )
     server = BrokerServer(config, ports, loop)
     code = "compiled code" if native is not None else "no compiled code"
-    logger.info("Barnabas %s starts on Python %s with %s", __version__, platform.python_version(), code)
+    logger.info("Barnabas %s starts on Python %s with %s", __version__, sys.version.partition(" ")[0], code)
     began = time.perf_counter()
     try:
         await server.start()
@@ -98,6 +104,7 @@ async def _serve(
     # All there is, a third of a second of it with tens of thousands of members, is gone through when a quarter more has
     # come to stay, and then at most once in 28 million objects or in a million requests of members (see `turns.py`).
     gc.freeze()
+    return_freed_memory()
     gc.set_threshold(200, 1, 70_000)
     _tell_start(server, time.perf_counter() - began)
     for listener in server.listeners:

@@ -22,6 +22,7 @@ DEFAULT_CONSOLE = "127.0.0.1:8080"
 CONSOLE_HELP = f"a console for the browser beside the broker ({DEFAULT_CONSOLE}); needs barnabas[console]"
 SCHEMAS_HELP = "a schema registry, or a folder or file of schemas, for records in Avro and Protobuf; may be repeated"
 CONSOLE_ONLY = ("console_config", "console_schemas")
+HELP_COLUMNS = 100
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -55,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
         description="Start a broker: one process, one folder. Prints its listeners and `ready` once it serves.",
         epilog="A Kafka server.properties is taken as it is. BARNABAS_CONFIG_NUM_PARTITIONS=3 and its like in the "
         "environment override what it says, options override both.",
+        # To ask for the terminal's width, argparse would load the codecs of archives, with each start.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=HELP_COLUMNS),
     )
     add = parser.add_argument
     add("properties", nargs="?", metavar="server.properties", help="settings with Kafka's names")

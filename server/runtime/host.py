@@ -33,7 +33,9 @@ RESERVE_BYTES = 8 << 20
 """A start writes some hundred kilobytes: indexes, producer snapshots, who leads what. Deleting topics writes less."""
 KEPT_BYTES = 8 << 20
 """Freed memory that the process keeps for the next request: some batches of the default `max.message.bytes`, opened."""
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+ARENAS = 2
+"""Heaps of the C library, which gives each thread one of its own: a broker's threads take turns, and need not."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 """Parameters of glibc's mallopt(3)."""
 
 
@@ -108,12 +110,23 @@ def keep_freed_memory() -> None:
     The plain records of a compressed batch and the answer to a fetch live for a millisecond. glibc maps such a block
     anew each time, and the page faults then cost more than the decompression. Other C libraries are left alone.
     """
-    if sys.platform != "linux":
-        return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = _of_c_library("mallopt")
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES)
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_ARENA_MAX, ARENAS)
+
+
+def return_freed_memory() -> None:
+    """Give back to the kernel what a start has freed, a megabyte of it, which would be kept from now on."""
+    trim = _of_c_library("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
+def _of_c_library(name: str) -> Callable[..., int] | None:
+    """A function of glibc; None where there is another C library."""
+    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
 
 
 def preempt_nobody() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import logging.handlers
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,7 +26,10 @@ class LogOutput:
         """Have the process's log written like that. Raises OSError, ValueError."""
         handler: logging.Handler = logging.StreamHandler()
         if self.file is not None:
-            handler = logging.handlers.RotatingFileHandler(self.file, maxBytes=FILE_BYTES, backupCount=FILES_KEPT)
+            # Brings sockets, queues and pickles along, half a megabyte that a broker without such a file need not hold.
+            from logging.handlers import RotatingFileHandler
+
+            handler = RotatingFileHandler(self.file, maxBytes=FILE_BYTES, backupCount=FILES_KEPT)
         handler.setFormatter(JsonFormatter() if self.format == "json" else TextFormatter(TEXT))
         logging.basicConfig(level=self.level, handlers=[handler])
 

@@ -286,6 +286,17 @@ def test_start_loads_no_command_line_library() -> None:
     assert shown.stdout == "set()\n"
 
 
+def test_a_broker_loads_no_archives_and_no_pickles() -> None:
+    code = (
+        "import sys, barnabas.clients.cli.start as start\n"
+        "start.parser().parse_args([])\n"
+        "import barnabas.server.__main__, barnabas.server.broker\n"
+        "print({'shutil', 'lzma', 'bz2', 'pickle', 'tempfile'} & set(sys.modules))"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    assert shown.stdout == "set()\n"
+
+
 @pytest.mark.verify
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_the_demo_reads_back_what_it_wrote(run: Run, codec: str) -> None:
