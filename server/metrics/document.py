@@ -32,6 +32,9 @@ those with members first; the totals count all.
 without `metrics.listeners`: counters as sums without `_total`, quantiles as gauges. Its variables count: headers,
 certificates, compression (`OTEL_EXPORTER_OTLP_HEADERS` and so on).
 
+`docker/grafana/dashboard.json` is a dashboard for Grafana; `--profile metrics` of `docker/docker-compose.yml` brings it
+with Prometheus and Grafana, and `docker/prometheus.yml` is what Prometheus is told.
+
 Without either setting nothing is measured. With one a request costs some hundred nanoseconds more.
 
 | metric | labels | what | in Kafka |
