@@ -203,11 +203,6 @@ def take_every_coordinator_for_the_present_one(patch: Patch) -> None:
     patch.setattr(Followers, "heirs", frozenset())
 
 
-def serve_what_the_next_leader_may_not_have(patch: Patch) -> None:
-    """A decision is carried out that is cut off with the log it was read from."""
-    patch.setattr(Partition, "is_on_all", lambda self, offset: True)
-
-
 @dataclass(frozen=True, slots=True)
 class TransactionMutant(PlantedBug):
     """One of them, and what else brings it to light."""
@@ -255,15 +250,9 @@ TRANSACTION_MUTANTS = (
     TransactionMutant(forget_pending_offsets_when_loading, "KAFKA-8069", STRIKES | {"expire", "kill a copier"}),
     TransactionMutant(
         take_every_coordinator_for_the_present_one,
-        "Jepsen 2022",
+        "Raft 6.4",
         frozenset({"cut from zookeeper", "cut off", "kill a copier"}),
         ABORTS | {"manner": "assigned", "seconds": 4.0, "downtime": 3.0},
-        brokers=3,
-    ),
-    TransactionMutant(
-        serve_what_the_next_leader_may_not_have,
-        "KIP-848",
-        frozenset({"strike a coordinator", "power", "expire", "cut off", "pause"}),
         brokers=3,
     ),
 )
