@@ -181,7 +181,7 @@ def scram(mechanism: str, first: ScramFirst, credential: ScramCredential, nonce:
     signature = hmac.digest(credential.stored_key, signed, algorithm)
     if len(proof) != len(signature) or binding != first.header or not hmac.compare_digest(said.encode(), both.encode()):
         raise wrong
-    client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+    client_key = (int.from_bytes(proof, "big") ^ int.from_bytes(signature, "big")).to_bytes(len(proof), "big")
     if not hmac.compare_digest(hashlib.new(algorithm, client_key).digest(), credential.stored_key):
         raise wrong
     return b"v=" + base64.b64encode(hmac.digest(credential.server_key, signed, algorithm))

@@ -390,6 +390,7 @@ class BrokerServer:
             open_files=self._ports.open_files,
             connection_quota=state.quotas.connections,
             doors=state.security.doors,
+            work=self._ports.work,
         )
         await sockets.bind()
         self._stops += [sockets.close, apis.close]

@@ -114,7 +114,7 @@ class Connection(asyncio.BufferedProtocol):
             self.session.client_port = int(peer[1])
             self.is_local = is_loopback(host) or (isinstance(own, tuple) and host == own[0])
         if not self._server.admit(self):
-            stream.abort()
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._turn(ServerEvent.LOST)
@@ -218,6 +218,18 @@ class Connection(asyncio.BufferedProtocol):
             self._turn(ServerEvent.LOST)
             self._stop_sending()
             self._transport.abort()
+
+    def await_transport(self) -> None:
+        """Look at nothing before `have_transport`: a client's first request may come right behind its handshake."""
+        self._turn(ServerEvent.MUTE)
+
+    def have_transport(self, transport: asyncio.Transport) -> None:
+        """The connection is made, unless it is lost already."""
+        self._turn(ServerEvent.UNMUTE)
+        if self._state is ServerState.OPEN:
+            self.connection_made(transport)
+            if not self._state:
+                self._process()
 
     # -- what the server calls -------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ..config.broker_config import BrokerConfig
     from ..config.listeners import ListenerConfig
     from ..quotas.managers import ConnectionQuota
+    from ..runtime.ports import Work
     from ..security.tls_listener import TlsListener
 
 logger = room_logger("network")
@@ -78,10 +79,12 @@ class SocketServer:
         open_files: Callable[[], int | None] = lambda: None,
         connection_quota: ConnectionQuota | None = None,
         doors: Mapping[str, Door] = NO_DOORS,
+        work: Work | None = None,
     ) -> None:
         """`open_files` says how many files and sockets the process may have open; None: nobody knows.
 
         `connection_quota` says whose new connections have to wait, `doors` what listeners ask for before they serve.
+        `work` computes handshakes, and has to be there for a listener with TLS.
         """
         self.loop = loop
         self.listeners: list[ListenerConfig] = []
@@ -92,6 +95,7 @@ class SocketServer:
         self._handle = handle
         self._gate = SaslGate(handle, loop)
         self._doors = doors
+        self._work = work
         self._strangers = Strangers(loop.time)
         self._machine_name = machine_name
         self._acceptors: list[TlsAcceptor] = []
@@ -285,6 +289,7 @@ class SocketServer:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _acceptor(self, server: asyncio.Server, tls: TlsListener, listener: ListenerConfig) -> TlsAcceptor:
+        assert self._work is not None, "a listener with TLS"
         return TlsAcceptor(
             server,
             lambda: tls.context,
@@ -292,6 +297,7 @@ class SocketServer:
             self.loop,
             backlog=self._config.socket_listen_backlog_size,
             is_welcome=partial(self._is_welcome, listener.name),
+            work=self._work,
         )
 
     def _is_welcome(self, listener: str, host: str, descriptor: int) -> bool:

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.room_logger import room_logger
+from .tls_handshake import Handshake, HandshakeBesideTheLoop
 
 if TYPE_CHECKING:
+    from ..runtime.ports import Work
     from .connection import Connection
 
 logger = room_logger("network")
@@ -22,7 +24,7 @@ HANDSHAKES = 500
 """How many at a time; one more ends the one that has taken longest."""
 HANDSHAKE_SECONDS = 10.0
 AT_ONCE = 20
-"""Connections accepted before others have their turn: the first answer of a handshake takes up to a millisecond."""
+"""Connections accepted before others have their turn."""
 PAUSE_SECONDS = 0.05
 """After an accept that failed, for want of a descriptor for one."""
 
@@ -39,6 +41,7 @@ class TlsAcceptor:
         *,
         backlog: int,
         is_welcome: Callable[[str, int], bool],
+        work: Work,
     ) -> None:
         """`server` holds the bound sockets and never serves; `is_welcome` is asked by address and descriptor."""
         self._streams: list[Any] = [stream.dup() for stream in server.sockets]
@@ -48,6 +51,7 @@ class TlsAcceptor:
         self._connection = connection
         self._loop = loop
         self._is_welcome = is_welcome
+        self._work = work
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: dict[asyncio.Task[None], None] = {}
 
@@ -96,15 +100,17 @@ class TlsAcceptor:
                 await asyncio.sleep(0)
 
     async def _greet(self, stream: Any) -> None:
+        connection, context = self._connection(), self._context()
+        context.sslobject_class = HandshakeBesideTheLoop
+        connection.await_transport()
+        handshake = Handshake(self._loop, self._work)
         try:
-            await self._loop.connect_accepted_socket(
-                self._connection,
-                stream,
-                ssl=self._context(),
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
-            )
+            transport = await handshake.secure(stream, connection, context, HANDSHAKE_SECONDS)
         except (OSError, ssl.SSLError, TimeoutError) as error:
             logger.debug("a TLS handshake failed: %s", error)
+        else:
+            if transport is not None:
+                connection.have_transport(transport)
 
     def _greeted(self, task: asyncio.Task[None]) -> None:
         self._handshakes.pop(task, None)

@@ -47,6 +47,8 @@ class TlsListener:
         settings = {key: str(value) for key in STORE_KEYS if (value := self._value(key))}
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+        # One ticket does to resume a session; the connection that does so gets the next.
+        context.num_tickets = 1
         choose_protocols(context, self._config, self._listener)
         wanted = str(self._value("ssl.client.auth"))
         try:

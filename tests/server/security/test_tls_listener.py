@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import struct
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from barnabas.clients.certificates import Authority
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.clients.security import security_of
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ConnectionLostError
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.config.broker_config import BrokerConfig
@@ -184,6 +186,32 @@ def test_handshakes_that_come_to_nothing_are_counted_and_ended(
         (await connect(broker, files.client)).close()
 
     play(talk, files.listener)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_is_resumed_until_there_is_a_new_certificate(files: Files, version: ssl.TLSVersion) -> None:
+    context = ssl.create_default_context(cafile=str(files.ca))
+    context.minimum_version = context.maximum_version = version
+
+    def ask(port: int, session: ssl.SSLSession | None = None) -> tuple[bool, ssl.SSLSession | None]:
+        with (
+            socket.create_connection(("127.0.0.1", port), PATIENCE) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as stream,
+        ):
+            stream.sendall(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 7, -1))
+            assert stream.recv(4)
+            return bool(stream.session_reused), stream.session
+
+    with Broker(config=files.listener) as broker:
+        is_resumed, session = ask(broker.port)
+        assert not is_resumed
+        is_resumed, _ = ask(broker.port, session)
+        assert is_resumed
+        tls = broker.server.state.security.doors["SSL"].tls
+        assert tls is not None
+        tls.take(tls.build())
+        is_resumed, _ = ask(broker.port, session)
+        assert not is_resumed
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")

@@ -1,0 +1,172 @@
+"""TLS handshakes computed beside the loop: a signature by RSA takes a millisecond, and strangers can ask for many.
+
+The event loop's own TLS does what is to be done next whenever bytes arrive, and asks its SSL object for that. Here that
+object has a lane do it, says meanwhile that it wants more bytes, and is asked again when the lane is done. As long as
+the lane is at it, nothing that happens to the connection reaches the loop's TLS, which would use the same buffers.
+When the handshake is over the loop's TLS is alone with the connection, and costs what it always does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from ..runtime.ports import Work
+
+LANE = "handshakes"
+EARLY_BYTES = 1 << 12
+"""Read at once before the loop's TLS is there."""
+
+_present: ContextVar[Handshake] = ContextVar("handshake")
+
+
+class Handshake(asyncio.BufferedProtocol):
+    """Stands between a transport in the clear and the loop's TLS protocol. Loop-thread only."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Work) -> None:
+        self._loop = loop
+        self._work = work
+        self._transport: asyncio.Transport | None = None
+        self._tls: Any = None
+        self._early: bytearray | None = bytearray()
+        """What came before the loop's TLS could take it; None from then on."""
+        self._buffer = bytearray()
+        self._step: Callable[[], None] | None = None
+        """To be done by the lane."""
+        self._is_at_it = False
+        self._later: list[Callable[[], object]] = []
+        """What the loop's TLS is told when the lane is done."""
+
+    async def secure(
+        self, stream: Any, protocol: asyncio.BaseProtocol, context: ssl.SSLContext, seconds: float
+    ) -> asyncio.Transport | None:
+        """The transport of a connection that was accepted, whose `connection_made` is the caller's to call.
+
+        None if it was lost on the way. Raises OSError (ssl.SSLError), TimeoutError.
+        """
+        _present.set(self)
+        transport, _ = await self._loop.connect_accepted_socket(lambda: self, stream)
+        try:
+            if transport.is_closing():
+                return None
+            # In the loop's next turn, before its TLS hears of the connection.
+            self._loop.call_soon(self._step_between, transport)
+            secured = await self._loop.start_tls(
+                transport, protocol, context, server_side=True, ssl_handshake_timeout=seconds
+            )
+        except BaseException:
+            transport.abort()
+            raise
+        if secured is None or secured.is_closing() or transport.is_closing():
+            transport.abort()
+            return None
+        transport.set_protocol(self._tls)
+        self._tls = None
+        return secured
+
+    def _step_between(self, transport: asyncio.Transport) -> None:
+        if not transport.is_closing():
+            self._transport, self._tls = transport, transport.get_protocol()
+            transport.set_protocol(self)
+            self._loop.call_soon(self._hand_over)
+
+    def _hand_over(self) -> None:
+        early, self._early = self._early, None
+        self._buffer = bytearray()
+        if early and self._tls is not None:
+            memoryview(self._tls.get_buffer(len(early)))[: len(early)] = early
+            self.buffer_updated(len(early))
+
+    # -- what the loop's TLS calls, through its SSL object -----------------------------------------------------------
+
+    def begin(self, step: Callable[[], None]) -> None:
+        """Have the lane do this once the loop's TLS has returned."""
+        self._step = step
+
+    # -- what the transport calls ------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if self._early is None:
+            return cast(memoryview, self._tls.get_buffer(sizehint))
+        self._buffer = bytearray(EARLY_BYTES)
+        return memoryview(self._buffer)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._early is not None:
+            self._early += self._buffer[:nbytes]
+            return
+        self._tls.buffer_updated(nbytes)
+        step, self._step = self._step, None
+        if step is not None and self._transport is not None and not self._transport.is_closing():
+            self._is_at_it = True
+            self._transport.pause_reading()
+            self._work.submit(LANE, step, self._was_done)
+
+    def eof_received(self) -> bool:
+        self._tell(lambda: self._tls.eof_received())
+        return False
+
+    def pause_writing(self) -> None:
+        self._tell(lambda: self._tls.pause_writing())
+
+    def resume_writing(self) -> None:
+        self._tell(lambda: self._tls.resume_writing())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._tell(lambda: self._lose(exc))
+
+    def _lose(self, exc: Exception | None) -> None:
+        self._tls.connection_lost(exc)
+        # The two would hold each other.
+        self._tls = None
+
+    def _tell(self, event: Callable[[], object]) -> None:
+        if self._is_at_it:
+            self._later.append(event)
+        elif self._tls is not None:
+            event()
+
+    def _was_done(self, _: None, error: BaseException | None) -> None:
+        assert error is None, "a step keeps what it comes to"
+        self._is_at_it = False
+        later, self._later = self._later, []
+        for event in later:
+            event()
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self.buffer_updated(0)
+
+
+class HandshakeBesideTheLoop(ssl.SSLObject):
+    """The `sslobject_class` of a context whose connections `Handshake.secure` makes."""
+
+    _handshake: Handshake | None = None
+    _is_done = False
+    _failure: Exception | None = None
+
+    def do_handshake(self) -> None:
+        """What the lane's last step came to; before that SSLWantReadError, and the lane begins with one."""
+        if self._is_done:
+            self._handshake = None
+            return
+        if self._handshake is None:
+            # The client speaks first.
+            self._handshake = _present.get()
+            raise ssl.SSLWantReadError
+        failure, self._failure = self._failure, None
+        if failure is None:
+            self._handshake.begin(self._advance)
+            raise ssl.SSLWantReadError
+        raise failure
+
+    def _advance(self) -> None:
+        try:
+            super().do_handshake()
+        except Exception as error:  # noqa: BLE001 - it is for the loop's TLS, which asks for it
+            self._failure = error
+        else:
+            self._is_done = True
