@@ -8,6 +8,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -18,7 +19,8 @@ from tests.server_process import wait_until
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.config_resources import ConfigResourceType
-from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from barnabas.testing import Cluster
 
 DEADLINE_S = 60
@@ -296,3 +298,14 @@ async def _ask(bootstrap: str) -> dict[str, int]:
 
     async with Admin(bootstrap) as admin:
         return {topic.name: len(topic.partitions) for topic in await admin.describe_topics()}
+
+
+def test_a_client_that_asks_for_a_topic_that_is_not_there_asks_again() -> None:
+    """The code is that of Kafka's brokers around ZooKeeper: kafkajs takes the one of Kafka 4 for final."""
+    with Cluster(brokers=2) as cluster:
+        for broker_id in cluster.brokers:
+            with closing(ConfigClient(cluster.address(broker_id))) as client:
+                request = MetadataRequest(topics=[MetadataRequestTopic(name=f"asked-at-{broker_id}")])
+                (topic,) = client.call(ApiKey.METADATA, 5, request).topics
+                assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+                cluster.wait_for_leader(topic.name)

@@ -2,7 +2,9 @@
 
 v0 has no way to ask for no topics: an empty list means all. v4 lets the client forbid auto-creation (KIP-361); before
 it was implied. v12 asks by topic id (KIP-516). A topic that is created because it was asked for is ready when the
-answer leaves, but the answer itself says UNKNOWN_TOPIC_OR_PARTITION as that of Kafka 4 does: clients ask again.
+answer leaves, but the answer itself is an error, so that clients ask again: a broker alone says as that of Kafka 4
+UNKNOWN_TOPIC_OR_PARTITION. In a cluster, where the next broker asked may not have heard of it yet, it is
+LEADER_NOT_AVAILABLE as of Kafka's brokers around ZooKeeper: kafkajs takes the other one for final.
 """
 
 from __future__ import annotations
@@ -140,12 +142,13 @@ async def _create_and_respond(
         results = await controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
     except KafkaError as error:
         results = dict.fromkeys(creatable, error)
+    created = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if controller.is_alone else ErrorCode.LEADER_NOT_AVAILABLE
     for name in missing:
         error_or_none = results.get(name)
         if name not in results:
             topics.append(_unknown(name))
         elif error_or_none is None:
-            topics.append(_failed(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topics.append(_failed(name, created))
         elif error_or_none.code in MAY_BE_THERE:
             topics.append(_failed(name, ErrorCode.LEADER_NOT_AVAILABLE))
         else:

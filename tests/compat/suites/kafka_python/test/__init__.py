@@ -1,0 +1,1 @@
+"""kafka-python's tests are a package, which their sdist leaves out."""
