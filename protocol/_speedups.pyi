@@ -113,7 +113,12 @@ def take_batch(
 
 def read_produce(
     buffer: memoryview, start: int, end: int, /
-) -> tuple[int, str | None, str | None, int, int, list[tuple[str | bytes, int]], list[memoryview]] | None:
+) -> (
+    tuple[
+        int, str | None, str | None, int, int, list[tuple[str | bytes, int]], list[tuple[str | bytes, int, memoryview]]
+    ]
+    | None
+):
     """`produce_entries.read_generally`: correlation id, client id and the fields of `ProduceEntries`.
 
     None for what is not usual, as tagged fields are not: the twin reads it, or says what is wrong with it.

@@ -32,6 +32,9 @@ SINCE_TOPIC_IDS = 13
 Place: TypeAlias = tuple[str | bytes, int]
 """Topic name, or from version 13 on the 16 bytes of its id; partition."""
 
+Entry: TypeAlias = tuple[str | bytes, int, memoryview]
+"""A place, and the records for it."""
+
 MOST_PLACES = 20_000
 """In one request. Java's producer, with 1 MB in a request, has no room for more than 14 000 batches."""
 _read = native.read_produce if native is not None else None
@@ -41,40 +44,36 @@ _KEY = ApiKey.PRODUCE
 
 
 class ProduceEntries:
-    """What a produce request asks for: `records[i]`, a view of the request, belongs to `places[i]`."""
+    """What a produce request asks for: `entries[i]`, with records that are a view of the request, is for `places[i]`."""
 
-    __slots__ = ("acks", "places", "records", "timeout_ms", "transactional_id")
+    __slots__ = ("acks", "entries", "places", "timeout_ms", "transactional_id")
 
     def __init__(
-        self, transactional_id: str | None, acks: int, timeout_ms: int, places: list[Place], records: list[memoryview]
+        self, transactional_id: str | None, acks: int, timeout_ms: int, places: list[Place], entries: list[Entry]
     ) -> None:
-        """Raises ProtocolError for more than `MOST_PLACES`."""
+        """`places` are those of the entries, for who must not keep the records. ProtocolError beyond `MOST_PLACES`."""
         if len(places) > MOST_PLACES:
             raise ProtocolError(f"a produce request for {len(places)} partitions; {MOST_PLACES} are allowed")
         self.transactional_id = transactional_id
         self.acks = acks
         self.timeout_ms = timeout_ms
         self.places = places
-        self.records = records
+        self.entries = entries
 
     @property
     def topic_data(self) -> list[TopicProduceData]:
         """The same by topics, as in `ProduceRequest`, for code that treats all requests alike."""
         topics = []
-        for topic, entries in groupby(zip(self.places, self.records, strict=True), lambda entry: entry[0][0]):
+        for topic, entries in groupby(self.entries, lambda entry: entry[0]):
             name, topic_id = _name_and_id(topic)
-            data = [PartitionProduceData(index=place[1], records=records) for place, records in entries]
+            data = [PartitionProduceData(index=index, records=records) for _, index, records in entries]
             topics.append(TopicProduceData(name=name, topic_id=topic_id, partition_data=data))
         return topics
 
     @topic_data.setter
     def topic_data(self, topics: list[TopicProduceData]) -> None:
         by_id = bool(self.places) and isinstance(self.places[0][0], bytes)
-        self.places, self.records = [], []
-        for topic in topics:
-            for data in topic.partition_data:
-                self.places.append((topic.topic_id.bytes if by_id else topic.name, data.index))
-                self.records.append(memoryview(data.records or b""))
+        self.places, self.entries = _of_topics(topics, by_id=by_id)
 
 
 def read_produce(version: int, buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, ProduceEntries]:
@@ -82,23 +81,26 @@ def read_produce(version: int, buffer: memoryview, start: int, end: int) -> tupl
     found = _read(buffer, start, end) if _read is not None else None
     if found is None:
         return read_generally(version, buffer, start, end)
-    correlation_id, client_id, transactional_id, acks, timeout_ms, places, records = found
+    correlation_id, client_id, transactional_id, acks, timeout_ms, places, entries = found
     header = _new_tuple(RequestHeader, (_KEY, version, correlation_id, client_id))
-    return header, ProduceEntries(transactional_id, acks, timeout_ms, places, records)
+    return header, ProduceEntries(transactional_id, acks, timeout_ms, places, entries)
 
 
 def read_generally(version: int, buffer: memoryview, start: int, end: int) -> tuple[RequestHeader, ProduceEntries]:
     """`read_produce` by the general codecs."""
     header, position = decode_request_header(buffer, start, end)
     request: ProduceRequest = decode_request(ApiKey.PRODUCE, version, buffer, position, end)
-    by_id = version >= SINCE_TOPIC_IDS
-    places: list[Place] = []
-    records: list[memoryview] = []
-    for topic in request.topic_data:
-        for data in topic.partition_data:
-            places.append((topic.topic_id.bytes if by_id else topic.name, data.index))
-            records.append(memoryview(data.records or b""))
-    return header, ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, places, records)
+    places, entries = _of_topics(request.topic_data, by_id=version >= SINCE_TOPIC_IDS)
+    return header, ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, places, entries)
+
+
+def _of_topics(topics: Sequence[TopicProduceData], *, by_id: bool) -> tuple[list[Place], list[Entry]]:
+    """Places and entries."""
+    entries: list[Entry] = []
+    for topic in topics:
+        name = topic.topic_id.bytes if by_id else topic.name
+        entries += [(name, data.index, memoryview(data.records or b"")) for data in topic.partition_data]
+    return [entry[:2] for entry in entries], entries
 
 
 class AllAppended:

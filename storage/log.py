@@ -161,10 +161,9 @@ class Log:
             target_magic=target_magic,
             at_once=at_once,
         )
-        last_offset = result.last_offset
+        data, _, last_offset, record_count, max_timestamp, append_time, producers, _ = result
         if last_offset < 0:
             return append_info(result, self.log_start_offset)
-        data, max_timestamp, producers = result.records, result.max_timestamp, result.producer_batches
         if producers and (duplicate := check_producers(self.producer_state, producers, origin)) is not None:
             return duplicate_info(duplicate, self.log_start_offset, self._config)
         size = len(data)
@@ -189,14 +188,14 @@ class Log:
         if segment.records.size == size:
             self._refresh_roll_timestamp()
         self.log_end_offset = last_offset + 1
-        self.appended_records += result.record_count
+        self.appended_records += record_count
         self.appended_bytes += size
         if leader_epoch != self.leader_epochs.latest_epoch and target_magic == 2:
             self.leader_epochs.assign(leader_epoch, first_offset)
         if producers:
             self._take_in(segment, producers)
-        append_time, start = result.log_append_time_ms, self.log_start_offset
-        fields = first_offset, last_offset, max_timestamp, append_time, start, result.record_count, size, False
+        start = self.log_start_offset
+        fields = first_offset, last_offset, max_timestamp, append_time, start, record_count, size, False
         return _new_tuple(LogAppendInfo, fields)
 
     def append_as_follower(self, records: memoryview, *, leader_epoch: int = -1) -> LogAppendInfo:

@@ -44,8 +44,8 @@ def kept(request: Any) -> Any:
     """The request as it can be kept: records that are produced are in a buffer that is soon used again."""
     if not isinstance(request, ProduceEntries):
         return request
-    records = [memoryview(bytearray(batch)) for batch in request.records]
-    return ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, list(request.places), records)
+    entries = [(topic, index, memoryview(bytearray(batch))) for topic, index, batch in request.entries]
+    return ProduceEntries(request.transactional_id, request.acks, request.timeout_ms, list(request.places), entries)
 
 
 def answer_error(error: KafkaError, handled: bool, exchange: Exchange) -> Any:

@@ -69,9 +69,10 @@ static int append(PyObject *list, PyObject *item)
     return added;
 }
 
-/* What is found: for each partition (topic, index), and the records as a part of `buffer`, whose bytes are at `start`. */
+/* What is found: for each partition (topic, index), and the same with its records, a part of `buffer`, whose bytes are at
+   `start`. */
 typedef struct {
-    PyObject *places, *records, *buffer;
+    PyObject *places, *entries, *buffer;
     const uint8_t *start;
 } findings;
 
@@ -87,7 +88,8 @@ static int add_partition(reader *in, PyObject *topic, findings *out)
         return 0;
     Py_ssize_t at = records - out->start;
     return append(out->places, Py_BuildValue("Oi", topic, (int)index))
-        && append(out->records, PySequence_GetSlice(out->buffer, at, at + (Py_ssize_t)size));
+        && append(out->entries, Py_BuildValue("OiN", topic, (int)index,
+                                              PySequence_GetSlice(out->buffer, at, at + (Py_ssize_t)size)));
 }
 
 static int add_topics(reader *in, int version, findings *out)
@@ -124,7 +126,7 @@ static PyObject *read_request(reader *in, findings *out)
     int acks = take_i16(in), timeout = take_i32(in);
     if (transactional_id != NULL && add_topics(in, version, out))
         request = Py_BuildValue("iOOiiOO", correlation_id, client_id, transactional_id, acks, timeout, out->places,
-                                out->records);
+                                out->entries);
     Py_XDECREF(client_id), Py_XDECREF(transactional_id);
     return request;
 }
@@ -143,9 +145,9 @@ PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count
     if (0 <= start && start <= end && end <= data.len) {
         reader in = {(const uint8_t *)data.buf + start, (const uint8_t *)data.buf + end, 0};
         findings out = {PyList_New(0), PyList_New(0), args[0], data.buf};
-        if (out.places != NULL && out.records != NULL)
+        if (out.places != NULL && out.entries != NULL)
             request = read_request(&in, &out);
-        Py_XDECREF(out.places), Py_XDECREF(out.records);
+        Py_XDECREF(out.places), Py_XDECREF(out.entries);
     }
     PyBuffer_Release(&data);
     if (request == NULL && !PyErr_Occurred())

@@ -60,7 +60,7 @@ def outcome(read: object, version: int, data: bytes, end: int) -> object:
         header, request = read(version, buffer, 1, end)  # type: ignore[operator]
     except ProtocolError:
         return "refused"
-    return header, request.transactional_id, request.acks, request.timeout_ms, request.places, request.records
+    return header, request.transactional_id, request.acks, request.timeout_ms, request.places, request.entries
 
 
 @compiled
@@ -106,7 +106,7 @@ def test_what_is_not_usual_is_left_to_the_general_decoder() -> None:
     tagged = frame[:-1] + b"\1\5\1z"
     assert native.read_produce(memoryview(tagged), 0, len(tagged)) is None
     header, request = read_produce(9, memoryview(tagged), 0, len(tagged))
-    assert (header.client_id, request.places, request.records) == ("client", [("t", 0)], [b"x"])
+    assert (header.client_id, request.places, request.entries) == ("client", [("t", 0)], [("t", 0, b"x")])
     other = encode_request_header(RequestHeader(ApiKey.METADATA, 1, 1, "c"))
     assert native.read_produce(memoryview(other), 0, len(other)) is None
     for start, end in ((-1, 5), (5, 4), (0, len(frame) + 1)):
@@ -116,7 +116,7 @@ def test_what_is_not_usual_is_left_to_the_general_decoder() -> None:
 def test_records_lie_where_they_came_in() -> None:
     buffer = memoryview(bytearray(request_frame(7, "c", None, 1, [("t", 0, [(0, b"abc")])])))
     _, request = read_produce(7, buffer, 0, len(buffer))
-    request.records[0][0] = ord("X")
+    request.entries[0][2][0] = ord("X")
     assert b"Xbc" in bytes(buffer)
 
 
@@ -162,14 +162,14 @@ def test_the_same_by_topics_and_back(version: int) -> None:
     topics = [("one", 1, [(0, b"abc"), (1, None)]), ("two", 2, [(3, b"x")])]
     frame = memoryview(request_frame(version, "c", None, 1, topics))
     _, request = read_produce(version, frame, 0, len(frame))
-    places, records = request.places, request.records
+    places, entries = request.places, request.entries
     by_topic = request.topic_data
     assert [len(topic.partition_data) for topic in by_topic] == [2, 1]
     assert [topic.name for topic in by_topic] == (["one", "two"] if version < SINCE_TOPIC_IDS else ["", ""])
     request.topic_data = by_topic
-    assert (request.places, request.records) == (places, records)
+    assert (request.places, request.entries) == (places, entries)
     request.topic_data = by_topic[1:]
-    assert (request.places, request.records) == (places[2:], [b"x"])
+    assert (request.places, request.entries) == (places[2:], [(*places[2], b"x")])
 
 
 def test_without_compiled_code_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

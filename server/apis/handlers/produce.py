@@ -9,8 +9,8 @@ only way to tell the client.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, cast
 
 from ....protocol.compiled_support import as_uuid
 from ....protocol.errors import ErrorCode, KafkaError
@@ -21,7 +21,7 @@ from ....protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
 )
-from ....protocol.produce_entries import AllAppended, Place, ProduceEntries, response_of
+from ....protocol.produce_entries import SINCE_TOPIC_IDS, AllAppended, Place, ProduceEntries, response_of
 from ....storage.record_validator import RecordValidationError
 from ...coordinator.transaction.enlistment import Manner
 from ...replication.delayed_produce import AppendCallback, AppendResult
@@ -57,7 +57,7 @@ def handle(
         _in_transaction(ctx, request, produce, enlistment, replica_manager)
         return
     replica_manager.append_records(
-        produce.entries(request.records),
+        produce.entries(request),
         request.acks,
         request.timeout_ms,
         produce.respond,
@@ -87,7 +87,7 @@ def _in_transaction(
         )
 
     manner = Manner.of(ctx.api_version, FIRST_ABORTABLE_VERSION)
-    entries = produce.entries(request.records)
+    entries = produce.entries(request)
     enlistment.produce(request.transactional_id or "", manner, entries, append, produce.respond)
 
 
@@ -110,19 +110,16 @@ class _Produce:
         self._long_work = long_work
         self._metadata = metadata
         self._fault = fault
-        self._unknown: list[int] = []
+        self._unknown: Sequence[int] = ()
         """Positions of the places whose topic id no topic has."""
 
-    def entries(self, records: list[memoryview]) -> list[AppendEntry]:
+    def entries(self, request: ProduceEntries) -> list[AppendEntry]:
         """What is to be appended where, by the names of topics."""
-        entries: list[AppendEntry] = []
-        for (topic, index), piece in zip(self._places, records, strict=True):
-            name = topic if isinstance(topic, str) else self._name(topic)
-            if name is None:
-                self._unknown.append(len(entries) + len(self._unknown))
-            else:
-                entries.append((name, index, piece))
-        return entries
+        if self._ctx.api_version < SINCE_TOPIC_IDS:
+            return cast("list[AppendEntry]", request.entries)
+        named = [(self._name(topic), index, records) for topic, index, records in request.entries]
+        self._unknown = [position for position, entry in enumerate(named) if entry[0] is None]
+        return [(name, index, records) for name, index, records in named if name is not None]
 
     def respond(self, results: list[AppendResult]) -> None:
         """Answer with what became of the entries."""
