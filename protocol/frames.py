@@ -92,8 +92,8 @@ class FrameReader:
         self.pending = 0
         """Bytes received and not yet handed out; who reads into the buffer adds to them."""
 
-    def buffer(self) -> memoryview:
-        """Where the next bytes go; never empty."""
+    def buffer(self, sizehint: int = -1) -> memoryview:
+        """Where the next bytes go; never empty. The hint is there for transports of asyncio, which give one."""
         if self.private is None:
             self._start = 0
             self.data = self._pool.shared_view

@@ -44,7 +44,7 @@ _KEY = ApiKey.PRODUCE
 
 
 class ProduceEntries:
-    """What a produce request asks for: `entries[i]`, with records that are a view of the request, is for `places[i]`."""
+    """What a produce request asks for; the records of its entries are views of the request."""
 
     __slots__ = ("acks", "entries", "places", "timeout_ms", "transactional_id")
 

@@ -134,17 +134,18 @@ class KafkaApis:
         `found` is what it holds if it was read before. Raises ProtocolError for bytes that are no request this broker
         serves: Kafka's answer is a closed connection.
         """
-        route = self._routes.get(_api_at(buffer, start)[0]) if end - start >= _API_SIZE else None
+        size = end - start
+        route = self._routes.get(_api_at(buffer, start)[0]) if size >= _API_SIZE else None
         if route is None:
             route = self._route(buffer, start, end)
-        is_long = end - start > route.most_bytes
+        is_long = size > route.most_bytes
         if (is_long and found is None) or (route.in_turn and not is_turn):
             self._handle_later(connection, route, memoryview(bytes(buffer[start:end])), found)
             return
         header, request = found or route.read(buffer, start, end)
         run, respond, charge = route.handle, route.respond, None
         if self._quotas.enforced:
-            charge = self._quotas.charge(connection.session.principal.name, header.client_id, end - start)
+            charge = self._quotas.charge(connection.session.principal.name, header.client_id, size)
             run, respond = charge.timing(run), charge.settling(respond)
         if self._rights is not None and request is not None:
             run, respond = self._rights.guarding(run), self._rights.completing(respond)
@@ -273,7 +274,7 @@ class KafkaApis:
                 connection.skip()
                 return
             try:
-                if type(response) is AllAppended:
+                if isinstance(response, AllAppended):
                     frame = response.frame(version, context.correlation_id)
                     connection.send([frame], len(frame))
                     return

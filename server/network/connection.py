@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ...protocol.errors import ProtocolError
 from ...protocol.frames import FrameReader
@@ -41,6 +41,12 @@ Handle = Callable[["Connection", memoryview, int, int], None]
 """Handle the frame at [start, end) of the view; answer by `send`, `skip` or `close`, now or later."""
 
 
+class GetBuffer(Protocol):
+    """Says where a transport is to put the next bytes."""
+
+    def __call__(self, sizehint: int) -> memoryview: ...
+
+
 class Connection(asyncio.BufferedProtocol):
     """Loop-thread only. `handle` is called with one frame at a time and must not keep the view."""
 
@@ -62,18 +68,22 @@ class Connection(asyncio.BufferedProtocol):
         "_transport",
         "_unsent",
         "frame_started",
+        "get_buffer",
         "is_local",
         "last_active",
         "on_close",
         "session",
         "write_stalled",
     )
+    get_buffer: GetBuffer
+    """The reader's own method, as it is called for each piece that comes."""
 
     def __init__(self, server: SocketServer, listener: ListenerConfig, handle: Handle, reader: FrameReader) -> None:
         self._server = server
         self._handle = handle
         self._loop = server.loop
         self._reader = reader
+        self.get_buffer = reader.buffer
         self._transport: asyncio.Transport | None = None
         """None before the connection is made and after it is lost."""
         self._state = ServerState.OPEN
@@ -128,9 +138,6 @@ class Connection(asyncio.BufferedProtocol):
         if self.on_close is not None:
             self.on_close()
             self.on_close = None
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        return self._reader.buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         self._reader.pending += nbytes
@@ -285,8 +292,9 @@ class Connection(asyncio.BufferedProtocol):
                 bounds = reader.next_frame()
                 if bounds is None:
                     break
+                start, end = bounds
                 self._state = _HANDLING
-                handle(self, reader.data, bounds[0], bounds[1])
+                handle(self, reader.data, start, end)
                 if self._out_bytes > JOIN_BYTES:
                     self._flush()
         except ProtocolError as error:

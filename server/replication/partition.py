@@ -287,12 +287,12 @@ class Partition:
         """Let the high watermark follow; it only rises, and not while too few replicas are in sync. Whether it rose."""
         if not self.is_leader or self._lacks_replicas():
             return False
-        end = self.durable_end_offset
+        log, end = self.log, self.durable_end_offset
         if self.followers is not None:
-            end = self.followers.least_end(self.log.log_end_offset, end)
-        if end <= self.log.high_watermark:
+            end = self.followers.least_end(log.log_end_offset, end)
+        if end <= log.high_watermark:
             return False
-        self.log.update_high_watermark(end)
+        log.update_high_watermark(end)
         self._listener.progressed(self)
         return True
 

@@ -234,14 +234,16 @@ class ReplicaManager:
         results: list[AppendResult] = []
         awaited: list[AwaitedAppend] = []
         held, stopwatch, validate = self._postponed.held, self._ports.stopwatch, validate_and_assign
-        entries, enough = iter(entries), stopwatch() + LONG_WORK_SECONDS
+        entries, enough = iter(entries), 0.0
         if begun is not None:
             entries, validate = begun.rest(), begun.take_validation()
         for entry in entries:
             topic, index, records = entry
-            if origin == "client" and ((results and stopwatch() >= enough) or (held and (topic, index) in held)):
-                begun = self._interrupted(begun, entry, entries, None)
-                break
+            if origin == "client" and (results or held):
+                enough = enough or stopwatch() + LONG_WORK_SECONDS
+                if stopwatch() >= enough or (topic, index) in held:
+                    begun = self._interrupted(begun, entry, entries, None)
+                    break
             try:
                 partition = self._partitions.get((topic, index))
                 if partition is None or not partition.is_leader or partition.is_offline:

@@ -21,7 +21,7 @@ from ....protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
 )
-from ....protocol.produce_entries import SINCE_TOPIC_IDS, AllAppended, Place, ProduceEntries, response_of
+from ....protocol.produce_entries import SINCE_TOPIC_IDS, AllAppended, ProduceEntries, response_of
 from ....storage.record_validator import RecordValidationError
 from ...coordinator.transaction.enlistment import Manner
 from ...replication.delayed_produce import AppendCallback, AppendResult
@@ -91,10 +91,13 @@ def _in_transaction(
     enlistment.produce(request.transactional_id or "", manner, entries, append, produce.respond)
 
 
-class _Produce:
-    """One request while it is served. It does not keep the request's records, which are in a shared buffer."""
+class _Produce(AllAppended):
+    """One request while it is served, and then the answer, if all of it went well.
 
-    __slots__ = ("_acks", "_ctx", "_fault", "_long_work", "_metadata", "_places", "_unknown")
+    It does not keep the request's records, which are in a shared buffer.
+    """
+
+    __slots__ = ("_acks", "_ctx", "_fault", "_long_work", "_metadata", "_unknown")
 
     def __init__(
         self,
@@ -104,9 +107,10 @@ class _Produce:
         fault: Callable[[str], bool],
         long_work: LongWork,
     ) -> None:
+        self.places = request.places
+        self.throttle_time_ms = 0
         self._ctx = ctx
         self._acks = request.acks
-        self._places: list[Place] = request.places
         self._long_work = long_work
         self._metadata = metadata
         self._fault = fault
@@ -141,24 +145,25 @@ class _Produce:
             if failed or ctx.refusals:
                 self._long_work.run(self._response(results), ctx.finish)
             else:
-                ctx.respond(AllAppended(self._places, results))
+                self.results = results
+                ctx.respond(self)
 
     def _with_unknown(self, results: list[AppendResult]) -> list[AppendResult]:
         """The results with an error at the position of each place whose topic is not known."""
         unknown, known = set(self._unknown), iter(results)
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        return [error if position in unknown else next(known) for position in range(len(self._places))]
+        return [error if position in unknown else next(known) for position in range(len(self.places))]
 
     def _response(self, results: list[AppendResult]) -> Steps[ProduceResponse]:
         """The answer if not all of it went well."""
         answers = []
-        for (_, index), result in zip(self._places, results, strict=True):
+        for (_, index), result in zip(self.places, results, strict=True):
             answers.append(self._answer(index, result))
             yield
-        response = response_of(self._places, answers)
+        response = response_of(self.places, answers)
         if self._ctx.api_version >= SINCE_LEADER_HINTS:
             hints = LeaderHints(self._metadata, self._ctx.listener.name)
-            for (topic, index), answer in zip(self._places, answers, strict=True):
+            for (topic, index), answer in zip(self.places, answers, strict=True):
                 if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and (name := self._name(topic)) is not None:
                     answer.current_leader = hints.leader(name, index, LeaderIdAndEpoch)
             response.node_endpoints = hints.endpoints(NodeEndpoint)

@@ -50,7 +50,7 @@ class Waiting:
         self.client.settimeout(10)
         self.transport: Any = FakeTransport(self.stream, unsent=7000)
         server: Any = SimpleNamespace(loop=asyncio.get_running_loop(), admit=lambda _: True)
-        reader: Any = SimpleNamespace(close=lambda: None, pending=0, private=None)
+        reader: Any = SimpleNamespace(buffer=None, close=lambda: None, pending=0, private=None)
         listener: Any = None
         handle: Any = None
         self.connection = Connection(server, listener, handle, reader)
