@@ -502,6 +502,7 @@ class BrokerServer:
             now_ms=self._ports.now_ms,
             work=self._ports.work,
             durable=self.config.acks_all_durability == "disk",
+            lasting=self._ports.is_lasting,
             reserve=self._directories.store_reserve,
             keep_sessions=bool(self.config.coordinator_addresses),
         )

@@ -19,7 +19,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
@@ -374,6 +374,8 @@ class OsFileSystem:
 
     __slots__ = ("_crowded_at", "_make_room", "_open_files")
 
+    file_class: ClassVar[type[OsFile]] = OsFile
+
     def __init__(self) -> None:
         self._open_files: set[object] = set()
         self._crowded_at = sys.maxsize
@@ -394,7 +396,7 @@ class OsFileSystem:
             flags |= os.O_CREAT | os.O_EXCL
         if len(self._open_files) >= self._crowded_at:
             self._make_room()
-        return OsFile(os.open(path, flags, FILE_MODE), self._open_files)
+        return self.file_class(os.open(path, flags, FILE_MODE), self._open_files)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

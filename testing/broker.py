@@ -21,6 +21,7 @@ from ..server.runtime.host import host_ports
 from .arguments import Setting, Topics, partition_counts, properties, whole_number
 from .clock import Clock
 from .contents import Contents, NewRecords, until
+from .disk import FaultyDisk, ForgetfulDisk
 from .embedded import Embedded, blocking
 from .faults import Faults
 from .folders import TemporaryFolder, copy, make
@@ -86,7 +87,8 @@ class Broker(Embedded):
         self._clock = clock
         self._temporary: TemporaryFolder | None = None
         self._server: BrokerServer | None = None
-        self.faults = Faults(self._on_loop)
+        self._is_lasting = data_dir is not None or self._settings.get("acks.all.durability") != "page-cache"
+        self.faults = Faults(self._on_loop, FaultyDisk() if self._is_lasting else ForgetfulDisk())
         """What goes wrong on purpose."""
 
     @property
@@ -295,6 +297,7 @@ class Broker(Embedded):
         ports = replace(
             host_ports(loop, cleaning_work(config.log_cleaner_worker, loop)),
             filesystem=self.faults.disk,
+            is_lasting=self._is_lasting,
             fault=self.faults.points.__contains__,
         )
         if self._clock is not None:

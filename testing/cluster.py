@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from ..protocol.errors import KafkaError
@@ -26,6 +27,7 @@ from ..server.metadata.node_tree import NodeTree
 from ..server.runtime.host import host_ports, now_ms
 from .arguments import Setting, Topics, partition_counts, properties
 from .broker import EMBEDDED_DEFAULTS, WAIT_SECONDS
+from .disk import ForgetfulDisk
 from .embedded import Embedded, blocking
 from .folders import TemporaryFolder
 from .links import Links
@@ -194,6 +196,8 @@ class Cluster(Embedded):
             return member.store
 
         ports = host_ports(loop, cleaning_work(config.log_cleaner_worker, loop))
+        if config.acks_all_durability == "page-cache":
+            ports = replace(ports, filesystem=ForgetfulDisk(), is_lasting=False)
         server = BrokerServer(config, ports, loop, join_store=join)
         try:
             await server.start()

@@ -50,5 +50,26 @@ class FaultyDisk(OsFileSystem):
         file.pwrite = partial(_refuse, number)
 
 
+class ForgetfulFile(OsFile):
+    """Is never forced to the disk: whoever reads it on this machine finds what was written, and that is enough."""
+
+    __slots__ = ()
+
+    def fsync(self) -> None:
+        self._open_fd()
+
+    def fdatasync(self) -> None:
+        self._open_fd()
+
+
+class ForgetfulDisk(FaultyDisk):
+    """For data that go with the test: forcing them to the disk is most of what a broker's start would wait for."""
+
+    file_class = ForgetfulFile
+
+    def fsync_dir(self, path: str) -> None:
+        """Nothing is forced."""
+
+
 def _refuse(number: int, *_: object) -> int:
     raise OSError(number, os.strerror(number))

@@ -283,9 +283,9 @@ class RequestFaults:
 class Faults(RequestFaults):
     """All faults of one broker. Any thread may make and end them."""
 
-    def __init__(self, on_loop: OnLoop) -> None:
+    def __init__(self, on_loop: OnLoop, disk: FaultyDisk) -> None:
         super().__init__(on_loop)
-        self.disk = FaultyDisk()
+        self.disk = disk
         self.points: set[str] = set()
         """Fault points of the simulation (`Ports.fault`) that are on."""
 

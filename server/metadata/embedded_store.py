@@ -52,20 +52,22 @@ class EmbeddedStore:
         now_ms: Callable[[], int],
         work: Work | None = None,
         durable: bool = True,
+        lasting: bool = True,
         reserve: Reserve | None = None,
         keep_sessions: bool = False,
     ) -> EmbeddedStore:
         """Opens the database at `path`, made if missing; `IN_MEMORY` keeps nothing.
 
-        `durable=False` leaves it to the operating system when writes reach the disk; their order is kept. `reserve` is
-        for a disk that is full. `keep_sessions` if other processes may come back to theirs, as the tree is served.
+        `durable=False` leaves it to the operating system when writes reach the disk; their order is kept, but not with
+        `lasting=False`, for what need not outlast the machine. `reserve` is for a disk that is full. `keep_sessions` if
+        other processes may come back to theirs, as the tree is served.
         Raises StoreUnavailableError if the file cannot be used or another broker holds it.
         """
         if path == IN_MEMORY:
             return cls(NodeTree(now_ms))
         journal = None
         try:
-            journal = Journal(path, durable=durable, reserve=reserve)
+            journal = Journal(path, durable=durable, lasting=lasting, reserve=reserve)
             tree = journal.load(now_ms)
             store = cls(tree, WriteLine(tree, journal, work))
             start = tree.plan_end_of_unknown_sessions(keep_remote=keep_sessions)

@@ -52,14 +52,14 @@ FROM_LAYOUT_1 = (
 class Journal:
     """The file, opened. One thread at a time."""
 
-    def __init__(self, path: str, *, durable: bool, reserve: Reserve | None = None) -> None:
+    def __init__(self, path: str, *, durable: bool, lasting: bool = True, reserve: Reserve | None = None) -> None:
         """`reserve` is on the same disk, and is drawn on when that is full. Raises sqlite3.Error."""
         self._reserve = reserve
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=0)
         # Exclusive: a second broker on the same file is refused, and no shared-memory file is needed.
         self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
+        self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL' if lasting else 'OFF'}")
         self._connection.execute("PRAGMA journal_mode=WAL")
-        self._connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
         self._prepare()
 
     def load(self, now_ms: Callable[[], int]) -> NodeTree:

@@ -117,6 +117,8 @@ class Ports:
     """Seconds, for how long work took: unlike the loop's, this clock moves within a turn of the loop."""
     collect_new: Callable[[], object] = no_collection
     """Runs the garbage collector on the newest objects."""
+    is_lasting: bool = True
+    """Whether what the broker keeps is to be there when the machine has lost its power; a test's is not."""
     reserve_bytes: int = 0
     """How much of each disk is kept for starting and deleting when nothing else is left; 0 for none."""
     fault: Callable[[str], bool] = no_faults

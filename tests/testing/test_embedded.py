@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,12 +24,17 @@ from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.config.broker_config import ConfigError
+from barnabas.server.metadata.embedded_store import EmbeddedStore
+from barnabas.storage import filesystem
 from barnabas.storage.held_logs import AllLogDirsFailedError
 
 ROUNDS = 5
 MOST_MILLISECONDS = 400
 """Half of a busy two-core machine; alone it takes less than 150."""
 MOST_MEGABYTES = 120
+MANY = 20
+MOST_SECONDS_OF_MANY = 3.0
+"""Of processor time; it takes 0.2."""
 
 
 @pytest.fixture(autouse=True)
@@ -290,3 +298,36 @@ def test_it_answers_soon_and_stays_small() -> None:
     assert best < MOST_MILLISECONDS
     assert first < 3 * MOST_MILLISECONDS
     assert megabytes < MOST_MEGABYTES
+
+
+def test_twenty_brokers_start_without_waiting_for_a_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[int] = []
+    monkeypatch.setattr(os, "fsync", forced.append)
+    monkeypatch.setattr(filesystem, "_fdatasync", forced.append)
+    with ExitStack() as stack:
+        began = time.process_time()
+        brokers = [stack.enter_context(Broker()) for _ in range(MANY)]
+        spent = time.process_time() - began
+        assert len({broker.port for broker in brokers}) == MANY
+        for number, broker in enumerate(brokers):
+            broker.produce("t", [f"of {number}"])
+        assert [broker.records("t")[0].value for broker in brokers] == [f"of {n}".encode() for n in range(MANY)]
+        for broker in brokers:
+            store = broker.server.state.store
+            assert isinstance(store, EmbeddedStore)
+            journal = store.line._journal
+            assert journal is not None
+            assert journal._connection.execute("PRAGMA synchronous").fetchone() == (0,)
+    assert forced == []
+    assert spent < MOST_SECONDS_OF_MANY, f"{spent} s of processor time"
+
+
+def test_data_that_stay_are_forced_to_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forced: list[int] = []
+    really = os.fsync
+    monkeypatch.setattr(os, "fsync", lambda number: (forced.append(number), really(number)))
+    with Broker(["t"], data_dir=tmp_path / "data"):
+        assert forced != []
+    forced.clear()
+    with Broker(["t"], config={"acks.all.durability": "disk"}):
+        assert forced != []
