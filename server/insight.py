@@ -30,6 +30,7 @@ MOST_LOGS = 12
 MOST_SEGMENTS = 400
 """Of one log; the newest are told."""
 _LANE = "insight"
+_MS = 1000
 _BYTES = "kafka_server_brokertopicmetrics_bytes"
 _REQUESTS = "kafka_network_requestmetrics_"
 _PHASES = {"totaltimems": "total", "localtimems": "local", "remotetimems": "remote", "responsesendtimems": "send"}
@@ -63,6 +64,10 @@ class Insight:
                 row.setdefault(phase, {})[labels["quantile"]] = value
         return list(rows.values())
 
+    async def slow_requests(self) -> list[Facts]:
+        """The slowest of the last minutes, first, in ms by phase, if the broker measures."""
+        return await self._there(self._slow_requests())
+
     async def on_disk(self, topic: str, first: int) -> Facts:
         """Some of the topic's logs that are here, from partition `first` on."""
         return await self._there(self._on_disk(topic, first))
@@ -77,6 +82,26 @@ class Insight:
     async def _reading(self) -> Reading | None:
         """Taken in turns of the broker's loop; there may be very much, so that the asker's loop goes through it."""
         return None if self._server.metrics is None else await self._there(self._server.metrics.reading())
+
+    async def _slow_requests(self) -> list[Facts]:
+        metrics, ports = self._server.metrics, self._server.state.ports
+        now_ms, now = ports.now_ms(), ports.stopwatch()
+        return [
+            {
+                "api": api,
+                "version": one.version,
+                "time": now_ms - round(_MS * (now - one.at)),
+                "client_id": one.client_id,
+                "principal": one.principal,
+                "host": one.host,
+                "correlation_id": one.correlation_id,
+                "slowness": _MS * one.slowness,
+                "local": _MS * one.local,
+                "remote": _MS * one.remote,
+                "send": _MS * one.send,
+            }
+            for api, one in ([] if metrics is None else metrics.slow.slowest())
+        ]
 
     async def _on_disk(self, topic: str, first: int) -> Facts:
         state = self._server.state

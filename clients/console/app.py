@@ -164,10 +164,10 @@ def _group_routes(groups: GroupPages) -> list[Route]:
 
 
 def _own_routes(own: OwnBroker) -> list[Route]:
-    shared = Shared(own.requests)
+    shared, slow = Shared(own.requests), Shared(own.slow_requests)
 
     async def requests(request: Request) -> Facts:
-        return {"requests": await shared.get()}
+        return {"requests": await shared.get(), "slow": await slow.get()}
 
     return [
         _get("/requests", requests),

@@ -17,6 +17,10 @@ class OwnBroker(Protocol):
         """A row for each API that was asked for: how often, and how long it took, in ms by phase and quantile."""
         ...
 
+    async def slow_requests(self) -> Sequence[Mapping[str, object]]:
+        """The slowest single requests of the last minutes, first: what, who, and how long in which phase, in ms."""
+        ...
+
     async def on_disk(self, topic: str, first: int) -> Mapping[str, object]:
         """Logs of a topic as they lie on this broker's disk, from a partition on, and what the cleaner does there."""
         ...

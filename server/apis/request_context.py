@@ -29,6 +29,10 @@ class Channel(Protocol):
     on_close: Callable[[], None] | None
     """Called when the client goes away while its request waits."""
 
+    @property
+    def is_handling(self) -> bool:
+        """Whether the request in hand is yet to be answered."""
+
     def close(self) -> None:
         """Close without an answer."""
 
@@ -109,9 +113,13 @@ class RequestContext:
         """Encode and send the response, and let the connection go on with its next request."""
         self._respond(self, response)
 
+    def answer_through(self, change: Change) -> None:
+        """Have the answer that is yet to come go through `change`."""
+        self._respond = partial(change, self._respond)
+
     def handle_through(self, handle: Callable[[RequestContext, Any], Any], request: Any, change: Change) -> Any:
         """Have the request handled, and its answer go through `change`; returns what a handler returns."""
-        self._respond = partial(change, self._respond)
+        self.answer_through(change)
         answer = handle(self, request)
         if answer is None or isinstance(answer, CoroutineType | GeneratorType):
             return answer

@@ -1,7 +1,8 @@
 """Requests counted and, some of them, timed: what surrounds every handler while somebody measures.
 
-All requests are counted; each eighth of an API and version is timed, the first one included, which keeps the price
-below what can be noticed. Quantiles are of the last `KEPT` that were timed.
+All requests are counted, and who took longer than the slowest of the minute is kept; each eighth of an API and version
+is timed in full, the first one included, which keeps the price below what can be noticed. Quantiles are of the last
+`KEPT` of those. Of others that are answered at once no more is known than how long that took in all.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
+from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...protocol.apis import ApiKey
+from .slow_requests import SlowRequests
 
 if TYPE_CHECKING:
     from ..apis.kafka_apis import Handle, Respond
     from ..apis.request_context import RequestContext
 
+LATER = frozenset({CoroutineType, GeneratorType})
+"""Of these becomes an answer."""
 KEPT = 1028
 """As many as Kafka's histograms keep."""
 TIMED_MASK = 7
@@ -50,6 +55,13 @@ class ApiTimes:
         self.remote = Times()
         self.send = Times()
 
+    def add(self, local: float, remote: float, send: float) -> None:
+        """One request's."""
+        self.total.add(local + remote + send)
+        self.local.add(local)
+        self.remote.add(remote)
+        self.send.add(send)
+
 
 GONE = ""
 """Stands for topics that are there no more: no topic is called that."""
@@ -64,6 +76,7 @@ class RequestMeters:
         self.requests: dict[tuple[str, int], list[int]] = {}
         """How many, by API and version, in a list of one."""
         self.times: dict[str, ApiTimes] = {}
+        self.slow = SlowRequests()
         self.bytes_out: Counter[str] = Counter()
         """By topic, and under `GONE` of all that are there no more."""
 
@@ -75,28 +88,42 @@ class RequestMeters:
         if key is ApiKey.FETCH:
             respond = self._counting(respond)
 
-        def answered(timing: list[float], respond: Respond, context: RequestContext, response: Any) -> None:
+        slow, is_fetch = self.slow.of(name, key), key is ApiKey.FETCH
+
+        def answered(
+            timing: list[float], times: ApiTimes | None, request: Any, respond: Respond, context: RequestContext,
+            response: Any,
+        ) -> None:  # fmt: skip
             answered = clock()
             respond(context, response)
             sent = clock()
             began, handled = timing[0], timing[-1] if len(timing) > 1 else answered
-            times.total.add(sent - began)
-            times.local.add(handled - began)
-            times.remote.add(answered - handled)
-            times.send.add(sent - answered)
+            phases = handled - began, answered - handled, sent - answered
+            if times is not None:
+                times.add(*phases)
+            if sent - began > slow.floor:
+                slow.add(context, request.max_wait_ms / 1000 if is_fetch else 0.0, sent, phases)
 
         def handled(context: RequestContext, request: Any) -> Any:
             cell[0] = number = cell[0] + 1
-            if number & TIMED_MASK != 1:
-                return handle(context, request)
-            timing = [clock()]
+            if number & TIMED_MASK == 1:
+                timing = [clock()]
 
-            def timed(context: RequestContext, request: Any) -> Any:
-                answer = handle(context, request)
-                timing.append(clock())
+                def timed(context: RequestContext, request: Any) -> Any:
+                    answer = handle(context, request)
+                    timing.append(clock())
+                    return answer
+
+                return context.handle_through(timed, request, partial(answered, timing, times, request))
+            began = clock()
+            answer = handle(context, request)
+            now = clock()
+            if (answer is None or type(answer) in LATER) and context.channel.is_handling:
+                context.answer_through(partial(answered, [began, now], None, request))
                 return answer
-
-            return context.handle_through(timed, request, partial(answered, timing))
+            if now - began > slow.floor:
+                slow.add(context, 0.0, now, (now - began, 0.0, 0.0))
+            return answer
 
         return handled, respond
 

@@ -19,6 +19,8 @@ from barnabas.clients.console import pulse
 from barnabas.clients.console.app import console_app
 from barnabas.clients.console.cluster import Reach, WatchedCluster
 from barnabas.clients.console.guard import TOKEN_HEADER, PageGuard
+from barnabas.clients.host import now_ms
+from barnabas.protocol.apis import ApiKey
 from barnabas.server.insight import MOST_LOGS, Insight
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 2000, "min.cleanable.dirty.ratio": 1}
@@ -69,9 +71,15 @@ async def test_what_was_asked_for_and_how_long_it_took(
 ) -> None:
     monkeypatch.setattr(pulse, "SECONDS", 0.1)
     broker.create_topic("asked", 1)
+    assert broker.server.metrics is not None
+    broker.server.metrics.slow.of("Produce", ApiKey.PRODUCE).floor = 0.0  # any will do
     for _ in range(20):  # of an API's requests each eighth is timed
         await page.post("/api/topics/asked/records", json={"value": {"text": "x" * 1000}})
-    rows = {row["api"]: row for row in (await page.get("/api/requests")).json()["requests"]}
+    told = (await page.get("/api/requests")).json()
+    rows = {row["api"]: row for row in told["requests"]}
+    slow = next(one for one in told["slow"] if one["api"] == "Produce")
+    assert slow["client_id"] == "barnabas-console" and slow["principal"] == "ANONYMOUS" and slow["slowness"] > 0
+    assert slow["host"] == "127.0.0.1" and abs(slow["time"] - now_ms()) < 60_000
     assert rows["Produce"]["count"] >= 20
     assert rows["Produce"]["total"]["0.99"] >= rows["Produce"]["local"]["0.50"] > 0
     async with asyncio.timeout(60):

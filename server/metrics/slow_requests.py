@@ -1,0 +1,113 @@
+"""The slowest single requests of the last minutes: what it was, who asked, and in which phase the time went.
+
+Of each API so many of each minute are kept, so that no API and no busy minute hides what was slow elsewhere. A request
+costs one comparison with what the slowest of its API have in common; whatever is kept costs as much as there are few.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from heapq import heappush, heapreplace
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...protocol.apis import ApiKey
+
+if TYPE_CHECKING:
+    from ..apis.request_context import RequestContext
+
+KEPT = 8
+"""Of one API in one minute."""
+MINUTES = 5
+LEAST_SECONDS = 0.005
+"""What takes less is not slow."""
+TOLD = 100
+MINUTE = 60.0
+_NAME_CHARS = 100
+WAITING = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
+"""Their waiting is for other members, and no slowness of the broker."""
+
+
+class SlowRequest(NamedTuple):
+    """Times are seconds; `at` is when it was answered, by the stopwatch."""
+
+    slowness: float
+    """In all, without the waiting that the client asked for."""
+    at: float
+    version: int
+    client_id: str
+    principal: str
+    host: str
+    correlation_id: int
+    local: float
+    remote: float
+    send: float
+
+
+class SlowOfApi:
+    """Those of one API. Loop-thread only."""
+
+    __slots__ = ("_earlier", "_now", "_waits", "floor")
+
+    def __init__(self, key: ApiKey) -> None:
+        self._waits = key in WAITING
+        self._now: list[SlowRequest] = []
+        self._earlier: deque[list[SlowRequest]] = deque(maxlen=MINUTES - 1)
+        self.floor = LEAST_SECONDS
+        """What took no longer is not kept."""
+
+    def add(self, context: RequestContext, waited: float, at: float, phases: tuple[float, float, float]) -> None:
+        """One that took longer than the floor; `waited` are seconds that the client itself wanted to wait."""
+        local, remote, send = phases
+        slowness = local + send + max(0.0, 0.0 if self._waits else remote - waited)
+        if slowness <= self.floor:
+            return
+        found = SlowRequest(
+            slowness,
+            at,
+            context.api_version,
+            (context.client_id or "")[:_NAME_CHARS],
+            context.session.principal.name[:_NAME_CHARS],
+            context.client_host,
+            context.correlation_id,
+            *phases,
+        )
+        if len(self._now) < KEPT:
+            heappush(self._now, found)
+        else:
+            heapreplace(self._now, found)
+        if len(self._now) == KEPT:
+            self.floor = self._now[0].slowness
+
+    def next_minute(self) -> None:
+        """What is slow is found anew; the oldest minute is forgotten."""
+        self._earlier.append(self._now)
+        self._now, self.floor = [], LEAST_SECONDS
+
+    @property
+    def kept(self) -> list[SlowRequest]:
+        """In no order."""
+        return [one for minute in (*self._earlier, self._now) for one in minute]
+
+
+class SlowRequests:
+    """Those of all APIs. Loop-thread only."""
+
+    def __init__(self) -> None:
+        self._apis: dict[str, SlowOfApi] = {}
+        self._since = 0.0
+
+    def of(self, name: str, key: ApiKey) -> SlowOfApi:
+        """Where those of an API go."""
+        return self._apis.setdefault(name, SlowOfApi(key))
+
+    def look_at_clock(self, now: float) -> None:
+        """Begin another minute when one is over."""
+        if now - self._since >= MINUTE:
+            self._since = now
+            for api in self._apis.values():
+                api.next_minute()
+
+    def slowest(self) -> list[tuple[str, SlowRequest]]:
+        """The slowest first, each with its API's name."""
+        kept = [(name, one) for name, api in self._apis.items() for one in api.kept]
+        return sorted(kept, key=lambda found: -found[1].slowness)[:TOLD]
