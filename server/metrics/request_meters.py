@@ -91,15 +91,20 @@ class RequestMeters:
         slow, is_fetch = self.slow.of(name, key), key is ApiKey.FETCH
 
         def answered(
-            timing: list[float], times: ApiTimes | None, request: Any, respond: Respond, context: RequestContext,
+            timing: list[float],
+            respond: Respond,
+            context: RequestContext,
             response: Any,
-        ) -> None:  # fmt: skip
+            *,
+            request: Any,
+            is_timed: bool,
+        ) -> None:
             answered = clock()
             respond(context, response)
             sent = clock()
             began, handled = timing[0], timing[-1] if len(timing) > 1 else answered
             phases = handled - began, answered - handled, sent - answered
-            if times is not None:
+            if is_timed:
                 times.add(*phases)
             if sent - began > slow.floor:
                 slow.add(context, request.max_wait_ms / 1000 if is_fetch else 0.0, sent, phases)
@@ -114,12 +119,12 @@ class RequestMeters:
                     timing.append(clock())
                     return answer
 
-                return context.handle_through(timed, request, partial(answered, timing, times, request))
+                return context.handle_through(timed, request, partial(answered, timing, request=request, is_timed=True))
             began = clock()
             answer = handle(context, request)
             now = clock()
             if (answer is None or type(answer) in LATER) and context.channel.is_handling:
-                context.answer_through(partial(answered, [began, now], None, request))
+                context.answer_through(partial(answered, [began, now], request=request, is_timed=False))
                 return answer
             if now - began > slow.floor:
                 slow.add(context, 0.0, now, (now - began, 0.0, 0.0))
