@@ -25,6 +25,7 @@ from .disk import FaultyDisk, ForgetfulDisk
 from .embedded import Embedded, blocking
 from .faults import Faults
 from .folders import TemporaryFolder, copy, make
+from .registry import RegistryBeside
 from .security import BrokerAccess
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Broker(Embedded):
     clock: the wall clock; the machine's by default.
     sasl: passwords by user; clients have to authenticate, by PLAIN or SCRAM.
     tls: whether all that is said is encrypted, with certificates made on the spot (`pip install barnabas[tls]`).
+    schema_registry: whether one runs beside it, at `schema_registry_url` (`pip install barnabas[schema-registry]`).
 
     Raises TypeError and ValueError for what makes no sense, before anything is started. Methods block, and any thread
     may call them; under `async with` it is those that begin with an a.
@@ -72,8 +74,10 @@ class Broker(Embedded):
         clock: Clock | None = None,
         sasl: Mapping[str, str] | None = None,
         tls: bool = False,
+        schema_registry: bool = False,
     ) -> None:
         super().__init__()
+        self._registry = RegistryBeside(is_wanted=schema_registry)
         self._access = BrokerAccess(sasl or {}, tls=tls, host=host)
         self._topics = partition_counts(topics)
         self._data_dir = data_dir
@@ -117,6 +121,11 @@ class Broker(Embedded):
     def client_settings(self, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, str]:
         """Settings of Java's clients, and of ours by `security_of`, that lead in: as `user`, or the first there is."""
         return {"bootstrap.servers": self.bootstrap, **self._access.client_settings(user, mechanism)}
+
+    @property
+    def schema_registry_url(self) -> str:
+        """`http://127.0.0.1:port` of the registry; with `schema_registry` only."""
+        return self._registry.url
 
     def start(self) -> None:
         """Start on a thread of its own; clients are served when this returns. Raises OSError, KafkaError."""
@@ -283,6 +292,7 @@ class Broker(Embedded):
             await self._start_server(self._settings)
             for name, partitions in self._topics.items():
                 await self.server.create_topic(name, partitions, {}, exist_ok=True)
+            await self._registry.start(self.client_settings())
         except BaseException:
             await self._stop()
             raise
@@ -314,6 +324,7 @@ class Broker(Embedded):
             await server.stop()
 
     async def _stop(self) -> None:
+        await self._registry.stop()
         await self._stop_server()
         if self._temporary is not None:
             self._temporary.remove()

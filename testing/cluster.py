@@ -31,6 +31,7 @@ from .disk import ForgetfulDisk
 from .embedded import Embedded, blocking
 from .folders import TemporaryFolder
 from .links import Links
+from .registry import RegistryBeside
 from .security import BROKER, BrokerAccess
 from .sessions import EndableSession
 
@@ -59,6 +60,7 @@ class Cluster(Embedded):
     config: Kafka broker settings for all; None gives a setting its default.
     sasl: passwords by user; clients have to authenticate, by PLAIN or SCRAM. Brokers do, as the user `broker`.
     tls: whether all that is said is encrypted, with certificates made on the spot (`pip install barnabas[tls]`).
+    schema_registry: whether one runs beside it, at `schema_registry_url` (`pip install barnabas[schema-registry]`).
 
     Methods block and any thread may call them; under `async with` it is those that begin with an a.
     """
@@ -73,8 +75,10 @@ class Cluster(Embedded):
         config: Mapping[str, Setting] | None = None,
         sasl: Mapping[str, str] | None = None,
         tls: bool = False,
+        schema_registry: bool = False,
     ) -> None:
         super().__init__()
+        self._registry = RegistryBeside(is_wanted=schema_registry)
         if brokers < 1:
             raise ValueError(f"a cluster has brokers, not {brokers}")
         self._access = BrokerAccess(sasl or {}, tls=tls, is_cluster=True)
@@ -125,6 +129,11 @@ class Cluster(Embedded):
         assert server is not None, "it runs"
         return server
 
+    @property
+    def schema_registry_url(self) -> str:
+        """`http://127.0.0.1:port` of the registry; with `schema_registry` only."""
+        return self._registry.url
+
     def controller(self) -> int | None:
         """The broker that is controller now; None while nobody is."""
         return next((one for one in self._alive() if self.server(one).state.controller.is_active), None)
@@ -158,11 +167,13 @@ class Cluster(Embedded):
             await asyncio.gather(*map(self.astart, self._members))
             for name, partitions in self._topics.items():
                 await self.acreate_topic(name, partitions)
+            await self._registry.start(self.client_settings(BROKER if self._access.passwords else None))
         except BaseException:
             await self._stop()
             raise
 
     async def _stop(self) -> None:
+        await self._registry.stop()
         for broker_id in self.brokers:
             server = self.server(broker_id)
             self._forget(broker_id)

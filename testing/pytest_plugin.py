@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from .cluster import Cluster
 
 MARKER = (
-    "kafka(topics=(), config=None, snapshot=None, clock=None, partitions=1): of what kind the broker of fixture "
-    "`kafka` is, and with how many partitions `kafka_topic` comes"
+    "kafka(topics=(), config=None, snapshot=None, clock=None, schema_registry=False, partitions=1): of what kind the "
+    "broker of fixture `kafka` is, and with how many partitions `kafka_topic` comes"
 )
-_OF_BROKER = ("topics", "config", "snapshot", "clock")
+_OF_BROKER = ("topics", "config", "snapshot", "clock", "schema_registry")
 _KNOWN = (*_OF_BROKER, "partitions")
 
 _numbers = itertools.count(1)
@@ -65,7 +65,7 @@ def kafka_broker(kafka_config: dict[str, Any]) -> Iterator[Broker]:
 
 @pytest.fixture
 def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    """A broker for this test alone, made as `@pytest.mark.kafka(topics=…, config=…, snapshot=…, clock=…)` says."""
+    """A broker for this test alone, made as `@pytest.mark.kafka(topics=…, config=…, snapshot=…, clock=…, …)` says."""
     from .broker import Broker
 
     wanted = {name: value for name, value in _marked(request).items() if name in _OF_BROKER}

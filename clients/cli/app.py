@@ -32,6 +32,7 @@ COMMANDS = (
     "acl",
     "top",
     "console",
+    "schema-registry",
     "dump-log",
     "compact",
     "bench",

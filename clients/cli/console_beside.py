@@ -12,7 +12,8 @@ from .client_settings import begin
 from .console_options import parse_listen, reach_of, require_extra
 
 if TYPE_CHECKING:
-    from ..console.server import ConsoleThread, Listen
+    from ..console.server import ConsoleThread
+    from ..http_server import Listen
 
 
 class ConsoleBeside:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from .client_settings import bootstrap_servers, client_arguments
 
 if TYPE_CHECKING:
-    from ..console.cluster import Reach
-    from ..console.server import Listen
+    from ..http_server import Listen
+    from ..reach import Reach
 
 _NEEDED = ("starlette", "uvicorn")
 
@@ -24,7 +24,7 @@ def require_extra() -> None:
 
 def parse_listen(option: str, text: str, names: Sequence[str] = (), *, allow_remote: bool) -> Listen:
     """`host:port`, or `:port` for all interfaces. Raises ValueError, also for what others reach and nobody allowed."""
-    from ..console.server import Listen
+    from ..http_server import Listen
 
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdecimal() or int(port) > 65535:
@@ -39,11 +39,11 @@ def parse_listen(option: str, text: str, names: Sequence[str] = (), *, allow_rem
 def reach_of(bootstrap: str, schemas: Sequence[str] = ()) -> Reach:
     """The settings of this command line for each kind of client, and where schemas are. Raises ValueError."""
     from ..admin import Admin
-    from ..console.cluster import Reach
     from ..console.decoding.schemas import schema_source
     from ..consumer import Consumer
     from ..group.settings import GroupOptions
     from ..producer import Producer
+    from ..reach import Reach
 
     # A file may say of groups what its other readers want; the console's consumers are in none.
     consumer = client_arguments(Consumer, without=GroupOptions.__optional_keys__)

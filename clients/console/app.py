@@ -18,9 +18,10 @@ from starlette.types import ASGIApp
 
 from ... import __version__
 from ...protocol.errors import ErrorCode, KafkaError
+from ..http_server import BodyTooLargeError
 from .cluster import Shared, WatchedCluster
 from .groups import GroupPages
-from .guard import BodyTooLargeError, PageGuard
+from .guard import PageGuard
 from .own_broker import OwnBroker
 from .pulse import Pulse
 from .records import Query, RecordPages

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ..admin import Admin, ClusterDescription, LogDirDescription
 from ..cluster import TopicInfo
 from ..consumer import Consumer
 from ..producer import Producer
+from ..reach import Reach
 from .decoding.decoder import Decoder
 from .decoding.schemas import SchemaSource
 from .own_broker import OwnBroker
@@ -25,18 +25,6 @@ MOST_FOLLOWINGS = 4
 _FETCH_BYTES = 4 << 20
 _PARTITION_BYTES = 1 << 20
 _MOST_PRODUCED_BYTES = 16 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Reach:
-    """How to get there: addresses, and what else each client is told by keyword."""
-
-    bootstrap: str
-    admin: Mapping[str, Any]
-    consumer: Mapping[str, Any]
-    producer: Mapping[str, Any]
-    schemas: Sequence[SchemaSource] = ()
-    """Where schemas of keys and values are found."""
 
 
 class Shared(Generic[T]):

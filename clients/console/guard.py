@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Collection
-from ipaddress import ip_address
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..http_server import OwnNames, bounded, without_port
+
 TOKEN_HEADER = "x-console-token"  # noqa: S105 - its name, not the token
 MAX_BODY_BYTES = 2 << 20
-LOCAL_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 SECURITY_HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -32,13 +32,6 @@ SECURITY_HEADERS = {
 _READING = frozenset({"GET", "HEAD"})
 
 
-class BodyTooLargeError(Exception):
-    """A request's body is beyond `MAX_BODY_BYTES`; the application answers it."""
-
-    def __str__(self) -> str:
-        return f"more than {MAX_BODY_BYTES} bytes"
-
-
 class PageGuard:
     """ASGI around the application."""
 
@@ -46,8 +39,7 @@ class PageGuard:
         """`names` beside the local ones are ours, too; with `any_address` so is every address, but no other name."""
         self._app = app
         self._token = token
-        self._told = {name.lower() for name in names} - LOCAL_NAMES
-        self._any_address = any_address
+        self._own = OwnNames.of(names, any_address=any_address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or pass on."""
@@ -68,11 +60,11 @@ class PageGuard:
             status, why = refusal
             await JSONResponse({"error": why}, status)(scope, receive, send_guarded)
             return
-        await self._app(scope, _bounded(receive), send_guarded)
+        await self._app(scope, bounded(receive, MAX_BODY_BYTES), send_guarded)
 
     def _refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or not self._is_ours(hosts[0]):
+        if len(hosts) != 1 or not self._own.has_host(hosts[0]):
             return 421, "this name is not the console's"
         origin = headers.get("origin")
         if origin is not None and not self._is_the_page(origin.lower(), hosts[0].lower()):
@@ -88,39 +80,6 @@ class PageGuard:
             return 413, f"more than {MAX_BODY_BYTES} bytes"
         return None
 
-    def _is_ours(self, host: str) -> bool:
-        name = _without_port(host).lower()
-        return name in LOCAL_NAMES or name in self._told or (self._any_address and _is_address(name))
-
     def _is_the_page(self, origin: str, host: str) -> bool:
         """Whoever stands in front of us, under a name that we were told, may speak TLS; nobody does on this machine."""
-        return origin == f"http://{host}" or (origin == f"https://{host}" and _without_port(host) in self._told)
-
-
-def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
-def _bounded(receive: Receive) -> Receive:
-    """Gives no more of a body than is allowed, whatever its length was said to be. Raises BodyTooLargeError."""
-    seen = 0
-
-    async def receive_bounded() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > MAX_BODY_BYTES:
-            raise BodyTooLargeError
-        return message
-
-    return receive_bounded
+        return origin == f"http://{host}" or (origin == f"https://{host}" and without_port(host) in self._own.told)

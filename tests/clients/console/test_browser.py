@@ -25,7 +25,8 @@ from barnabas import Broker
 from barnabas.clients import Consumer, Producer
 from barnabas.clients.console.cluster import FRESH_SECONDS, Reach
 from barnabas.clients.console.decoding.schemas import SchemaFiles, SchemaSource
-from barnabas.clients.console.server import ConsoleThread, Listen
+from barnabas.clients.console.server import ConsoleThread
+from barnabas.clients.http_server import Listen
 from barnabas.server.insight import Insight
 
 pytestmark = [pytest.mark.verify, pytest.mark.node, pytest.mark.timeout(300)]

@@ -22,7 +22,8 @@ from barnabas.clients.console.app import console_app
 from barnabas.clients.console.cluster import MOST_FOLLOWINGS, Reach, WatchedCluster
 from barnabas.clients.console.guard import PageGuard
 from barnabas.clients.console.records import FOLLOW_BEHIND, Query, RecordPages
-from barnabas.clients.console.server import ConsoleThread, Listen
+from barnabas.clients.console.server import ConsoleThread
+from barnabas.clients.http_server import Listen
 from barnabas.protocol.errors import ErrorCode
 
 TIMEOUT = 60

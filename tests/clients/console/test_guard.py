@@ -23,7 +23,8 @@ from barnabas.clients.cli.app import app
 from barnabas.clients.console.guard import MAX_BODY_BYTES, TOKEN_HEADER, PageGuard
 from barnabas.clients.console.previews import LIST_CHARS, full, preview
 from barnabas.clients.console.record_filter import record_filter
-from barnabas.clients.console.server import ConsoleThread, Listen
+from barnabas.clients.console.server import ConsoleThread
+from barnabas.clients.http_server import Listen
 
 runner = CliRunner()
 

@@ -12,10 +12,12 @@ import httpx
 import pytest
 
 from barnabas import Broker
-from barnabas.clients.console import patience, records
+from barnabas.clients import patience
+from barnabas.clients.console import records
 from barnabas.clients.console.cluster import MOST_FOLLOWINGS, Reach
 from barnabas.clients.console.previews import LIST_CHARS
-from barnabas.clients.console.server import ConsoleThread, Listen
+from barnabas.clients.console.server import ConsoleThread
+from barnabas.clients.http_server import Listen
 
 TIMEOUT = 60
 

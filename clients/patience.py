@@ -1,4 +1,4 @@
-"""How long a connection may keep the console waiting: for a request that does not come, for answers nobody reads.
+"""How long a connection may keep a server waiting: for a request that does not come, for answers nobody reads.
 
 There is room for so many connections. Whoever comes then takes the place of the one that has been silent longest, so
 that nobody shuts others out by opening connections alone.

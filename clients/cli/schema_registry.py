@@ -1,0 +1,47 @@
+"""`barnabas schema-registry`: Confluent's REST API over a cluster's topic `_schemas`."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from .client_settings import DEFAULT_BOOTSTRAP
+from .console_options import parse_listen, reach_of
+from .session import Bootstrap, run
+
+app = typer.Typer(add_completion=False)
+
+_NEEDED = ("starlette", "uvicorn", "avro", "jsonschema", "grpc_tools")
+
+
+@app.command()
+def schema_registry(
+    *,
+    listen: Annotated[
+        str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Where to serve.")
+    ] = "localhost:8081",
+    allow_remote: Annotated[
+        bool, typer.Option("--allow-remote", help="Other machines may reach it; nobody has to prove who he is.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Another name it is reached by.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Serve schemas by subject and id, as Confluent's registry does; they are kept in topic _schemas.
+
+    barnabas schema-registry -b localhost:9092
+    """
+
+    async def work() -> None:
+        missing = [name for name in _NEEDED if find_spec(name) is None]
+        if missing:
+            raise ValueError(f"it needs {', '.join(missing)}: pip install 'barnabas[schema-registry]'")
+        where = parse_listen("--listen", listen, allow_host or (), allow_remote=allow_remote)
+        from ..registry.server import serve
+
+        await serve(reach_of(bootstrap), where, lambda url: print(f"schema registry {url}", flush=True))
+
+    run(work())

@@ -1,0 +1,116 @@
+"""The topic `_schemas`, read from its beginning and written to: what was written counts once it was read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ...protocol.config_resources import ConfigResourceType
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.topic_partition import TopicPartition
+from ..admin import Admin, NewTopic
+from ..admin.configs import ConfigResource
+from ..admin.outcomes import raise_first
+from ..consumer import Consumer
+from ..producer import Producer
+from ..reach import Reach
+from .errors import RegistryCode, RegistryError
+from .records import TOPIC, Record
+
+_PARTITION = TopicPartition(TOPIC, 0)
+_MOST_REPLICAS = 3
+_MOST_BYTES = 16 << 20
+_POLL_MS = 500
+_WRITE_SECONDS = 30.0
+_CLIENT = {"client_id": "barnabas-registry"}
+
+
+class SchemaLog:
+    """Use between `start` and `close`, from one loop."""
+
+    def __init__(self, reach: Reach, apply: Callable[[bytes | None, bytes | None], None]) -> None:
+        self._apply = apply
+        self._admin = Admin(reach.bootstrap, **{**_CLIENT, **reach.admin})
+        reading = {**_CLIENT, **reach.consumer, "isolation_level": "read_committed", "allow_auto_create_topics": False}
+        self._consumer = Consumer(reach.bootstrap, **reading)
+        writing = {**_CLIENT, **reach.producer, "linger_ms": 0, "max_request_size": _MOST_BYTES}
+        self._producer = Producer(reach.bootstrap, **writing)
+        self._position = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._reader: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Make the topic if it is not there, and read all that it holds. Raises KafkaError, ValueError."""
+        await self._admin.start()
+        await self._ensure_topic()
+        await self._producer.start()
+        await self._consumer.start()
+        start = (await self._consumer.beginning_offsets([_PARTITION]))[_PARTITION]
+        end = (await self._consumer.end_offsets([_PARTITION]))[_PARTITION]
+        self._consumer.assign([_PARTITION])
+        self._consumer.seek(_PARTITION, start)
+        self._position = start
+        self._reader = asyncio.get_running_loop().create_task(self._follow())
+        self._reader.add_done_callback(self._ended)
+        await self._until(end)
+
+    async def close(self) -> None:
+        """Whoever waits fails."""
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.gather(self._reader, return_exceptions=True)
+        await self._consumer.close()
+        await self._producer.close(timeout_ms=0)
+        await self._admin.close()
+
+    async def write(self, records: Iterable[Record]) -> None:
+        """Written, kept and read back when this returns. Raises RegistryError."""
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                futures = [await self._producer.send(TOPIC, value, key=key, partition=0) for key, value in records]
+                written = await asyncio.gather(*futures)
+                await self._until(max(one.offset for one in written) + 1)
+        except TimeoutError:
+            raise RegistryError(RegistryCode.STORE_TIMEOUT, f"{TOPIC} does not answer in {_WRITE_SECONDS} s") from None
+        except (KafkaError, OSError) as error:
+            raise RegistryError(RegistryCode.STORE_ERROR, f"{TOPIC} cannot be written to: {error}") from None
+
+    async def _until(self, offset: int) -> None:
+        """Everything before the offset was read. Raises RegistryError."""
+        assert self._reader is not None, "it was started"
+        if self._reader.done():
+            raise RegistryError(RegistryCode.STORE_ERROR, f"{TOPIC} is not read any more")
+        if self._position < offset:
+            read = asyncio.get_running_loop().create_future()
+            self._waiting.append((offset, read))
+            await read
+
+    async def _follow(self) -> None:
+        while True:
+            batches = await self._consumer.getmany(timeout_ms=_POLL_MS)
+            for record in batches.get(_PARTITION, ()):
+                self._apply(record.key, record.value)
+            self._position = await self._consumer.position(_PARTITION)
+            for offset, read in self._waiting:
+                if offset <= self._position and not read.done():
+                    read.set_result(None)
+            self._waiting = [one for one in self._waiting if not one[1].done()]
+
+    def _ended(self, reader: asyncio.Task[None]) -> None:
+        why = "the registry ends" if reader.cancelled() else str(reader.exception())
+        for _, read in self._waiting:
+            if not read.done():
+                read.set_exception(RegistryError(RegistryCode.STORE_ERROR, f"{TOPIC} is not read any more: {why}"))
+
+    async def _ensure_topic(self) -> None:
+        brokers = len((await self._admin.describe_cluster()).brokers)
+        wanted = NewTopic(TOPIC, 1, min(brokers, _MOST_REPLICAS), {"cleanup.policy": "compact"})
+        made = await self._admin.create_topics([wanted])
+        error = made[TOPIC]
+        if error is None or error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+            raise_first(made)
+            return
+        topic = ConfigResource(ConfigResourceType.TOPIC, TOPIC)
+        settings = {one.name: one.value for one in (await self._admin.describe_configs([topic]))[topic]}
+        if settings.get("cleanup.policy") != "compact" or len(await self._admin.partitions_of(TOPIC)) != 1:
+            raise ValueError(f"{TOPIC} is there and would lose schemas: one partition and cleanup.policy=compact it is")

@@ -1,0 +1,81 @@
+"""Schemas as they are registered: text of a kind, with references to versions of other subjects."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .errors import invalid_schema
+
+AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
+KINDS = (JSON, PROTOBUF, AVRO)
+_CONTRACT = ("metadata", "ruleSet")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Another schema under the name by which this one imports it; version -1 is the latest."""
+
+    name: str
+    subject: str
+    version: int
+
+    def to_json(self) -> dict[str, Any]:
+        """As requests, answers and records have it."""
+        return {"name": self.name, "subject": self.subject, "version": self.version}
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """`contract` is JSON of `metadata` and `ruleSet`, which are the clients' affair and kept as they are."""
+
+    text: str
+    kind: str = AVRO
+    references: tuple[Reference, ...] = ()
+    contract: str = "{}"
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Schema:
+        """From a request or a record. Raises RegistryError."""
+        text, kind = body.get("schema"), body.get("schemaType") or AVRO
+        if not isinstance(text, str) or not text.strip():
+            raise invalid_schema("there is no text")
+        if kind not in KINDS:
+            raise invalid_schema(f"type {kind!r} is none of {', '.join(KINDS)}")
+        try:
+            references = tuple(
+                Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
+                for one in body.get("references") or ()
+            )
+        except (TypeError, KeyError, ValueError, AttributeError):
+            raise invalid_schema("references have a name, a subject and a version") from None
+        contract = {name: body[name] for name in _CONTRACT if body.get(name)}
+        return cls(text, kind, references, json.dumps(contract, sort_keys=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """What answers and records say of it; Avro is what is meant where no type is named."""
+        said: dict[str, Any] = {} if self.kind == AVRO else {"schemaType": self.kind}
+        if self.references:
+            said["references"] = [reference.to_json() for reference in self.references]
+        return {**said, **json.loads(self.contract), "schema": self.text}
+
+    def with_text(self, text: str) -> Schema:
+        """The same in other words."""
+        return replace(self, text=text)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A schema as one version of a subject."""
+
+    subject: str
+    number: int
+    schema_id: int
+    schema: Schema
+    is_deleted: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """As answers have it."""
+        return {"subject": self.subject, "version": self.number, "id": self.schema_id, **self.schema.to_json()}
