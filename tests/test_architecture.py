@@ -31,6 +31,7 @@ PORTS = {
     "server/metadata/served/process.py": "the coordinator's process: signals, sessions' passwords",
     "clients/host.py": "a client's clock, randomness and temporary files",
     "clients/console/server.py": "the token of its page",
+    "clients/registry/compiler.py": "the process of the compiler of .proto files",
     "clients/http_server.py": "the socket of a console or a registry, a thread of its own beside a broker",
     "clients/console/decoding/process.py": "starting the process that decodes, and talking to it",
     "clients/console/decoding/worker.py": "the process that decodes: its pipes, its limits, its temporary files",

@@ -79,6 +79,16 @@ def consume(
     match: Annotated[
         str | None, typer.Option("--match", "-m", metavar="REGEX", help="Only records with it in key, value or header.")
     ] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            "-r",
+            envvar="BARNABAS_SCHEMA_REGISTRY",
+            metavar="URL",
+            help="Decode Avro, JSON and Protobuf by this schema registry.",
+        ),
+    ] = None,
     isolation: Annotated[str, typer.Option(help="read_uncommitted or read_committed.")] = "read_uncommitted",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -91,12 +101,12 @@ def consume(
     if isolation not in ("read_uncommitted", "read_committed"):
         raise typer.BadParameter(f"{isolation!r} is no isolation level")
     level: IsolationLevel = "read_committed" if isolation == "read_committed" else "read_uncommitted"
-    show = record_writer(output_format, as_json=as_json)
     chosen = _topics(topics)
     if group is not None and (partition or until or offset not in _RESETS):
         raise typer.BadParameter("a group shares out partitions and knows where it is: no -p, no --until, no such -o")
 
     async def work() -> None:
+        show = record_writer(output_format, as_json=as_json, registry=registry)
         until_ms = None if until is None else parse_time_ms(until.removeprefix("@"))
         task = Task(chosen, partition, offset, until_ms, exit_at_end, count, _matcher(match))
         consumer = _consumer(bootstrap, group, _RESETS.get(offset, "latest"), level)

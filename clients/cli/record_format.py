@@ -7,32 +7,73 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import TypeAlias
 
 import typer
 
 from ..fetched_records import ConsumerRecord
 from .session import readable_time
 
+Text: TypeAlias = Callable[[bytes | None], object]
+"""Makes of a key or a value what JSON can hold."""
 _TOKEN = re.compile(rb"%(.)|([^%]+)", re.DOTALL)
 _WHOLE_VALUE = b"%s\n"
 
 
-def record_writer(output_format: str, *, as_json: bool) -> Callable[[ConsumerRecord], bytes]:
-    """What makes the bytes of a record, for where standard output leads. Raises typer.BadParameter."""
-    if not as_json:
-        return formatter(output_format)
-    return _coloured() if sys.stdout.isatty() else envelope
+def record_writer(
+    output_format: str, *, as_json: bool, registry: str | None = None
+) -> Callable[[ConsumerRecord], bytes]:
+    """What makes the bytes of a record, for where standard output leads.
+
+    Keys and values that were written with a schema are decoded by the registry at that URL, and written as JSON; what
+    it does not know stays as it is. Raises typer.BadParameter, ValueError; the writer raises OSError.
+    """
+    decode = _decoder(registry) if registry else _text
+    if as_json:
+        return partial(_coloured() if sys.stdout.isatty() else envelope, text=decode)
+    write = formatter(output_format)
+    if not registry:
+        return write
+    return lambda record: write(record._replace(key=_decoded(record.key, decode), value=_decoded(record.value, decode)))
 
 
-def _coloured() -> Callable[[ConsumerRecord], bytes]:
+def _decoder(registry: str) -> Text:
+    try:
+        from ..registry.decoding import as_json, decoder_at
+
+        import_module("fastavro")
+    except ModuleNotFoundError as error:
+        raise ValueError(f"a registry needs {error.name}: pip install 'barnabas[schema-registry]'") from None
+    decoder = decoder_at(registry)
+
+    def decode(data: bytes | None) -> object:
+        try:
+            return _text(None) if data is None else json.loads(as_json(decoder.decode(data)))
+        except (LookupError, ValueError):
+            return _text(data)
+
+    return decode
+
+
+def _decoded(data: bytes | None, decode: Text) -> bytes | None:
+    """Text as it is, anything else as JSON; bytes that nobody could decode stay bytes."""
+    if data is None or data[:1] != b"\0":
+        return data
+    found = decode(data)
+    return data if found == _text(data) else json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _coloured() -> Callable[..., bytes]:
     from rich.console import Console
     from rich.highlighter import JSONHighlighter
 
     console, highlight = Console(soft_wrap=True, highlight=False), JSONHighlighter()
 
-    def write(record: ConsumerRecord) -> bytes:
+    def write(record: ConsumerRecord, text: Text) -> bytes:
         with console.capture() as captured:
-            console.print(highlight(envelope(record).decode()), end="")
+            console.print(highlight(envelope(record, text).decode()), end="")
         return captured.get().encode()
 
     return write
@@ -77,7 +118,16 @@ _TOKENS: dict[bytes, Callable[[ConsumerRecord], bytes]] = {
 }
 
 
-def envelope(record: ConsumerRecord) -> bytes:
+def _text(data: bytes | None) -> object:
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def envelope(record: ConsumerRecord, text: Text = _text) -> bytes:
     """A record as a line of JSON, with kcat's names; bytes that are no text as `{"base64": …}`."""
     fields = {
         "topic": record.topic,
@@ -86,16 +136,7 @@ def envelope(record: ConsumerRecord) -> bytes:
         "tstype": record.timestamp_type.name.lower(),
         "ts": record.timestamp,
         "headers": [[name, _text(value)] for name, value in record.headers],
-        "key": _text(record.key),
-        "payload": _text(record.value),
+        "key": text(record.key),
+        "payload": text(record.value),
     }
     return json.dumps(fields, ensure_ascii=False).encode() + b"\n"
-
-
-def _text(data: bytes | None) -> str | dict[str, str] | None:
-    if data is None:
-        return None
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}

@@ -13,7 +13,7 @@ from .session import Bootstrap, run
 
 app = typer.Typer(add_completion=False)
 
-_NEEDED = ("starlette", "uvicorn", "avro", "jsonschema", "grpc_tools")
+_NEEDED = ("starlette", "uvicorn", "avro", "jsonschema", "protoxy")
 
 
 @app.command()

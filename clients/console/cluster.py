@@ -13,7 +13,6 @@ from ..consumer import Consumer
 from ..producer import Producer
 from ..reach import Reach
 from .decoding.decoder import Decoder
-from .decoding.schemas import SchemaSource
 from .own_broker import OwnBroker
 
 T = TypeVar("T")

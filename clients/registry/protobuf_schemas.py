@@ -11,10 +11,10 @@ import binascii
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
-from .protoc import compile_text
+from .compiler import compile_text
 
 _Kind = FieldDescriptorProto.Type
 _ALIKE = (
@@ -71,12 +71,7 @@ def _descriptor(text: str, imported: tuple[tuple[str, str], ...]) -> FileDescrip
 
 @lru_cache(maxsize=1000)
 def _compiled(text: str, imported: tuple[tuple[str, str], ...]) -> FileDescriptorProto:
-    known: dict[str, FileDescriptorProto] = {}
-    for number, (name, other) in enumerate(imported):
-        known[name] = FileDescriptorProto()
-        known[name].CopyFrom(_descriptor(other, imported[:number]))
-        known[name].name = name
-    return compile_text(text, known)
+    return FileDescriptorSet.FromString(compile_text(text, dict(imported))).file[-1]
 
 
 def _forget_json_names(message: DescriptorProto) -> None:

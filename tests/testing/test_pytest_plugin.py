@@ -128,5 +128,5 @@ def test_markers_that_make_no_sense(tmp_path: Path) -> None:
     (tmp_path / "test_mistakes.py").write_text(MISTAKES)
     result = run_pytest(tmp_path)
     assert "2 errors" in result.stdout, result.stdout + result.stderr
-    assert "takes topics, config, snapshot, clock, partitions, each by its name" in result.stdout
+    assert "takes topics, config, snapshot, clock, schema_registry, partitions, each by its name" in result.stdout
     assert "what the marker says of a broker is for `kafka`" in result.stdout

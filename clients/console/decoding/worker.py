@@ -77,7 +77,7 @@ def _answer(asked: Mapping[str, Any], known: dict[bytes, Decode]) -> dict[str, A
     known[key] = decode
     while len(known) > KEPT_SCHEMAS:
         del known[next(iter(known))]
-    encoder = json.JSONEncoder(indent=asked["indent"], ensure_ascii=False, default=_plain)
+    encoder = json.JSONEncoder(indent=asked["indent"], ensure_ascii=False, default=plain)
     rows, left = list[tuple[str | None, str | None, bool]](), MOST_ANSWER_CHARS
     for data, frame in asked["data"]:
         try:
@@ -107,7 +107,7 @@ def _reason(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:_REASON_CHARS]
 
 
-def _plain(value: object) -> str:
+def plain(value: object) -> str:
     """What Avro has and JSON has not; bytes in hex."""
     if isinstance(value, bytes):
         return value.hex()
@@ -122,7 +122,7 @@ def decoder_of(schema: Mapping[str, Any]) -> Decode:
         case "AVRO":
             return _avro(text, references)
         case "PROTOBUF":
-            return _protobuf(_compiled(text, references))
+            return _protobuf(descriptors_of(text, references))
         case "DESCRIPTORS":
             return _protobuf(base64.b64decode(text))
         case "JSON":
@@ -136,7 +136,7 @@ def _avro(text: str, references: Iterable[tuple[str, str]]) -> Decode:
     names: dict[str, Any] = {}
     for _, other in references:
         fastavro.parse_schema(json.loads(other), named_schemas=names)
-    parsed = fastavro.parse_schema(json.loads(text), named_schemas=names)
+    parsed = fastavro.parse_schema(json.loads(text), named_schemas=names, expand=True)
 
     def decode(data: bytes, is_framed: bool) -> Any:
         stream = BytesIO(data)
@@ -146,6 +146,53 @@ def _avro(text: str, references: Iterable[tuple[str, str]]) -> Decode:
         return value
 
     return decode
+
+
+def descriptors_of(text: str, references: Iterable[tuple[str, str]]) -> bytes:
+    """A set of descriptors of a `.proto`, which may import the others, behind those that it needs.
+
+    Each is text, or as Python's serializers register it, a descriptor in base64.
+    """
+    from google.protobuf import descriptor_pb2
+
+    others = list(references)
+    main = _registered_descriptor(text)
+    if main is None:
+        return _compiled(text, others)
+    found: dict[str, Any] = {}
+    for index, (name, other) in enumerate(others):
+        whole = descriptor_pb2.FileDescriptorSet.FromString(descriptors_of(other, others[:index]))
+        whole.file[-1].name = name
+        found.update((one.name, one) for one in whole.file)
+    for name in main.dependency:
+        _add_googles(name, found)
+    main.name = main.name or "barnabas-main.proto"
+    whole_set: bytes = descriptor_pb2.FileDescriptorSet(file=[*found.values(), main]).SerializeToString()
+    return whole_set
+
+
+def _registered_descriptor(text: str) -> Any:
+    """The descriptor that a text is in base64; None if it is none."""
+    from google.protobuf import descriptor_pb2, message
+
+    try:
+        return descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (ValueError, message.DecodeError):
+        return None
+
+
+def _add_googles(name: str, found: dict[str, Any]) -> None:
+    """One of Google's own files, which nobody registers, and what it imports itself."""
+    from google.protobuf import descriptor_pb2
+
+    if name in found or not name.startswith("google/"):
+        return
+    module = import_module(name.removesuffix(".proto").replace("/", ".") + "_pb2")
+    file = descriptor_pb2.FileDescriptorProto()
+    module.DESCRIPTOR.CopyToProto(file)
+    for needed in file.dependency:
+        _add_googles(needed, found)
+    found[name] = file
 
 
 def _compiled(text: str, references: Iterable[tuple[str, str]]) -> bytes:
