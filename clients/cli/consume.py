@@ -27,6 +27,18 @@ _RESETS: dict[str, AutoOffsetReset] = {"beginning": "earliest", "end": "latest"}
 _BATCH = 5000
 
 
+SchemaRegistryUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--schema-registry",
+        "-r",
+        envvar="BARNABAS_SCHEMA_REGISTRY",
+        metavar="URL",
+        help="Decode Avro, JSON and Protobuf by this schema registry.",
+    ),
+]
+
+
 class Topics(NamedTuple):
     """Topics by name, and those whose whole name matches a pattern."""
 
@@ -79,16 +91,7 @@ def consume(
     match: Annotated[
         str | None, typer.Option("--match", "-m", metavar="REGEX", help="Only records with it in key, value or header.")
     ] = None,
-    registry: Annotated[
-        str | None,
-        typer.Option(
-            "--schema-registry",
-            "-r",
-            envvar="BARNABAS_SCHEMA_REGISTRY",
-            metavar="URL",
-            help="Decode Avro, JSON and Protobuf by this schema registry.",
-        ),
-    ] = None,
+    registry: SchemaRegistryUrl = None,
     isolation: Annotated[str, typer.Option(help="read_uncommitted or read_committed.")] = "read_uncommitted",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from .errors import invalid_schema
-from .schemas import AVRO, JSON, PROTOBUF, Reference, Schema
+from .schemas import AVRO, JSON, PROTOBUF, Reference, RegisteredSchema
 
 _READERS = {
     AVRO: ("avro_schemas", "AvroSchema"),
@@ -18,7 +18,7 @@ _READERS = {
 _MOST_IMPORTED = 1000
 
 
-def imported(schema: Schema, find: Callable[[Reference], Schema]) -> dict[str, str]:
+def imported(schema: RegisteredSchema, find: Callable[[Reference], RegisteredSchema]) -> dict[str, str]:
     """Texts of all that a schema refers to, by name, each behind those that it refers to. Raises RegistryError."""
     found: dict[str, str] = {}
 
@@ -35,7 +35,7 @@ def imported(schema: Schema, find: Callable[[Reference], Schema]) -> dict[str, s
     return found
 
 
-def read(schema: Schema, find: Callable[[Reference], Schema]) -> Any:
+def read(schema: RegisteredSchema, find: Callable[[Reference], RegisteredSchema]) -> Any:
     """The schema, read: it has a `text` to be kept, an `identity`, and `cannot_read`. Raises RegistryError."""
     return _read(schema.kind, schema.text, tuple(imported(schema, find).items()))
 

@@ -12,7 +12,7 @@ from . import formats, records
 from .compatibility import DEFAULT_LEVEL, incompatibilities, level_of
 from .errors import RegistryCode, RegistryError, invalid_schema, no_schema
 from .schema_log import SchemaLog
-from .schemas import PROTOBUF, Reference, Schema, Version
+from .schemas import PROTOBUF, Reference, RegisteredSchema, Version
 from .subjects import LATEST, Subjects
 
 MODES = ("READWRITE", "READONLY", "READONLY_OVERRIDE", "IMPORT")
@@ -40,7 +40,7 @@ class Registry:
 
     async def register(self, subject: str, body: Mapping[str, Any]) -> Version:
         """The version that a schema is of the subject, made if it is none yet. Raises RegistryError."""
-        schema = self._kept(Schema.from_json(body))
+        schema = self._kept(RegisteredSchema.from_json(body))
         async with self._turn:
             if subject in ("", "__GLOBAL", "__EMPTY"):
                 raise RegistryError(
@@ -62,19 +62,19 @@ class Registry:
     def look_up(self, subject: str, body: Mapping[str, Any], *, deleted: bool = False) -> Version:
         """The version that a schema is. Raises RegistryError."""
         self.subjects.versions(subject, deleted=deleted)
-        found = self._find(subject, self._kept(Schema.from_json(body)), deleted=deleted)
+        found = self._find(subject, self._kept(RegisteredSchema.from_json(body)), deleted=deleted)
         if found is None:
             raise no_schema()
         return found
 
-    def schema(self, schema_id: int, *, format: str = "") -> Schema:  # noqa: A002 - the API's word
+    def schema(self, schema_id: int, *, format: str = "") -> RegisteredSchema:  # noqa: A002 - the API's word
         """By its id; Protobuf as `serialized` is its descriptor in base64. Raises RegistryError."""
         versions = self.subjects.of_id(schema_id)
         if not versions:
             raise no_schema(schema_id)
         return self.formatted(versions[0].schema, format)
 
-    def formatted(self, schema: Schema, format: str) -> Schema:  # noqa: A002
+    def formatted(self, schema: RegisteredSchema, format: str) -> RegisteredSchema:  # noqa: A002
         """As an answer is to have it."""
         if format != "serialized" or schema.kind != PROTOBUF:
             return schema
@@ -122,7 +122,7 @@ class Registry:
 
     def incompatibilities(self, subject: str, number: str | None, body: Mapping[str, Any]) -> list[str]:
         """What speaks against a schema as the next version, or against it beside this one. Raises RegistryError."""
-        schema = self._kept(Schema.from_json(body))
+        schema = self._kept(RegisteredSchema.from_json(body))
         if number is not None:
             return self._against(subject, schema, [self.version(subject, number)])
         versions = self.subjects.versions(subject) if self.subjects.has(subject) else []
@@ -180,7 +180,7 @@ class Registry:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _kept(self, schema: Schema) -> Schema:
+    def _kept(self, schema: RegisteredSchema) -> RegisteredSchema:
         """As it is kept: read, in its own words, with the references it has now. Raises RegistryError."""
         pinned = [
             replace(one, version=self.subjects.version(one.subject, one.version).number)
@@ -191,17 +191,17 @@ class Registry:
         schema = replace(schema, references=tuple(pinned))
         return schema.with_text(self._read(schema).text)
 
-    def _read(self, schema: Schema) -> Any:
+    def _read(self, schema: RegisteredSchema) -> Any:
         return formats.read(schema, self._find_reference)
 
-    def _find_reference(self, reference: Reference) -> Schema:
+    def _find_reference(self, reference: Reference) -> RegisteredSchema:
         try:
             return self.subjects.version(reference.subject, reference.version, deleted=True).schema
         except RegistryError:
             text = f'No schema reference found for subject "{reference.subject}" and version {reference.version}'
             raise invalid_schema(text) from None
 
-    def _find(self, subject: str, schema: Schema, *, deleted: bool = False) -> Version | None:
+    def _find(self, subject: str, schema: RegisteredSchema, *, deleted: bool = False) -> Version | None:
         """The newest version that is this schema; Protobuf may be the same in other words."""
         if not self.subjects.has(subject, deleted=deleted):
             return None
@@ -213,7 +213,7 @@ class Registry:
                 return version
         return None
 
-    def _checked_id(self, schema_id: int, schema: Schema) -> int:
+    def _checked_id(self, schema_id: int, schema: RegisteredSchema) -> int:
         """An imported id is free, or this schema's already."""
         for version in self.subjects.of_id(schema_id):
             if version.schema != schema:
@@ -234,15 +234,15 @@ class Registry:
             return
         raise RegistryError(RegistryCode.NOT_PERMITTED, f"Subject {subject} {why}")
 
-    def _check_compatible(self, subject: str, schema: Schema) -> None:
+    def _check_compatible(self, subject: str, schema: RegisteredSchema) -> None:
         versions = self.subjects.versions(subject) if self.subjects.has(subject) else []
         found = self._against(subject, schema, versions[::-1])
         if found:
-            text = f'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: '
+            text = f'RegisteredSchema being registered is incompatible with an earlier schema for subject "{subject}", details: '
             text += f"[{', '.join(found)}, {{compatibility: '{self.level(subject)}'}}]"
             raise RegistryError(RegistryCode.INCOMPATIBLE, text)
 
-    def _against(self, subject: str, schema: Schema, versions: Sequence[Version]) -> list[str]:
+    def _against(self, subject: str, schema: RegisteredSchema, versions: Sequence[Version]) -> list[str]:
         new = self._read(schema)
         compared = incompatibilities(
             self.level(subject), new, schema.kind, versions, lambda version: self._read(version.schema)

@@ -28,7 +28,7 @@ class Reference:
 
 
 @dataclass(frozen=True, slots=True)
-class Schema:
+class RegisteredSchema:
     """`contract` is JSON of `metadata` and `ruleSet`, which are the clients' affair and kept as they are."""
 
     text: str
@@ -37,7 +37,7 @@ class Schema:
     contract: str = "{}"
 
     @classmethod
-    def from_json(cls, body: Mapping[str, Any]) -> Schema:
+    def from_json(cls, body: Mapping[str, Any]) -> RegisteredSchema:
         """From a request or a record. Raises RegistryError."""
         text, kind = body.get("schema"), body.get("schemaType") or AVRO
         if not isinstance(text, str) or not text.strip():
@@ -61,7 +61,7 @@ class Schema:
             said["references"] = [reference.to_json() for reference in self.references]
         return {**said, **json.loads(self.contract), "schema": self.text}
 
-    def with_text(self, text: str) -> Schema:
+    def with_text(self, text: str) -> RegisteredSchema:
         """The same in other words."""
         return replace(self, text=text)
 
@@ -73,7 +73,7 @@ class Version:
     subject: str
     number: int
     schema_id: int
-    schema: Schema
+    schema: RegisteredSchema
     is_deleted: bool = False
 
     def to_json(self) -> dict[str, Any]:

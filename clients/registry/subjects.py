@@ -10,7 +10,7 @@ from typing import Any
 from ...protocol.room_logger import room_logger
 from . import records
 from .errors import RegistryError, no_subject, no_version
-from .schemas import Schema, Version
+from .schemas import RegisteredSchema, Version
 
 logger = room_logger("clients")
 LATEST = -1
@@ -25,7 +25,7 @@ class Subjects:
         self.modes: dict[str | None, str] = {}
         self.last_id = 0
         self._versions: dict[str, dict[int, Version]] = {}
-        self._ids: dict[Schema, int] = {}
+        self._ids: dict[RegisteredSchema, int] = {}
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -67,7 +67,7 @@ class Subjects:
         """Which versions it is; deleted ones too, as records that were written with it are still read."""
         return [version for version in self.all_versions(deleted=True) if version.schema_id == schema_id]
 
-    def id_of(self, schema: Schema) -> int | None:
+    def id_of(self, schema: RegisteredSchema) -> int | None:
         """Under which id it goes already, in whatever subject."""
         return self._ids.get(schema)
 
@@ -108,7 +108,7 @@ class Subjects:
         numbers = self._versions.setdefault(subject, {})
         gone = numbers.pop(number, None)
         if value is not None:
-            schema, schema_id = Schema.from_json(value), int(value["id"])
+            schema, schema_id = RegisteredSchema.from_json(value), int(value["id"])
             numbers[number] = Version(subject, number, schema_id, schema, bool(value.get("deleted")))
             self._ids.setdefault(schema, schema_id)
             self.last_id = max(self.last_id, schema_id)
