@@ -238,7 +238,7 @@ class Registry:
         versions = self.subjects.versions(subject) if self.subjects.has(subject) else []
         found = self._against(subject, schema, versions[::-1])
         if found:
-            text = f'RegisteredSchema being registered is incompatible with an earlier schema for subject "{subject}", details: '
+            text = f'Schema being registered is incompatible with an earlier schema for subject "{subject}", details: '
             text += f"[{', '.join(found)}, {{compatibility: '{self.level(subject)}'}}]"
             raise RegistryError(RegistryCode.INCOMPATIBLE, text)
 
