@@ -34,7 +34,14 @@ from .record import (
     TimestampType,
     entry_size,
 )
-from .record_batch_builder import ControlType, RecordBatchBuilder, control_batch, parse_control_key, parse_end_marker
+from .record_batch_builder import (
+    ControlType,
+    EndMarker,
+    RecordBatchBuilder,
+    control_batch,
+    parse_control_key,
+    parse_end_marker,
+)
 from .record_codec import MIN_RECORD_SIZE, decode_records
 
 __all__ = [
@@ -54,6 +61,7 @@ __all__ = [
     "Batch",
     "BatchHeader",
     "ControlType",
+    "EndMarker",
     "Headers",
     "LegacyBatch",
     "Record",
@@ -77,7 +85,7 @@ _DECODE_STEP = 1024
 class RecordBatch:
     """A batch of format v2 at `position` of some buffer; `view` is exactly its bytes, `header` its fields."""
 
-    __slots__ = ("header", "position", "view")
+    __slots__ = ("_end_marker", "header", "position", "view")
 
     magic = 2
 
@@ -148,6 +156,16 @@ class RecordBatch:
     @property
     def delete_horizon_ms(self) -> int | None:
         return self.header.delete_horizon_ms
+
+    @property
+    def end_marker(self) -> EndMarker | None:
+        """What a transaction marker says, read once; None for any other batch. Raises as `records`."""
+        try:
+            return self._end_marker
+        except AttributeError:
+            record = next(self.records(), None) if self.is_control else None
+            self._end_marker: EndMarker | None = None if record is None else parse_end_marker(record.key, record.value)
+            return self._end_marker
 
     @property
     def is_valid(self) -> bool:

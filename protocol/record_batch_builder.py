@@ -178,6 +178,13 @@ class ControlType(IntEnum):
     KRAFT_VOTERS = 6
 
 
+class EndMarker(NamedTuple):
+    """What the marker at the end of a transaction says."""
+
+    is_abort: bool
+    coordinator_epoch: int
+
+
 class ControlRecordKey(NamedTuple):
     """The key of a control record."""
 
@@ -228,9 +235,12 @@ def parse_control_key(key: bytes | None) -> int | None:
     return control_type if version >= 0 else None
 
 
-def parse_end_marker(value: bytes | None) -> int | None:
-    """The coordinator epoch in the value of a commit or abort marker; None if it is no such value."""
+def parse_end_marker(key: bytes | None, value: bytes | None) -> EndMarker | None:
+    """What the record of a commit or abort marker says; None if it is no such record."""
+    control_type = parse_control_key(key)
+    if control_type not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
     if value is None or len(value) < END_TRANSACTION_MARKER.size:
         return None
     version, coordinator_epoch = END_TRANSACTION_MARKER.read(value)
-    return coordinator_epoch if version >= 0 else None
+    return EndMarker(control_type == ControlType.ABORT, coordinator_epoch) if version >= 0 else None

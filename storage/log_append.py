@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..protocol.record_batch import RecordBatch
 from .log_config import LogConfig
 from .log_values import LogAppendInfo
-from .producer_state import ProducedBatch, ProducerStateManager, end_marker_of
+from .producer_state import ProducedBatch, ProducerStateManager
 from .record_validator import Origin
 from .validation_result import ValidationResult
 
@@ -24,7 +24,7 @@ def check_producers(
             duplicate = state.check(header, is_client=is_client)
             if duplicate is not None:
                 return duplicate
-        elif (marker := end_marker_of(batch)) is not None:
+        elif (marker := batch.end_marker) is not None:
             state.check_marker(header, marker.coordinator_epoch)
     return None
 

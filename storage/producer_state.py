@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
 from ..protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
-from ..protocol.record_batch import BatchHeader, ControlType, RecordBatch, parse_control_key, parse_end_marker
+from ..protocol.record_batch import BatchHeader, EndMarker, RecordBatch
 from .filesystem import File, FileSystem, write_all
 from .producer_snapshot import SNAPSHOT_SUFFIX, snapshot_file_name, snapshot_offset
 from .transaction_index import AbortedTxn
@@ -32,13 +32,6 @@ class ProducedBatch(NamedTuple):
 
 
 _NO_BATCH = ProducedBatch(NO_SEQUENCE, -1, 0, -1)
-
-
-class EndMarker(NamedTuple):
-    """What a transaction marker says."""
-
-    is_abort: bool
-    coordinator_epoch: int
 
 
 class CompletedTransaction(NamedTuple):
@@ -232,7 +225,7 @@ class ProducerStateManager:
         if not header.is_control:
             self.append_data(header, header.base_offset)
             return None
-        marker = end_marker_of(batch)
+        marker = batch.end_marker
         if marker is None:
             return None
         completed = self.append_marker(header, header.base_offset, marker)
@@ -402,16 +395,6 @@ class ProducerStateManager:
 
     def _path_of(self, offset: int) -> str:
         return f"{self._directory}/{snapshot_file_name(offset)}"
-
-
-def end_marker_of(batch: RecordBatch) -> EndMarker | None:
-    """What the one record of a transaction marker says; None for a control batch of another kind."""
-    for record in batch.records():
-        control_type, coordinator_epoch = parse_control_key(record.key), parse_end_marker(record.value)
-        if control_type in (ControlType.ABORT, ControlType.COMMIT) and coordinator_epoch is not None:
-            return EndMarker(control_type == ControlType.ABORT, coordinator_epoch)
-        return None
-    return None
 
 
 def _check_sequence(entry: ProducerStateEntry, producer_epoch: int, first_sequence: int) -> None:

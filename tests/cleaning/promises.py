@@ -20,7 +20,6 @@ from barnabas.protocol.record_batch import Batch, RecordBatch, iter_batches
 from barnabas.storage.dump import verify_indexes
 from barnabas.storage.filesystem import FileSystem
 from barnabas.storage.log_values import FetchData
-from barnabas.storage.producer_state import end_marker_of
 
 
 class BrokenPromiseError(AssertionError):
@@ -292,7 +291,7 @@ def read_committed(history: History, max_length: int) -> list[RecordRow]:
             while pending and pending[0].first_offset <= batch.last_offset:
                 aborted.add(pending.pop(0).producer_id)
             if isinstance(batch, RecordBatch) and batch.is_control:
-                marker = end_marker_of(batch) if batch.header.record_count else None
+                marker = batch.end_marker if batch.header.record_count else None
                 if marker is not None and marker.is_abort:
                     aborted.discard(batch.producer_id)
             elif not (batch.is_transactional and batch.producer_id in aborted):

@@ -192,10 +192,10 @@ def test_control_batch() -> None:
     assert batch.is_control and batch.is_transactional and batch.base_sequence == -1
     (record,) = batch.records()
     assert parse_control_key(record.key) == ControlType.COMMIT
-    assert parse_end_marker(record.value) == 13
+    assert parse_end_marker(record.key, record.value) == batch.end_marker == (False, 13)
     assert record_constructs.CONTROL_RECORD_KEY.parse(record.key).type == "COMMIT"
     assert record_constructs.END_TRANSACTION_MARKER.parse(record.value).coordinator_epoch == 13
-    assert parse_control_key(None) is parse_control_key(b"abc") is parse_end_marker(b"") is None
+    assert parse_control_key(None) is parse_control_key(b"abc") is parse_end_marker(record.key, b"") is None
 
 
 def test_stamping_a_producer() -> None:

@@ -14,7 +14,6 @@ from barnabas.storage.dump import verify_indexes
 from barnabas.storage.log import Log
 from barnabas.storage.log_config import LogConfig
 from barnabas.storage.log_manager import LogManager
-from barnabas.storage.producer_state import end_marker_of
 
 
 class BrokenPromiseError(AssertionError):
@@ -172,7 +171,7 @@ def _aborted_in(batches: list[Batch]) -> set[tuple[int, int]]:
     for batch in batches:
         if not isinstance(batch, RecordBatch):
             continue
-        marker = end_marker_of(batch) if batch.is_control else None
+        marker = batch.end_marker if batch.is_control else None
         if marker is not None and batch.producer_id in began:
             began.remove(batch.producer_id)
             if marker.is_abort:
