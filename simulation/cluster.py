@@ -54,7 +54,7 @@ class SimClusterBroker(Machine):
     async def _start(self) -> None:
         await super()._start()
         assert self.server is not None
-        self.requests.attach(self.server.apis, self.server.state.groups)
+        self.requests.attach(self.server.apis, self.server.state)
 
     def _life_ended(self) -> None:
         self.requests.detach()

@@ -315,7 +315,7 @@ class Broker(Embedded):
         server = self._server = BrokerServer(config, ports, loop)
         await server.start()
         await server.state.security.set_passwords(self._access.passwords)
-        self.faults.attach(server.apis, server.state.groups)
+        self.faults.attach(server.apis, server.state)
 
     async def _stop_server(self) -> None:
         server, self._server = self._server, None

@@ -319,6 +319,35 @@ class Cluster(Embedded):
         for index in range(partitions):
             await self.await_isr(name, index, result.replication_factor)
 
+    async def amove_leader(self, topic: str, partition: int = 0, to: int | None = None) -> int:
+        """Have another broker lead a partition, that one or any that is in sync; all know it when this returns.
+
+        Nobody dies, as where an operator asks for it: clients are refused by the old leader and look for the new one.
+        Returns who leads now. Raises KafkaError, TimeoutError, ValueError.
+        """
+        image = self._image(topic, partition)
+        able = [one for one in image.isr if one != image.leader]
+        if not able if to is None else to not in able:
+            raise ValueError(f"{topic}-{partition} is led by {image.leader}; {able} could lead it")
+        leader = able[0] if to is None else to
+        place = TopicPartition(topic, partition)
+        active = await self._await(self.controller, "no broker is controller")
+        controller = self.server(active).state.controller
+        replicas = [leader, *(one for one in image.replicas if one != leader)]
+        for outcome in (
+            (await controller.reassign({place: replicas}))[place],
+            (await controller.elect_leaders([place], allow_unclean=False))[place],
+        ):
+            if outcome is not None:
+                raise outcome
+
+        def known() -> bool | None:
+            images = [self.server(one).state.metadata.partition(place) for one in self._alive()]
+            return all(one is not None and one.leader == leader for one in images) or None
+
+        await self._await(known, f"{leader} does not lead {topic}-{partition}")
+        return leader
+
     async def await_isr(
         self,
         topic: str,
@@ -372,6 +401,7 @@ class Cluster(Embedded):
     cut = blocking(acut)
     heal = blocking(aheal)
     create_topic = blocking(acreate_topic)
+    move_leader = blocking(amove_leader)
     wait_for_isr = blocking(await_isr)
     wait_for_leader = blocking(await_leader)
 

@@ -25,11 +25,17 @@ from ..server.apis.table import SERVED, TELEMETRY
 from . import exchange as ways
 from .disk import FaultyDisk
 from .exchange import Exchange, kept
+from .partition_faults import BY_PARTITION, OF_LEADERS, Place
+from .slow_answers import drip
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from ..server.apis.kafka_apis import Handle, KafkaApis, Respond
     from ..server.apis.request_context import RequestContext
+    from ..server.broker_state import BrokerState
     from ..server.coordinator.group.coordinator import GroupCoordinator
+    from ..server.metadata.metadata_cache import MetadataCache
 
 T = TypeVar("T")
 Api: TypeAlias = ApiKey | str | None
@@ -73,6 +79,7 @@ class Fault(AbstractContextManager["Fault"]):
         after: int,
         client_id: str | None,
         where: Callable[[Any], bool] | None,
+        is_about: Callable[[Exchange], bool] | None = None,
     ) -> None:
         self.requests: list[MetRequest] = []
         self._faults = faults
@@ -82,6 +89,7 @@ class Fault(AbstractContextManager["Fault"]):
         self._passed_over = after
         self._client_id = client_id
         self._where = where
+        self._is_about = is_about
 
     def __enter__(self) -> Self:
         return self
@@ -111,6 +119,8 @@ class Fault(AbstractContextManager["Fault"]):
             return False
         if self._where is not None and not self._where(request):
             return False
+        if self._is_about is not None and not self._is_about(exchange):
+            return False
         if self._passed_over:
             self._passed_over -= 1
             return False
@@ -132,17 +142,48 @@ class RequestFaults:
         self._faults: list[Fault] = []
         self._apis: KafkaApis | None = None
         self._groups: GroupCoordinator | None = None
+        self._metadata: MetadataCache | None = None
 
     # -- of requests -----------------------------------------------------------------------------------------------
 
-    def error(self, api: Api, code: ErrorCode | int | str, *, handled: bool = False, **which: Any) -> Fault:
-        """Answer with an error, in every place of the answer that has room for one.
+    def error(
+        self,
+        api: Api,
+        code: ErrorCode | int | str,
+        *,
+        handled: bool = False,
+        topic: str | None = None,
+        partition: int | None = None,
+        **which: Any,
+    ) -> Fault:
+        """Answer with an error, in every place of the answer that has room for one, or for one topic or partition.
 
-        With `handled` only the answer lies: what was asked for is done. `which` is `times` (all), `after` (pass over so
+        What a request says of other partitions is then done, and one that names no such partition is spared. With
+        `handled` only the answer lies: what was asked for is done. `which` is `times` (all), `after` (pass over so
         many first), `client_id`, and `where`, a function of the request; so it is for all faults of requests.
         """
         error = KafkaError(_code(code), "a fault on purpose")
-        return self._add(api, partial(ways.answer_error, error, handled), **which)
+        if topic is None and partition is None:
+            return self._add(api, partial(ways.answer_error, error, handled), **which)
+        if topic is None:
+            raise ValueError(f"partition={partition}: of which topic?")
+        if api is None or _api(api) not in BY_PARTITION:
+            raise ValueError(f"{api}: an error of a partition is answered by {', '.join(map(_camel, BY_PARTITION))}")
+        return self._add_at(frozenset({_api(api)}), error, Place(topic, partition, self._topic_name), handled, **which)
+
+    def leader_moves(self, topic: str, partition: int | None = None, *, times: int | None = None) -> Fault:
+        """Others lead a partition, or all of a topic: clients hear NOT_LEADER_OR_FOLLOWER, until the fault ends.
+
+        Metadata still lead here, as where a client asks somebody who has not heard of it yet.
+        """
+        error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "a fault on purpose")
+        return self._add_at(OF_LEADERS, error, Place(topic, partition, self._topic_name), False, times=times)
+
+    def drip(self, api: Api, bytes_per_second: float, **which: Any) -> Fault:
+        """Send the answer slowly, some bytes at a time: a client sees frames that begin and do not end for long."""
+        if bytes_per_second <= 0:
+            raise ValueError(f"{bytes_per_second} bytes a second: a drip that never comes is `silence`")
+        return self._add(api, partial(drip, bytes_per_second), **which)
 
     def disconnect(self, api: Api = None, *, handled: bool = False, **which: Any) -> Fault:
         """Close the connection instead of handling the request; with `handled`, instead of answering it.
@@ -211,15 +252,15 @@ class RequestFaults:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def attach(self, apis: KafkaApis, groups: GroupCoordinator) -> None:
+    def attach(self, apis: KafkaApis, state: BrokerState) -> None:
         """The broker has started. Faults that were made before hold."""
-        self._apis, self._groups = apis, groups
+        self._apis, self._groups, self._metadata = apis, state.groups, state.metadata
         if self._faults:
             apis.surround(self._around)
 
     def detach(self) -> None:
         """The broker runs no more. Faults last."""
-        self._apis = self._groups = None
+        self._apis = self._groups = self._metadata = None
 
     def remove(self, fault: Fault) -> None:
         """It is over."""
@@ -234,13 +275,24 @@ class RequestFaults:
         after: int = 0,
         client_id: str | None = None,
         where: Callable[[Any], bool] | None = None,
+        is_about: Callable[[Exchange], bool] | None = None,
     ) -> Fault:
         if times is not None and times < 1:
             raise ValueError(f"times={times}: a fault is met once at least")
         apis = api if api is None or isinstance(api, frozenset) else frozenset({_api(api)})
-        fault = Fault(self, do, apis=apis, times=times, after=after, client_id=client_id, where=where)
+        fault = Fault(
+            self, do, apis=apis, times=times, after=after, client_id=client_id, where=where, is_about=is_about
+        )
         self._on_loop(partial(self._insert, fault))
         return fault
+
+    def _add_at(
+        self, apis: frozenset[ApiKey], error: KafkaError, place: Place, handled: bool, **which: Any
+    ) -> Fault:  # fmt: skip
+        return self._add(apis, partial(place.fail, error, handled), is_about=place.is_named, **which)
+
+    def _topic_name(self, topic_id: UUID) -> str | None:
+        return None if self._metadata is None else self._metadata.topic_name(topic_id)
 
     def _insert(self, fault: Fault) -> None:
         self._faults.append(fault)

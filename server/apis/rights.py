@@ -110,11 +110,11 @@ class Rights:
             if context.refusals and response is None:
                 context.close()
                 return
-            complete = partial(_complete, context, response)
+            add = partial(complete, context, response)
             if context.refusals and context.is_long:
-                self._work.submit(LANE, complete, partial(_respond, context, response, respond))
+                self._work.submit(LANE, add, partial(_respond, context, response, respond))
             else:
-                complete()
+                add()
                 respond(context, response)
 
         return completed
@@ -197,8 +197,8 @@ def _at_once(steps: Steps[T]) -> T:
             return result
 
 
-def _complete(context: RequestContext, response: Any) -> None:
-    """Add the refusals."""
+def complete(context: RequestContext, response: Any) -> None:
+    """Add the refusals to an answer to the rest of the request."""
     key = ApiKey(context.api_key)
     for refusal in context.refusals:
         for row in ITEMS[key]:

@@ -182,6 +182,14 @@ class Connection(asyncio.BufferedProtocol):
         if not self._is_processing:
             self._process()
 
+    def send_beginning(self, data: bytes) -> bool:
+        """Send the first bytes of the answer to the request in hand; `send` gets the rest. False if nobody listens."""
+        if self._transport is None or self._state >= _CLOSING:
+            return False
+        self._flush()
+        self._transport.write(data)
+        return self._state < _CLOSING
+
     def skip(self) -> None:
         """The request in hand wants no answer, or has it; go on with the next."""
         self.send([], 0)

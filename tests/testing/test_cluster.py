@@ -309,3 +309,19 @@ def test_a_client_that_asks_for_a_topic_that_is_not_there_asks_again() -> None:
                 (topic,) = client.call(ApiKey.METADATA, 5, request).topics
                 assert topic.error_code == ErrorCode.LEADER_NOT_AVAILABLE
                 cluster.wait_for_leader(topic.name)
+
+
+def test_a_leader_moves_although_nobody_dies() -> None:
+    with Cluster(3, {"t": 1}) as cluster, Numbers(cluster.bootstrap, "t") as numbers:
+        wait_until(lambda: numbers.acknowledged, timeout_s=DEADLINE_S, what="the first number")
+        first = cluster.leader("t")
+        second = cluster.move_leader("t")
+        assert first != second == cluster.leader("t")
+        third = next(one for one in cluster.brokers if one not in (first, second))
+        assert cluster.move_leader("t", to=third) == third
+        count = len(numbers.acknowledged)
+        wait_until(lambda: len(numbers.acknowledged) > count, timeout_s=DEADLINE_S, what="a number at the new leader")
+        assert cluster.brokers == [1, 2, 3]
+        with pytest.raises(ValueError, match="could lead"):
+            cluster.move_leader("t", to=third)
+    assert numbers.errors == []

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import struct
 import time
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -13,6 +16,8 @@ from barnabas.clients.admin import Admin
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.testing import Broker, ErrorCode, KafkaError
 
 LATE_S = 0.2
@@ -235,3 +240,116 @@ def test_faults_that_make_no_sense(broker: Broker, api: str, code: int | str, sa
     with pytest.raises(ValueError, match="at least"):
         broker.faults.error("Produce", 6, times=0)
     assert produce(broker)[0] is None
+
+
+def test_an_error_of_one_partition_leaves_the_others_alone() -> None:
+    with Broker({"t": 3}) as broker:
+        outcomes: dict[int, list[Any]] = {0: [], 1: [], 2: []}
+        with broker.faults.error("Produce", "INVALID_RECORD", topic="t", partition=1) as fault:
+            producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0, "linger.ms": 50})
+            for partition, heard in outcomes.items():
+                producer.produce(
+                    "t", b"v", partition=partition, callback=lambda error, _, heard=heard: heard.append(error)
+                )
+            assert producer.flush(60) == 0
+        assert [heard[0] and heard[0].name() for heard in outcomes.values()] == [None, "INVALID_RECORD", None]
+        assert [len(broker.records("t", partition)) for partition in outcomes] == [1, 0, 1]
+        assert fault.requests != []
+
+
+@pytest.mark.parametrize("handled", [False, True])
+async def test_one_partition_of_a_request_by_name_and_by_id(handled: bool) -> None:
+    async with Broker({"t": 2, "u": 1}) as broker:
+        connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+        topic_id = broker.server.state.metadata.topic_id("t")
+        builder = RecordBatchBuilder()
+        builder.append(None, b"v", timestamp=1)
+        records = builder.build()
+        for version in (9, 13):
+            request = ProduceRequest(
+                acks=-1,
+                timeout_ms=60_000,
+                topic_data=[
+                    TopicProduceData(
+                        name="t" if version < 13 else "",
+                        topic_id=topic_id if version >= 13 else UUID(int=0),
+                        partition_data=[PartitionProduceData(index=index, records=records) for index in (0, 1)],
+                    )
+                ],
+            )
+            before = await broker.arecords("t")
+            with broker.faults.error("Produce", "NOT_LEADER_OR_FOLLOWER", topic="t", partition=1, handled=handled):
+                answer = await connection.send(request, version)
+            (topic,) = {one.name or one.topic_id: one for one in answer.responses}
+            codes = {one.index: one.error_code for topics in answer.responses for one in topics.partition_responses}
+            assert topic == ("t" if version < 13 else topic_id)
+            assert codes == {0: 0, 1: ErrorCode.NOT_LEADER_OR_FOLLOWER}
+            written = [one.partition for one in (await broker.arecords("t"))[len(before) :]]
+            assert len(await broker.arecords("t")) - len(before) == (2 if handled else 1), written
+        connection.close()
+
+
+def test_a_leader_moves_and_clients_look_for_it() -> None:
+    with Broker({"t": 2}) as broker:
+        with broker.faults.leader_moves("t", 0, times=3) as fault:
+            assert produce(broker)[0] is None
+        assert [met.api for met in fault.requests] == [ApiKey.PRODUCE] * 3
+        assert values(broker) == [b"v"]
+        broker.faults.leader_moves("t", times=2)
+        consumer = Consumer(
+            {"bootstrap.servers": broker.bootstrap, "group.id": "g", "auto.offset.reset": "earliest", "log_level": 0}
+        )
+        consumer.subscribe(["t"])
+        assert [one.value() for one in consumer.consume(1, timeout=60)] == [b"v"]
+        consumer.close()
+
+
+async def test_metadata_of_a_partition_without_a_leader() -> None:
+    async with Broker({"t": 2}) as broker:
+        connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+        with broker.faults.error("Metadata", "LEADER_NOT_AVAILABLE", topic="t", partition=1):
+            answer = await connection.send(MetadataRequest(topics=None))
+        (topic,) = answer.topics
+        told = {one.partition_index: (one.error_code, one.leader_id) for one in topic.partitions}
+        assert told == {0: (0, broker.server.state.broker_id), 1: (ErrorCode.LEADER_NOT_AVAILABLE, -1)}
+        connection.close()
+
+
+def test_errors_of_partitions_that_nobody_could_hear() -> None:
+    with Broker(["t"]) as broker:
+        with pytest.raises(ValueError, match="of which topic"):
+            broker.faults.error("Produce", "INVALID_RECORD", partition=1)
+        with pytest.raises(ValueError, match="is answered by Produce"):
+            broker.faults.error("Heartbeat", "INVALID_RECORD", topic="t")
+        with pytest.raises(ValueError, match="silence"):
+            broker.faults.drip("Fetch", 0)
+
+
+async def test_an_answer_that_drips() -> None:
+    async with Broker(["t"]) as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        with broker.faults.drip("ApiVersions", 1000):
+            writer.write(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 7, -1))
+            pieces = []
+            size = None
+            while size is None or sum(map(len, pieces)) < size + 4:
+                pieces.append(await asyncio.wait_for(reader.read(1 << 16), 60))
+                whole = b"".join(pieces)
+                size = struct.unpack_from(">i", whole)[0] if len(whole) >= 4 else None
+        assert len(pieces) > 5
+        assert struct.unpack_from(">ih", whole, 4) == (7, 0)
+        writer.write(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 8, -1))
+        assert struct.unpack_from(">i", await asyncio.wait_for(reader.readexactly(8), 60), 4) == (8,)
+        writer.close()
+
+
+async def test_who_goes_while_an_answer_drips_leaves_nothing() -> None:
+    async with Broker(["t"]) as broker:
+        _, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        with broker.faults.drip("ApiVersions", 1) as fault:
+            writer.write(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 7, -1))
+            while not fault.requests:
+                await asyncio.sleep(0.01)
+            writer.transport.abort()
+            while broker.server.sockets.connection_count:
+                await asyncio.sleep(0.01)

@@ -1,0 +1,122 @@
+"""Errors of single partitions: the others of the same request are dealt with as ever. Loop-thread only."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from ..protocol.apis import ApiKey
+from ..protocol.errors import KafkaError
+from ..server.apis.error_answers import ITEMS, Items
+from ..server.apis.rights import Refusal, complete
+
+if TYPE_CHECKING:
+    from ..server.apis.kafka_apis import Respond
+    from ..server.apis.request_context import RequestContext
+    from .exchange import Exchange
+
+BY_PARTITION = {
+    ApiKey.PRODUCE,
+    ApiKey.FETCH,
+    ApiKey.LIST_OFFSETS,
+    ApiKey.METADATA,
+    ApiKey.OFFSET_COMMIT,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.DELETE_RECORDS,
+}
+"""APIs whose answers have a place for the error of a partition that clients look at."""
+OF_LEADERS = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.OFFSET_FOR_LEADER_EPOCH})
+"""What only the leader of a partition does."""
+ONLY_ANSWERED = {
+    ApiKey.FETCH: ITEMS[ApiKey.FETCH][0],
+    ApiKey.METADATA: Items(("topics",), ("topics", "partitions")),
+}
+"""Whose requests need not name a partition to be about it: in a fetch session, or where all of a topic is asked for."""
+_INDEXES = ("index", "partition_index", "partition")
+_NO_FIELD = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition, or each of a topic's."""
+
+    topic: str
+    partition: int | None
+    topic_name: Callable[[UUID], str | None]
+
+    def is_named(self, exchange: Exchange) -> bool:
+        """Whether a request is about it, as far as can be told."""
+        return exchange.api in ONLY_ANSWERED or self._divided(exchange.request, ITEMS[exchange.api][0])[1] is not None
+
+    def fail(self, error: KafkaError, handled: bool, exchange: Exchange) -> Any:
+        """The error for this place; what the request says of others is done. With `handled` all of it is done."""
+        context, key = exchange.context, exchange.api
+        if handled or key in ONLY_ANSWERED:
+            row = ONLY_ANSWERED.get(key) or ITEMS[key][0]
+            # A refusal of nothing: the answer then is a message, and not the short form of one without errors.
+            context.refusals = (*context.refusals, Refusal(_NO_FIELD, None, error))
+
+            def spoil(respond: Respond, context: RequestContext, response: Any) -> None:
+                self._mark(response, row, error)
+                respond(context, response)
+
+            return exchange.answered_through(spoil)
+        row = ITEMS[key][0]
+        kept, taken = self._divided(exchange.request, row)
+        if kept is None:
+            raise KafkaError(error.code, error.message)
+        context.refusals = (*context.refusals, Refusal(row.asked[0], taken, error))
+
+        def fill(respond: Respond, context: RequestContext, response: Any) -> None:
+            if response is not None and not context.is_guarded:
+                complete(context, response)  # else whoever checks rights does
+            respond(context, response)
+
+        return context.handle_through(exchange.handler, kept, fill)
+
+    def _is_of(self, topic: Any) -> bool:
+        name = getattr(topic, "name", None) or getattr(topic, "topic", None)
+        topic_id = getattr(topic, "topic_id", None)
+        return (name or (self.topic_name(topic_id) if topic_id is not None else None)) == self.topic
+
+    def _is(self, item: Any) -> bool:
+        number = item if isinstance(item, int) else next(getattr(item, one) for one in _INDEXES if hasattr(item, one))
+        return self.partition is None or number == self.partition
+
+    def _divided(self, request: Any, row: Items) -> tuple[Any | None, Any | None]:
+        """The request without this place, and with nothing else; None where nothing is left."""
+        topics_field, partitions_field = row.asked
+        kept: list[Any] = []
+        taken: list[Any] = []
+        for topic in getattr(request, topics_field) or ():
+            partitions = getattr(topic, partitions_field)
+            here = [self._is_of(topic) and self._is(one) for one in partitions]
+            for wanted, into in ((False, kept), (True, taken)):
+                some = [one for one, is_here in zip(partitions, here, strict=True) if is_here is wanted]
+                if some:
+                    into.append(_with(topic, partitions_field, some))
+        return (
+            _with(request, topics_field, kept) if kept else None,
+            _with(request, topics_field, taken) if taken else None,
+        )
+
+    def _mark(self, response: Any, row: Items, error: KafkaError) -> None:
+        topics_field, partitions_field = row.answered
+        for topic in getattr(response, topics_field, None) or ():
+            for answer in getattr(topic, partitions_field) if self._is_of(topic) else ():
+                if self._is(answer):
+                    answer.error_code = error.code
+                    if hasattr(answer, "records"):
+                        answer.records = None
+                    if hasattr(answer, "leader_id"):
+                        answer.leader_id = -1
+
+
+def _with(message: Any, field: str, items: list[Any]) -> Any:
+    changed = copy.copy(message)
+    setattr(changed, field, items)
+    return changed
