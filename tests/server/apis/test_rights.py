@@ -45,7 +45,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
 )
 from barnabas.protocol.schema import fields_of
 from barnabas.server.apis.error_answers import ITEMS, error_answer
-from barnabas.server.apis.rights import _complete
+from barnabas.server.apis.rights import complete
 from barnabas.server.apis.table import SERVED
 from barnabas.server.runtime.turns import ITEMS as ITEMS_A_TURN
 from barnabas.server.runtime.turns import LongWork
@@ -257,7 +257,7 @@ def test_what_is_refused_of_a_long_request_is_found_in_turns_and_told_beside_the
         }
         assert sum(pieces) >= len(names)
         assert max(pieces) <= 2 * ITEMS_A_TURN
-        assert _complete in beside
+        assert complete in beside
 
     guarded(guard, talk)
 
