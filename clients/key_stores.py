@@ -1,8 +1,9 @@
 """Keys and certificates as Kafka's settings name them, read into a TLS context: for clients and for brokers.
 
 PEM files and text (KIP-651) need nothing but the standard library. PKCS12 stores, which is what Java's keytool has made
-for years whatever the file is called, are read by `cryptography` (`pip install barnabas[tls]`). A store in Java's own
-old format is refused with the command that converts it.
+for years whatever the file is called, are read by `cryptography` (`pip install barnabas[tls]`), those with ciphers of
+old, too; a store in Java's own old format by `java_key_store.py`. One of the kind JCEKS is refused with the command
+that converts it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from .host import private_folder
+from .java_key_store import MAGIC as JKS_MAGIC
+from .java_key_store import read_jks
 
-_JKS_MAGIC = (b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce")
+_JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _CONVERT = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
 
 
@@ -28,7 +31,7 @@ def load_trust(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
     elif _is_pem(settings, "truststore", location):
         context.load_verify_locations(cafile=location)
     else:
-        _, certificates = _pkcs12(location, settings.get("ssl.truststore.password"))
+        _, certificates = _store(location, settings.get("ssl.truststore.password"), None, for_trust=True)
         context.load_verify_locations(cadata=certificates)
     return True
 
@@ -45,7 +48,7 @@ def load_key(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
         # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(location, password=password or "")
     else:
-        key, certificates = _pkcs12(location, settings.get("ssl.keystore.password"))
+        key, certificates = _store(location, settings.get("ssl.keystore.password"), password)
         if not key:
             raise ValueError(f"ssl.keystore.location: {location} holds no private key")
         _load_text(context, key + certificates, None)
@@ -55,10 +58,27 @@ def load_key(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
 def _is_pem(settings: Mapping[str, str], role: str, location: str) -> bool:
     """What the file is, whatever `ssl.*.type` says: Java, too, takes PKCS12 where it was told JKS, and back."""
     begin = Path(location).read_bytes()[:4]
-    if begin in _JKS_MAGIC:
+    if begin == _JCEKS_MAGIC:
         advice = _CONVERT.format(location)
-        raise ValueError(f"ssl.{role}.location: {location} is in Java's old format; convert it: {advice}")
+        raise ValueError(f"ssl.{role}.location: {location} is a JCEKS store; convert it: {advice}")
+    if begin == JKS_MAGIC:
+        return False
     return settings.get(f"ssl.{role}.type", "").upper() == "PEM" or begin[:1] != b"\x30"
+
+
+def _store(
+    location: str, password: str | None, key_password: str | None, *, for_trust: bool = False
+) -> tuple[str, str]:
+    """The private key, empty if there is none, and the certificates of a store that is not PEM, as PEM."""
+    data = Path(location).read_bytes()
+    if data[: len(JKS_MAGIC)] != JKS_MAGIC:
+        return _pkcs12(location, password)
+    try:
+        found = read_jks(data, password or None, key_password or None)
+    except ValueError as error:
+        raise ValueError(f"{location}: {error}") from error
+    # As Java does it: whoever has a key here is trusted, too.
+    return found.key, "".join([*found.trusted, *found.chain[:1]] if for_trust else found.chain)
 
 
 def _pkcs12(location: str, password: str | None) -> tuple[str, str]:

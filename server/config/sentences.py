@@ -289,7 +289,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "ssl.keystore.key": ("The broker's private key, as PEM text (KIP-651)."),
         "ssl.keystore.location": ("File with the broker's key and certificates: PEM or PKCS12."),
         "ssl.keystore.password": ("Password of a PKCS12 store."),
-        "ssl.keystore.type": ("PEM, or else the file itself says what it is; Java's old JKS has to be converted."),
+        "ssl.keystore.type": ("PEM, or else the file itself says what it is."),
         "ssl.principal.mapping.rules": (
             "How the name of a certificate's owner becomes that of a user (KIP-371); whom no rule fits is refused."
         ),

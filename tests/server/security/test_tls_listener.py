@@ -271,7 +271,7 @@ def test_keys_as_text_and_in_stores(files: Files, tmp_path: Path) -> None:
 )
 def test_what_cannot_be_served_is_refused_at_the_start(files: Files, settings: dict[str, str], reason: str) -> None:
     jks = files.folder / "old.jks"
-    jks.write_bytes(b"\xfe\xed\xfe\xed" + bytes(20))
+    jks.write_bytes(b"\xce\xce\xce\xce" + bytes(20))
     places = {"CA": str(files.ca), "BROKER": str(files.broker), "JKS": str(jks)}
     config = {key: places.get(value, value) for key, value in settings.items()}
     with pytest.raises(ConfigError, match=reason):
