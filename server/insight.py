@@ -7,17 +7,20 @@ back. Everything told is JSON's.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..protocol.errors import ErrorCode, KafkaError
+from ..protocol.topic_partition import TopicPartition
+from ..storage.cleaning.tombstones import count_tombstones
+from ..storage.errors import CorruptSegmentError
+from ..storage.file_records import FileRecords
 from ..storage.log_retention import deletable_segments
 from .cleaning.cleaner_status import CleanerStatus, pass_facts
 from .runtime.turns import Pace
 
 if TYPE_CHECKING:
-    from ..protocol.topic_partition import TopicPartition
     from ..storage.filesystem import FileSystem
     from ..storage.log import Log
     from .broker import BrokerServer
@@ -29,6 +32,8 @@ MOST_LOGS = 12
 """Of one topic at a time."""
 MOST_SEGMENTS = 400
 """Of one log; the newest are told."""
+COUNT_SECONDS = 1.0
+"""For so long tombstones are counted at a time."""
 _LANE = "insight"
 _MS = 1000
 _BYTES = "kafka_server_brokertopicmetrics_bytes"
@@ -75,6 +80,10 @@ class Insight:
     async def compact(self, topic: str, partition: int) -> Facts:
         """Clean one log now; answers when that is done."""
         return await self._there(self._compact(topic, partition))
+
+    async def tombstones(self, topic: str, partition: int, first: int) -> Facts:
+        """How many records of a log's segments are tombstones, from a base offset on, as far as a second goes."""
+        return await self._there(self._tombstones(topic, partition, first))
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
@@ -137,11 +146,38 @@ class Insight:
             "cleaner": status.partition(topic_partition, log) if config.compact else None,
         }
 
+    async def _tombstones(self, topic: str, partition: int, first: int) -> Facts:
+        state = self._server.state
+        log = state.log_manager.logs.get(TopicPartition(topic, partition))
+        if log is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}")
+        files = [(one.base_offset, one.records.path, one.size) for one in log.segments if one.base_offset >= first]
+        count = partial(_count, state.ports.filesystem, files[:MOST_SEGMENTS], state.ports.stopwatch)
+        counted = await state.ports.work.run(_LANE, count)
+        after = files[len(counted)][0] if len(counted) < len(files) else None
+        return {"segments": counted, "next": after}
+
     async def _compact(self, topic: str, partition: int) -> Facts:
         cleaner = self._server.state.cleaner
         if not cleaner.compacted(topic, partition):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{partition}")
         return {"passes": [pass_facts(report) for report in await cleaner.compact(topic, partition)]}
+
+
+def _count(filesystem: FileSystem, files: list[tuple[int, str, int]], stopwatch: Callable[[], float]) -> list[Facts]:
+    """Segment by segment while there is time; of a large one its beginning. Takes a while: on a lane."""
+    until, counted = stopwatch() + COUNT_SECONDS, list[Facts]()
+    for base, path, size in files:
+        facts: Facts = {"base": base, "size": size, "records": 0, "tombstones": 0, "counted": 0}
+        try:
+            found = count_tombstones(FileRecords(path, filesystem, size), lambda: stopwatch() < until)
+        except (OSError, CorruptSegmentError):
+            counted.append({**facts, "trouble": "gone, or not to be read"})
+        else:
+            counted.append({**facts, "records": found.records, "tombstones": found.tombstones, "counted": found.size})
+        if stopwatch() >= until:
+            break
+    return counted
 
 
 def _measure(filesystem: FileSystem, logs: list[Facts]) -> None:

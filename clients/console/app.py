@@ -170,9 +170,13 @@ def _own_routes(own: OwnBroker) -> list[Route]:
     async def requests(request: Request) -> Facts:
         return {"requests": await shared.get(), "slow": await slow.get()}
 
+    async def tombstones(request: Request, body: Facts) -> Facts:
+        return await own.tombstones(*_partition(request), int(body.get("first") or 0))
+
     return [
         _get("/requests", requests),
         _get("/topics/{topic}/disk", lambda request: own.on_disk(_topic(request), _first(request))),
+        _post("/topics/{topic}/tombstones/{partition:int}", tombstones),
         _post("/topics/{topic}/compact/{partition:int}", lambda request, body: own.compact(*_partition(request))),
     ]
 

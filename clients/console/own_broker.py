@@ -28,3 +28,7 @@ class OwnBroker(Protocol):
     async def compact(self, topic: str, partition: int) -> Mapping[str, object]:
         """Have one partition compacted now; answers when that is done."""
         ...
+
+    async def tombstones(self, topic: str, partition: int, first: int) -> Mapping[str, object]:
+        """How many records of a log's segments are tombstones, from a base offset on, and where to go on."""
+        ...

@@ -25,7 +25,8 @@ export async function disk(view, signal, name) {
     const now = await get(`/topics/${part(name)}/disk?first=${first}`, signal);
     note.textContent = now.logs.length ? `logs of broker ${now.broker}, drawn to scale` : `broker ${now.broker} has no log of this topic`;
     const seen = new Set(now.logs.flatMap((log) => log.segments.map((one, at) => stateOf(log, at))));
-    legend.replaceChildren(...Object.keys(STATES).filter((state) => seen.has(state)).map((state) => h("span", { class: `key ${state}` }, STATES[state])));
+    legend.replaceChildren(...Object.keys(STATES).filter((state) => seen.has(state)).map((state) => h("span", { class: `key ${state}` }, STATES[state])),
+      ...([...cards.values()].some((card) => card.hasTombstones) ? [h("span", { class: "key tombstones" }, "share of tombstones")] : []));
     for (const [partition, card] of cards) if (!now.logs.some((log) => log.partition === partition)) { card.element.remove(); cards.delete(partition); }
     for (const log of now.logs) {
       if (!cards.has(log.partition)) cards.set(log.partition, new LogCard(name, place, look));
@@ -71,28 +72,78 @@ class LogCard {
         }
       },
     }, "Compact now");
+    this.counts = new Map();
+    this.next = 0;
+    this.count = h("button", { onclick: () => this.countTombstones(topic) }, "Count tombstones");
     this.element = h("section", { class: "card" }, this.head, h("div", { class: "pad" }, this.strip, this.ends, this.cleaning, this.details));
     place.append(this.element);
   }
 
   show(log, now) {
-    this.log = log;
+    [this.log, this.now] = [log, now];
     const cleaner = log.cleaner;
+    if (cleaner?.first_dirty_offset !== this.dirtyFrom) {  // cleaned since, so that what was counted is no more
+      this.dirtyFrom = cleaner?.first_dirty_offset;
+      this.counts.clear();
+      this.next = 0;
+      this.count.textContent = "Count tombstones";
+    }
     const total = log.segments.reduce((sum, one) => sum + Math.max(one.size, 1), 0);
     put(this.head, h("h2", {}, `Partition ${log.partition}`),
       h("small", {}, `${bytes(log.size)} in ${number(log.segments.length + log.earlier)} segment${log.segments.length + log.earlier === 1 ? "" : "s"}${log.earlier ? `, the newest ${log.segments.length} drawn` : ""}`),
       cleaner && tag(`${Math.round(100 * cleaner.dirty_ratio)} % dirty`, cleaner.dirty_ratio > 0.5 ? "warn" : "good"),
-      cleaner?.uncleanable && tag(cleaner.uncleanable, "bad"), h("span", { class: "grow" }), cleaner && this.compact);
+      cleaner?.uncleanable && tag(cleaner.uncleanable, "bad"), h("span", { class: "grow" }), cleaner && this.count, cleaner && this.compact);
     const blocks = log.segments.map((one, at) => {
-      const block = h("i", { class: stateOf(log, at), title: `${one.base}: ${bytes(one.size)}, ${STATES[stateOf(log, at)]}` });
+      const block = h("i", { class: stateOf(log, at), title: `${one.base}: ${bytes(one.size)}, ${STATES[stateOf(log, at)]}${this.tombstones(one)}` });
+      const counted = this.counted(one);
+      if (counted?.tombstones) {
+        const share = h("b", { class: "tombstones" });
+        share.style.height = `${Math.max(8, 100 * counted.tombstones / counted.records)}%`;
+        block.append(share);
+      }
       block.style.flexGrow = Math.max(one.size, 1) / total;
       return block;
     });
     this.strip.replaceChildren(...blocks);
-    this.strip.setAttribute("aria-label", `Partition ${log.partition}: ${log.segments.map((one, at) => STATES[stateOf(log, at)]).join(", ")}`);
+    this.strip.setAttribute("aria-label", `Partition ${log.partition}: ${log.segments.map((one, at) => STATES[stateOf(log, at)] + this.tombstones(one)).join("; ")}`);
     this.ends.replaceChildren(h("span", {}, `from ${number(log.start)}`), h("span", {}, this.edge(log, now)), h("span", {}, `to ${number(log.end)}`));
     this.progress(cleaner);
     if (this.details.open || !this.files.firstChild) this.list(log);
+  }
+
+  // What was counted of a segment; it may have grown since.
+  counted(segment) {
+    const found = this.counts.get(segment.base);
+    return found && found.size <= segment.size ? found : undefined;
+  }
+
+  get hasTombstones() {
+    return [...this.counts.values()].some((one) => one.tombstones > 0);
+  }
+
+  tombstones(segment) {
+    const found = this.counted(segment);
+    if (!found) return "";
+    if (found.trouble) return `, ${found.trouble}`;
+    return `, ${number(found.tombstones)} of ${found.counted < segment.size ? "the first " : ""}${number(found.records)} records are tombstones`;
+  }
+
+  async countTombstones(topic) {
+    this.count.disabled = true;
+    try {
+      const found = await post(`/topics/${part(topic)}/tombstones/${this.log.partition}`, { first: this.next });
+      if (this.next === 0) this.counts.clear();
+      for (const one of found.segments) this.counts.set(one.base, one);
+      this.next = found.next ?? 0;
+      this.count.textContent = found.next === null ? "Count tombstones" : "Count on";
+      const [tombs, records] = ["tombstones", "records"].map((name) => [...this.counts.values()].reduce((sum, one) => sum + one[name], 0));
+      toast(`partition ${this.log.partition}: ${number(tombs)} of ${number(records)} records are tombstones${found.next === null ? "" : " so far"}`);
+      this.show(this.log, this.now);
+    } catch (error) {
+      toast(error.message);
+    } finally {
+      this.count.disabled = false;
+    }
   }
 
   edge(log, now) {
@@ -122,6 +173,7 @@ class LogCard {
     this.files.replaceChildren(h("p", {}, h("code", {}, log.path)), table(`Files of partition ${log.partition}`, [
       { name: "Base offset", number: true, cell: (s) => number(s.base) },
       { name: "State", cell: (s) => STATES[stateOf(log, log.segments.indexOf(s))] },
+      { name: "Tombstones", number: true, class: "optional", cell: (s) => (this.counted(s) ? `${this.counted(s).counted < s.size ? "≥ " : ""}${number(this.counted(s).tombstones)}` : "–") },
       { name: "Written", class: "optional", cell: (s) => time(s.modified) },
       ...["log", "index", "timeindex", "txnindex"].map((suffix) => ({ name: `.${suffix}`, number: true, class: suffix === "log" ? "" : "optional", cell: (s) => bytes(s.files[suffix]) })),
     ], log.segments));

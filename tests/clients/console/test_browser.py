@@ -275,6 +275,11 @@ def test_a_log_is_drawn_and_cleaned(page: Page, broker: Broker) -> None:
     expect(page.locator(".cleaning")).to_contain_text("last cleaned")
     page.get_by_text("Files").click()
     expect(page.locator("details table")).to_contain_text("clean")
+    broker.produce("users", [("gone", None)] * 30)
+    page.get_by_role("button", name="Count tombstones").click()
+    expect(page.locator("#toast")).to_contain_text(re.compile(r"[1-9]\d* of [\d,]+ records are tombstones"))
+    expect(page.locator(".strip b.tombstones").first).to_be_visible()
+    expect(page.locator(".key.tombstones")).to_be_visible()
 
 
 def test_what_records_hold_is_shown_and_does_nothing(page: Page, broker: Broker) -> None:

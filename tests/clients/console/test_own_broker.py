@@ -21,6 +21,7 @@ from barnabas.clients.console.cluster import Reach, WatchedCluster
 from barnabas.clients.console.guard import TOKEN_HEADER, PageGuard
 from barnabas.clients.host import now_ms
 from barnabas.protocol.apis import ApiKey
+from barnabas.server import insight
 from barnabas.server.insight import MOST_LOGS, Insight
 
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": 2000, "min.cleanable.dirty.ratio": 1}
@@ -64,6 +65,43 @@ async def test_a_topic_on_the_disk_before_and_after_the_cleaner(broker: Broker, 
     for path in ("kept/compact/0", "nothing/compact/0"):
         refused = await page.post(f"/api/topics/{path}", json={})
         assert refused.status_code in (404, 409), refused.text
+
+
+async def test_tombstones_are_counted_where_they_are(broker: Broker, page: httpx.AsyncClient) -> None:
+    broker.create_topic("graves", 1, {**COMPACTED, "cleanup.policy": "compact,delete"})
+    for at in range(20):
+        broker.produce("graves", [(f"k{at}", "x" * 300), (f"k{at}", None), ("other", "x" * 300)])
+    path = "/api/topics/graves/tombstones/0"
+    found = (await page.post(path, json={})).json()
+    (log,) = (await page.get("/api/topics/graves/disk")).json()["logs"]
+    assert [one["base"] for one in found["segments"]] == [one["base"] for one in log["segments"]]
+    assert (sum(one["records"] for one in found["segments"]), found["next"]) == (60, None)
+    assert sum(one["tombstones"] for one in found["segments"]) == 20
+    last = found["segments"][-1]
+    assert (await page.post(path, json={"first": last["base"]})).json()["segments"] == [last]
+    for path, body in (
+        ("nothing/tombstones/0", {}),
+        ("graves/tombstones/7", {}),
+        ("graves/tombstones/0", {"first": "x"}),
+    ):
+        assert (await page.post(f"/api/topics/{path}", json=body)).status_code in (400, 404)
+    page.headers[TOKEN_HEADER] = "another's"
+    assert (await page.post("/api/topics/graves/tombstones/0", json={})).status_code == 403
+
+
+async def test_counting_ends_after_a_while_and_goes_on(
+    broker: Broker, page: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(insight, "COUNT_SECONDS", 0.0)
+    broker.create_topic("long", 1, COMPACTED)
+    for _ in range(20):
+        broker.produce("long", [("k", "x" * 300), ("k", None)])
+    seen, first = list[int](), 0
+    while first is not None:
+        found = (await page.post("/api/topics/long/tombstones/0", json={"first": first})).json()
+        assert len(found["segments"]) == 1
+        seen, first = [*seen, found["segments"][0]["tombstones"]], found["next"]
+    assert len(seen) > 3 and sum(seen) == 20
 
 
 async def test_what_was_asked_for_and_how_long_it_took(
