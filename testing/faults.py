@@ -25,7 +25,7 @@ from ..server.apis.table import SERVED, TELEMETRY
 from . import exchange as ways
 from .disk import FaultyDisk
 from .exchange import Exchange, kept
-from .partition_faults import BY_PARTITION, OF_LEADERS, Place
+from .partition_faults import BY_PARTITION, OF_LEADERS, FaultTarget
 from .slow_answers import drip
 
 if TYPE_CHECKING:
@@ -169,7 +169,9 @@ class RequestFaults:
             raise ValueError(f"partition={partition}: of which topic?")
         if api is None or _api(api) not in BY_PARTITION:
             raise ValueError(f"{api}: an error of a partition is answered by {', '.join(map(_camel, BY_PARTITION))}")
-        return self._add_at(frozenset({_api(api)}), error, Place(topic, partition, self._topic_name), handled, **which)
+        return self._add_at(
+            frozenset({_api(api)}), error, FaultTarget(topic, partition, self._topic_name), handled, **which
+        )
 
     def leader_moves(self, topic: str, partition: int | None = None, *, times: int | None = None) -> Fault:
         """Others lead a partition, or all of a topic: clients hear NOT_LEADER_OR_FOLLOWER, until the fault ends.
@@ -177,7 +179,7 @@ class RequestFaults:
         Metadata still lead here, as where a client asks somebody who has not heard of it yet.
         """
         error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "a fault on purpose")
-        return self._add_at(OF_LEADERS, error, Place(topic, partition, self._topic_name), False, times=times)
+        return self._add_at(OF_LEADERS, error, FaultTarget(topic, partition, self._topic_name), False, times=times)
 
     def drip(self, api: Api, bytes_per_second: float, **which: Any) -> Fault:
         """Send the answer slowly, some bytes at a time: a client sees frames that begin and do not end for long."""
@@ -287,9 +289,9 @@ class RequestFaults:
         return fault
 
     def _add_at(
-        self, apis: frozenset[ApiKey], error: KafkaError, place: Place, handled: bool, **which: Any
+        self, apis: frozenset[ApiKey], error: KafkaError, target: FaultTarget, handled: bool, **which: Any
     ) -> Fault:  # fmt: skip
-        return self._add(apis, partial(place.fail, error, handled), is_about=place.is_named, **which)
+        return self._add(apis, partial(target.fail, error, handled), is_about=target.is_named, **which)
 
     def _topic_name(self, topic_id: UUID) -> str | None:
         return None if self._metadata is None else self._metadata.topic_name(topic_id)

@@ -41,7 +41,7 @@ _NO_FIELD = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FaultTarget:
     """A partition, or each of a topic's."""
 
     topic: str
@@ -53,7 +53,7 @@ class Place:
         return exchange.api in ONLY_ANSWERED or self._divided(exchange.request, ITEMS[exchange.api][0])[1] is not None
 
     def fail(self, error: KafkaError, handled: bool, exchange: Exchange) -> Any:
-        """The error for this place; what the request says of others is done. With `handled` all of it is done."""
+        """The error for this partition; what the request says of others is done. With `handled` all of it is done."""
         context, key = exchange.context, exchange.api
         if handled or key in ONLY_ANSWERED:
             row = ONLY_ANSWERED.get(key) or ITEMS[key][0]
@@ -88,7 +88,7 @@ class Place:
         return self.partition is None or number == self.partition
 
     def _divided(self, request: Any, row: Items) -> tuple[Any | None, Any | None]:
-        """The request without this place, and with nothing else; None where nothing is left."""
+        """The request without this partition, and with nothing else; None where nothing is left."""
         topics_field, partitions_field = row.asked
         kept: list[Any] = []
         taken: list[Any] = []
