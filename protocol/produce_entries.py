@@ -32,7 +32,7 @@ SINCE_TOPIC_IDS = 13
 Place: TypeAlias = tuple[str | bytes, int]
 """Topic name, or from version 13 on the 16 bytes of its id; partition."""
 
-Entry: TypeAlias = tuple[str | bytes, int, memoryview]
+Entry: TypeAlias = tuple[Any, int, memoryview]
 """A place, and the records for it."""
 
 MOST_PLACES = 20_000

@@ -403,7 +403,6 @@ class Log:
         """Everything below is on disk."""
         return self._unsynced.recovery_point
 
-    @property
     def needs_flush(self) -> bool:
         """Whether `flush.messages` records wait, or a rolled segment does."""
         unsynced = self._unsynced

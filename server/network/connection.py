@@ -321,14 +321,18 @@ class Connection(asyncio.BufferedProtocol):
         if reader.pending or reader.private is not None:
             reader.settle()
         if self._out:
-            self._flush()
+            self._hand_over()
         if reader.pending or self._input or self.frame_started is not None:
             self._pace_reading()
 
     def _flush(self) -> None:
-        """Hand the collected answers to the transport."""
+        """Hand the collected answers to the transport, if there is any, and if there are some."""
+        if self._out and self._state < _CLOSING:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
         transport, out, size = self._transport, self._out, self._out_bytes
-        if not out or transport is None or self._state >= _CLOSING:
+        if transport is None:
             return
         self._out = []
         self._out_bytes = 0

@@ -227,7 +227,7 @@ class Partition:
                     if self.followers is not None:
                         self._listener.appended(self)
                     return info  # nothing below it is free to count that did not count before
-        elif log.needs_flush:
+        elif log.needs_flush():
             begun = max(log.recovery_point, self._barriers[-1][1]) if self._barriers else log.recovery_point
             if log.log_end_offset - begun >= log.config.flush_messages:
                 self._hold(info)
@@ -268,7 +268,6 @@ class Partition:
         in_sync = len(self.in_sync_replicas)
         return in_sync < (len(self.replicas) or 1) and in_sync < self.min_in_sync_replicas
 
-    @property
     def durable_end_offset(self) -> int:
         """How far the leader's own log may count for the high watermark."""
         return self._barriers[0][0] if self._barriers else self.log.log_end_offset
@@ -287,7 +286,7 @@ class Partition:
         """Let the high watermark follow; it only rises, and not while too few replicas are in sync. Whether it rose."""
         if not self.is_leader or self._lacks_replicas():
             return False
-        log, end = self.log, self.durable_end_offset
+        log, end = self.log, self.durable_end_offset()
         if self.followers is not None:
             end = self.followers.least_end(log.log_end_offset, end)
         if end <= log.high_watermark:
@@ -298,7 +297,7 @@ class Partition:
 
     def is_on_all(self, offset: int) -> bool:
         """Whether everybody who may lead next has all below `offset`, however few they are."""
-        log, followers, end = self.log, self.followers, self.durable_end_offset
+        log, followers, end = self.log, self.followers, self.durable_end_offset()
         if followers is not None:
             end = followers.least_end(log.log_end_offset, end)
         return max(end, log.high_watermark) >= offset
@@ -321,7 +320,7 @@ class Partition:
         """What a producer with acks=1 is to be told: None while a flush that `flush.messages` asks for is not over."""
         if self.is_offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        is_due = self.durable_end_offset < required_offset and self.log.config.flush_messages != NEVER
+        is_due = self.durable_end_offset() < required_offset and self.log.config.flush_messages != NEVER
         return None if is_due else ErrorCode.NONE
 
     # -- following -------------------------------------------------------------------------------------------------
@@ -335,7 +334,7 @@ class Partition:
         log, size = self.log, 0
         for piece in _pieces(records, log.config.segment_size):
             size += log.append_as_follower(piece, leader_epoch=self.leader_epoch).bytes
-        if log.needs_flush:
+        if log.needs_flush():
             self._listener.flush_wanted(self)
         return size
 

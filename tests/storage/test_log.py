@@ -261,18 +261,18 @@ def test_retention_lets_nothing_go_before_the_new_start_is_kept(disk: SimDisk) -
 def test_a_flush_covers_what_was_appended_before_it_began(disk: SimDisk) -> None:
     log = opened(disk, segment_bytes=200, flush_messages=3)
     append(log)
-    assert not log.needs_flush
+    assert not log.needs_flush()
     append(log, 2)
-    assert log.needs_flush
+    assert log.needs_flush()
     task = log.begin_flush()
     append(log)
     log.roll()
     append(log)
     task.run()
     assert log.complete_flush(task) == 3
-    assert log.needs_flush, "a rolled segment waits"
+    assert log.needs_flush(), "a rolled segment waits"
     assert log.flush() == 5
-    assert not log.needs_flush
+    assert not log.needs_flush()
 
 
 def test_flushes_complete_in_order(disk: SimDisk) -> None:

@@ -10,7 +10,7 @@ only way to tell the client.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from ....protocol.compiled_support import as_uuid
 from ....protocol.errors import ErrorCode, KafkaError
@@ -120,7 +120,7 @@ class _Produce(AllAppended):
     def entries(self, request: ProduceEntries) -> list[AppendEntry]:
         """What is to be appended where, by the names of topics."""
         if self._ctx.api_version < SINCE_TOPIC_IDS:
-            return cast("list[AppendEntry]", request.entries)
+            return request.entries
         named = [(self._name(topic), index, records) for topic, index, records in request.entries]
         self._unknown = [position for position, entry in enumerate(named) if entry[0] is None]
         return [(name, index, records) for name, index, records in named if name is not None]

@@ -91,7 +91,7 @@ def test_no_records_are_fine_up_to_version_2_and_refused_later(acks: int) -> Non
                 expected = ErrorCode.NONE if version < 3 else ErrorCode.INVALID_RECORD
                 assert (answer.error_code, answer.base_offset) == (expected, -1), (version, records)
         assert plane.partition().log.log_end_offset == 0
-        assert plane.partition().durable_end_offset == 0
+        assert plane.partition().durable_end_offset() == 0
         assert await error_of(connection, batch(b"v"), acks=-1) is ErrorCode.NONE
 
     play(talk)

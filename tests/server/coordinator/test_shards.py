@@ -168,7 +168,7 @@ def test_what_is_loaded_is_served_once_it_is_committed() -> None:
         manager.become_leader(next_order(partition, epoch + 2, **BOTH))
         end = partition.log.log_end_offset
         shard = keeper.shards.current(0)
-        await plane.until(lambda: partition.durable_end_offset == end)
+        await plane.until(lambda: partition.durable_end_offset() == end)
         await asyncio.sleep(1)
         assert partition.log.high_watermark < end
         assert shard is not None and not shard.is_loaded and not keeper.resumed

@@ -85,7 +85,7 @@ def test_what_is_promised_to_be_on_disk_holds_the_high_watermark_down() -> None:
     append(partition, -1, 2)
     append(partition, 1)
     append(partition, -1)
-    assert (partition.log.high_watermark, partition.durable_end_offset, partition.log.log_end_offset) == (1, 1, 5)
+    assert (partition.log.high_watermark, partition.durable_end_offset(), partition.log.log_end_offset) == (1, 1, 5)
     assert partition.has_reached(1) is ErrorCode.NONE
     assert partition.has_reached(3) is None
     task = partition.log.begin_flush()
@@ -160,13 +160,13 @@ def test_an_append_that_is_refused_changes_nothing() -> None:
     partition = leader()
     with pytest.raises(KafkaError):
         partition.append_records_to_leader(memoryview(b"x" * 100), -1, api_version=9)
-    assert (partition.log.log_end_offset, partition.durable_end_offset, listener_of(partition).requested) == (0, 0, 0)
+    assert (partition.log.log_end_offset, partition.durable_end_offset(), listener_of(partition).requested) == (0, 0, 0)
 
 
 def test_a_set_without_a_whole_message_raises_no_barrier() -> None:
     partition = leader()
     info = partition.append_records_to_leader(memoryview(bytearray(5)), -1, api_version=2)
-    assert (info.first_offset, partition.durable_end_offset, listener_of(partition).requested) == (-1, 0, 0)
+    assert (info.first_offset, partition.durable_end_offset(), listener_of(partition).requested) == (-1, 0, 0)
     append(partition, 1)
     assert partition.log.high_watermark == 1
 

@@ -152,7 +152,7 @@ MUTANTS: list[tuple[str, type, str, Any, int]] = [
     ("cut to the high watermark", Partition, "truncation_offset", lambda p, _: (p.log.high_watermark, True), 38),
     ("nobody tells where logs part", Partition, "divergence", lambda *_: None, 0),
     ("who follows another leader is not fenced", Partition, "fence", lambda *_: None, 978),
-    ("the leader's disk does not count", Partition, "durable_end_offset", property(lambda p: p.log.log_end_offset), 0),
+    ("the leader's disk does not count", Partition, "durable_end_offset", lambda p: p.log.log_end_offset, 0),
     ("followers are not waited for", Followers, "least_end", lambda _, leader_end, durable_end: durable_end, 1),
     ("a follower's disk is not waited for", Node, "_all_synced", _not_synced, 14),
 ]

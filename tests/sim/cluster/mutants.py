@@ -124,7 +124,7 @@ def fetch_on_before_the_disk(patch: Patch) -> None:
 
 
 def count_the_leaders_page_cache(patch: Patch) -> None:
-    patch.setattr(Partition, "durable_end_offset", property(lambda self: self.log.log_end_offset))
+    patch.setattr(Partition, "durable_end_offset", lambda self: self.log.log_end_offset)
     patch.setattr(Partition, "_hold", lambda self, info: None)
 
 
