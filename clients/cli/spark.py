@@ -16,6 +16,7 @@ from .client_settings import parse_settings
 from .pipeline import pipeline
 from .reasons import reason
 from .session import Bootstrap, fail, print_rows
+from .spark_output import check_output, written
 
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception): ")
 
@@ -33,6 +34,9 @@ From = Annotated[
 ]
 Topic = Annotated[str | None, typer.Option("--topic", help="Topics to read, by comma.")]
 Output = Annotated[str, typer.Option("--output", "-o", help="Where to write.")]
+Overwrite = Annotated[
+    bool, typer.Option("--overwrite", help="Take the place of what is there, if this command has written all of it.")
+]
 MaybeBootstrap = Annotated[
     str | None,
     typer.Option(
@@ -58,7 +62,7 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[Any]:
     except typer.Exit:
         raise
     except Exception as error:  # noqa: BLE001 - the end of the command: the reason, not two tracebacks, is the answer
-        fail(told(error))
+        fail(reason(error) if isinstance(error, OSError) else told(error))
     finally:
         if is_own:
             spark.stop()
@@ -88,13 +92,6 @@ def check_source(bootstrap: str | None, topic: str | None, path: str | None, opt
         fail(reason(error))
 
 
-def check_output(output: str) -> None:
-    """Refuse what is there already on this machine; an empty folder is fine."""
-    path = Path(output)
-    if "://" not in output and path.exists() and (not path.is_dir() or any(path.iterdir())):
-        fail(f"{output} is there already; nothing is written over it")
-
-
 def _records(spark: Any, bootstrap: str | None, topic: str | None, path: str | None, options: list[str] | None) -> Any:
     """Records of a topic, or of folders if there is a path."""
     from ..spark import jobs
@@ -115,6 +112,7 @@ def _tell(line: str) -> None:
 def compact(
     *,
     output: Output,
+    overwrite: Overwrite = False,
     path: From = None,
     topic: Topic = None,
     bootstrap_server: MaybeBootstrap = None,
@@ -126,13 +124,16 @@ def compact(
     option: Option = None,
 ) -> None:
     """Keep the latest record of every key, as the log cleaner does."""
-    check_output(output)
+    check_output(output, overwrite=overwrite)
     check_source(bootstrap_server, topic, path, option)
     with _session(master, conf) as spark:
         from ..spark import jobs
 
         records = _records(spark, bootstrap_server, topic, path, option)
-        jobs.compact(records, output, drop_tombstones=drop_tombstones, file_format=file_format, compression=compression)
+        with written(output, overwrite=overwrite) as place:
+            jobs.compact(
+                records, place, drop_tombstones=drop_tombstones, file_format=file_format, compression=compression
+            )
     _tell(f"compacted into {output}")
 
 
@@ -140,6 +141,7 @@ def compact(
 def table(
     *,
     output: Output,
+    overwrite: Overwrite = False,
     path: From = None,
     topic: Topic = None,
     bootstrap_server: MaybeBootstrap = None,
@@ -149,12 +151,14 @@ def table(
     option: Option = None,
 ) -> None:
     """Write a topic's latest value of every key as a table."""
-    check_output(output)
+    check_output(output, overwrite=overwrite)
     check_source(bootstrap_server, topic, path, option)
     with _session(master, conf) as spark:
         from ..spark import jobs
 
-        jobs.table(_records(spark, bootstrap_server, topic, path, option)).write.format(file_format).save(output)
+        rows = jobs.table(_records(spark, bootstrap_server, topic, path, option))
+        with written(output, overwrite=overwrite) as place:
+            rows.write.format(file_format).save(place)
     _tell(f"latest values written to {output}")
 
 
@@ -228,6 +232,7 @@ def audit(
     topic: Topic = None,
     bootstrap_server: MaybeBootstrap = None,
     output: Annotated[str | None, typer.Option("--output", "-o", help="Write Parquet here instead of a table.")] = None,
+    overwrite: Overwrite = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     master: Master = None,
     conf: Conf = None,
@@ -235,7 +240,7 @@ def audit(
 ) -> None:
     """Count records, keys, repeats, tombstones, gaps and damage of every partition."""
     if output is not None:
-        check_output(output)
+        check_output(output, overwrite=overwrite)
     check_source(bootstrap_server, topic, path, option)
     options = ["onCorrupt=report", *(option or ())] if path is not None else option
     with _session(master, conf) as spark:
@@ -243,7 +248,8 @@ def audit(
 
         found = jobs.audit(_records(spark, bootstrap_server, topic, path, options))
         if output is not None:
-            found.write.parquet(output)
+            with written(output, overwrite=overwrite) as place:
+                found.write.parquet(place)
             _tell(f"written to {output}")
             return
         print_rows(list(_as_text(found.toLocalIterator())), as_json=as_json)

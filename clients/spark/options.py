@@ -54,6 +54,7 @@ _OPTIONS = [
     "valueFormat",
     "avroSchema",
     "valueErrors",
+    "schemaRegistry",
     "topic",
     "createTopic",
     "delivery",

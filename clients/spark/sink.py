@@ -57,14 +57,17 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What the sink was told; `write_id` names a batch query that may be run again, `write_batch` counts its parts."""
+    """What the sink was told; `write_id` names a query that may be run again, `write_batch` counts its parts.
+
+    Without `write_batch` Spark's own count of micro-batches does, which is none outside of streams.
+    """
 
     client: ClientSettings
     topic: str | None
     delivery: str
     state_topic: str
     write_id: str | None
-    write_batch: int
+    write_batch: int | None
     new_partitions: int | None = None
     """With so many the topic is created if it is not there."""
 
@@ -89,7 +92,7 @@ def parse_sink_options(options: Mapping[str, str], schema: StructType, *, stream
         read.choice("delivery", _AT_LEAST_ONCE, _EXACTLY_ONCE, _TRANSACTIONAL),
         read.text("stateTopic") or DEFAULT_TOPIC,
         read.text("writeId"),
-        read.count("writeBatch"),
+        None if read.text("writeBatch") is None else read.count("writeBatch"),
         read.positive("createTopic"),
     )
     if parsed.topic is None and "topic" not in schema.fieldNames():
@@ -135,10 +138,11 @@ class TaskPlace:
         context = TaskContext.get()
         if context is None:
             raise RuntimeError("no Spark task is running here")
-        if options.write_id is not None:
-            return cls(options.write_id, options.write_batch, context.partitionId())
-        query, batch = context.getLocalProperty(_QUERY_ID), context.getLocalProperty(_BATCH_ID)
-        return cls(query or "", int(batch or 0), context.partitionId())
+        query = options.write_id or context.getLocalProperty(_QUERY_ID) or ""
+        batch = options.write_batch
+        if batch is None:
+            batch = int(context.getLocalProperty(_BATCH_ID) or 0)
+        return cls(query, batch, context.partitionId())
 
 
 class TaskSink:

@@ -1,5 +1,7 @@
 """Decoding of keys and values inside the source: text, JSON by Arrow's own parser, Avro by fastavro if it is there.
 
+With `schemaRegistry` what serializers wrote is read by the schema that each value names, whichever of the three kinds.
+
 A value that cannot be read ends the query (`valueErrors=fail`, the default) or becomes null (`valueErrors=null`).
 """
 
@@ -16,6 +18,7 @@ from pyarrow import compute
 from pyarrow import json as arrow_json
 from pyspark.sql.types import DataType, StringType
 
+from ..registry.decoding import RegistryDecoder, as_json, decoder_at
 from .arrow_columns import text_array
 from .options import OptionReader
 
@@ -24,16 +27,20 @@ _CONFLUENT_HEADER = 5  # a schema registry puts magic 0 and the schema's number 
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """How one column is decoded: `name` is string, json, avro or confluent-avro; `avro_schema` is its JSON."""
+    """How one column is decoded: `name` is string, json, avro, confluent-avro or registry.
+
+    `avro_schema` is JSON, `registry` a URL.
+    """
 
     name: str
     null_on_error: bool = False
     avro_schema: str | None = None
+    registry: str | None = None
 
     @property
     def is_structured(self) -> bool:
         """Whether the user's schema says what comes out."""
-        return self.name in ("json", "avro", "confluent-avro")
+        return self.name in ("json", "avro", "confluent-avro", "registry")
 
     def decode(self, binary: Any, kind: Any) -> Any:
         """A binary array as an array of `kind`. Raises ValueError."""
@@ -41,7 +48,19 @@ class ValueFormat:
             return text_array(binary)
         if self.name == "json":
             return _from_json(binary, kind, null_on_error=self.null_on_error)
+        if self.registry is not None:
+            return self._from_registry(self.registry, binary, kind)
         return self._from_avro(binary, kind)
+
+    def _from_registry(self, url: str, binary: Any, kind: Any) -> Any:
+        """Each by its own schema; as text where the user's schema does not say what comes out."""
+        decoder, is_text = decoder_at(url), pa.types.is_string(kind)
+
+        def read(value: bytes) -> Any:
+            decoded = decoder.decode(value)
+            return as_json(decoded) if is_text else decoded
+
+        return _one_by_one(binary, kind, read, null_on_error=self.null_on_error)
 
     def _from_avro(self, binary: Any, kind: Any) -> Any:
         fastavro = import_module("fastavro")
@@ -61,13 +80,16 @@ def formats_of(options: Mapping[str, str]) -> dict[str, ValueFormat]:
     null_on_error = read.choice("valueErrors", "fail", "null") == "null"
     found = {}
     for column in ("key", "value"):
-        name = read.choice(f"{column}Format", "binary", "string", "json", "avro", "confluent-avro")
+        name = read.choice(f"{column}Format", "binary", "string", "json", "avro", "confluent-avro", "registry")
         if name == "binary":
             continue
         avro_schema = read.text(f"{column}AvroSchema") or read.text("avroSchema")
         if name.endswith("avro") and avro_schema is None:
             raise ValueError(f"{column}Format={name} needs avroSchema")
-        found[column] = ValueFormat(name, null_on_error, avro_schema)
+        registry = read.require("schemaRegistry") if name == "registry" else None
+        if registry is not None:
+            RegistryDecoder(registry)
+        found[column] = ValueFormat(name, null_on_error, avro_schema, registry)
     return found
 
 
@@ -104,7 +126,7 @@ def _one_by_one(binary: Any, kind: Any, read: Callable[[bytes], Any], *, null_on
     for value in binary.to_pylist():
         try:
             found.append(None if value is None else pa.scalar(read(value), type=kind).as_py())
-        except (ValueError, TypeError, EOFError, IndexError, KeyError, pa.ArrowException) as error:
+        except (ValueError, TypeError, EOFError, LookupError, pa.ArrowException) as error:
             if not null_on_error:
                 raise ValueError(f"value {value[:100]!r} cannot be read: {error}") from error
             found.append(None)

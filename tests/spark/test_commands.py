@@ -40,7 +40,9 @@ def test_export_table_and_replay(spark: Any, cluster: Cluster, tmp_path: Path, c
     run("export", "--topic", "t", *where, "--output", str(out))
     assert "300 records written" in capsys.readouterr().err
     run("replay", "--input", str(out), "--topic", "again", *where, "--write-id", "w")
-    run("table", "--topic", "again", *where, "--output", str(tmp_path / "table"))
+    table = ("table", "--topic", "again", *where, "--output", str(tmp_path / "table"))
+    run(*table)
+    run(*table, "--overwrite")
     found = spark.read.parquet(str(tmp_path / "table")).collect()
     assert {int(row.value) for row in found} == set(range(290, 300))
 
@@ -76,7 +78,7 @@ def test_one_mistake_is_one_line_and_needs_no_spark(
     (tmp_path / "out" / "a").touch()
     for job in ("compact", "table", "audit"):
         said = refused(capsys, job, "--topic", "t", *where, "--output", out)
-        assert said == f"barnabas: {out} is there already; nothing is written over it\n"
+        assert said == f"barnabas: {out} is there already; nothing is written over it, unless --overwrite says so\n"
     monkeypatch.setattr(spark_client, "_FIRST_CONTACT_S", 0.2)
     said = refused(capsys, "audit", "--topic", "t", "--bootstrap-server", "127.0.0.1:1")
     assert said == "barnabas: cannot reach broker at 127.0.0.1:1: connection refused\n"

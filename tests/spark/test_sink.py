@@ -261,3 +261,30 @@ def test_a_task_that_cannot_be_aborted_any_more_keeps_no_other_open(cluster: Clu
     driver.end([heir], is_commit=False)
     sink(cluster, "t").write(batches(rows(7)), PLACE)
     wait_committed(cluster, sorted(values(rows(10)) + values(rows(7))))
+
+
+class StreamTask:
+    """A task of the second micro-batch of a stream."""
+
+    def getLocalProperty(self, name: str) -> str:  # noqa: N802 - Spark's name
+        return {"streaming.sql.batchId": "1", "sql.streaming.queryId": "query"}[name]
+
+    def partitionId(self) -> int:  # noqa: N802 - Spark's name
+        return 3
+
+
+@pytest.mark.parametrize(
+    ("told", "place"),
+    [
+        ({}, TaskPlace("query", 1, 3)),
+        ({"writeId": "w"}, TaskPlace("w", 1, 3)),
+        ({"writeId": "w", "writeBatch": "0"}, TaskPlace("w", 0, 3)),
+    ],
+)
+def test_batches_of_a_stream_are_counted_whatever_it_is_called(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, told: dict[str, str], place: TaskPlace
+) -> None:
+    options = {**cluster.options(topic="t"), **told}
+    parsed = parse_sink_options(options, SCHEMA, streaming=True)
+    monkeypatch.setattr("barnabas.clients.spark.sink.TaskContext.get", lambda: StreamTask())
+    assert TaskPlace.here(parsed) == place

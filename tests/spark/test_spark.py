@@ -128,9 +128,18 @@ def forget_last_commit(checkpoint: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "delivery", ["at-least-once", "exactly-once", pytest.param("transactional", marks=pytest.mark.verify)]
+    ("delivery", "name"),
+    [
+        ("at-least-once", {}),
+        ("exactly-once", {}),
+        pytest.param("exactly-once", {"writeId": "w"}, marks=pytest.mark.verify),
+        pytest.param("transactional", {}, marks=pytest.mark.verify),
+        pytest.param("transactional", {"writeId": "w"}, marks=pytest.mark.verify),
+    ],
 )
-def test_a_batch_that_is_run_again(spark: Any, cluster: Cluster, tmp_path: Path, delivery: str) -> None:
+def test_a_batch_that_is_run_again(
+    spark: Any, cluster: Cluster, tmp_path: Path, delivery: str, name: dict[str, str]
+) -> None:
     require_pyspark("4.2")
     cluster.broker.create_topic("t", 3)
     cluster.broker.create_topic("out", 2)
@@ -138,7 +147,7 @@ def test_a_batch_that_is_run_again(spark: Any, cluster: Cluster, tmp_path: Path,
 
     def run() -> None:
         frame = stream(spark, cluster, "t", maxOffsetsPerTrigger="300").select("key", "value")
-        writer = frame.writeStream.format("barnabas").options(**cluster.options(topic="out", delivery=delivery))
+        writer = frame.writeStream.format("barnabas").options(**cluster.options(topic="out", delivery=delivery, **name))
         run_to_end(writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start())
 
     run()
