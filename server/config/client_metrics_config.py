@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
 from ...protocol.errors import ErrorCode, KafkaError
-from .java_regex import is_java_regex
+from ..patterns.java_regex import is_java_regex
 from .keys.catalogue import CLIENT_METRICS_KEYS
 from .keys.validators import ConfigError
 

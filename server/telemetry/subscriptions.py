@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.room_logger import room_logger
-from ..config.java_regex import to_match_with
 from ..config.keys.catalogue import CLIENT_METRICS_KEYS
+from ..patterns.java_regex import is_read_alike
+from ..patterns.linear_pattern import LinearPattern
+from ..patterns.regex_syntax import RegexSyntaxError
 
 if TYPE_CHECKING:
     from ..config.dynamic_config import DynamicConfig
@@ -32,11 +33,18 @@ class TelemetrySubscription(NamedTuple):
 
     metrics: tuple[str, ...]
     interval_ms: int
-    match: tuple[tuple[str, re.Pattern[str]], ...]
+    match: tuple[tuple[str, str], ...]
+    """Selectors and regular expressions."""
 
     def means(self, attributes: Mapping[str, str]) -> bool:
-        """Whether a client with these attributes, by selector, is one of those meant."""
-        return all(pattern.fullmatch(attributes[selector]) for selector, pattern in self.match)
+        """Whether a client with these attributes, by selector, is one of those meant.
+
+        Expressions are read anew each time, so that whatever clients call themselves uses up no other's work.
+        """
+        try:
+            return all(LinearPattern(pattern).matches(attributes[selector]) for selector, pattern in self.match)
+        except RegexSyntaxError:
+            return False
 
 
 class Subscriptions:
@@ -71,13 +79,21 @@ class Subscriptions:
             match = []
             for text in cast("tuple[str, ...]", values.get("match", ())):
                 selector, _, pattern = text.partition("=")
-                compiled = to_match_with(pattern.strip())
-                if compiled is None:
+                if not _is_known(pattern.strip()):
                     logger.warning("Subscription %s means no client: %r is a pattern for Java only", name, pattern)
                     break
-                match.append((selector.strip(), compiled))
+                match.append((selector.strip(), pattern.strip()))
             else:
                 interval_ms = cast("int", values.get("interval.ms", _INTERVAL_MS))
                 yield TelemetrySubscription(
                     cast("tuple[str, ...]", values.get("metrics", ())), interval_ms, tuple(match)
                 )
+
+
+def _is_known(pattern: str) -> bool:
+    """Whether the pattern means the same here and in Java, and is none of Java's that may take for ever."""
+    try:
+        LinearPattern(pattern)
+    except RegexSyntaxError:
+        return False
+    return is_read_alike(pattern)

@@ -14,11 +14,11 @@ from ....protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
-from ...coordinator.group.consumer.regex_syntax import RegexSyntaxError, parse
-from ...coordinator.group.consumer.topic_pattern import TopicPattern
 from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...coordinator.transaction.states import LABELS
 from ...coordinator.transaction.transaction import HeldTransaction
+from ...patterns.linear_pattern import LinearPattern
+from ...patterns.regex_syntax import RegexSyntaxError
 from ...runtime.turns import Pace
 from ..request_context import RequestContext
 
@@ -48,26 +48,30 @@ async def handle(
             and ctx.may(AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, transaction.transactional_id)
         )
 
-    for transaction in transactions.transactions:
-        if is_wanted(transaction):
-            listed.append(
-                TransactionState(
-                    transactional_id=transaction.transactional_id,
-                    producer_id=transaction.metadata.producer_id,
-                    transaction_state=transaction.metadata.state.label,
+    try:
+        for transaction in transactions.transactions:
+            if is_wanted(transaction):
+                listed.append(
+                    TransactionState(
+                        transactional_id=transaction.transactional_id,
+                        producer_id=transaction.metadata.producer_id,
+                        transaction_state=transaction.metadata.state.label,
+                    )
                 )
-            )
-        await pace.step()
+            await pace.step()
+    except RegexSyntaxError as error:
+        raise _invalid(request.transactional_id_pattern, error) from None
     return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=listed)
 
 
-def _pattern(text: str | None) -> TopicPattern | None:
+def _pattern(text: str | None) -> LinearPattern | None:
     """Raises KafkaError INVALID_REGULAR_EXPRESSION."""
-    if not text:
-        return None
     try:
-        parse(text)
+        return LinearPattern(text) if text else None
     except RegexSyntaxError as error:
-        reason = f"TransactionalIdPattern `{text}` is not a valid regular expression: {error}."
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, reason) from None
-    return TopicPattern(text)
+        raise _invalid(text, error) from None
+
+
+def _invalid(text: str | None, error: RegexSyntaxError) -> KafkaError:
+    reason = f"TransactionalIdPattern `{text}` is not a valid regular expression: {error}."
+    return KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, reason)

@@ -168,6 +168,9 @@ async def test_a_changed_subscription_is_told_at_once() -> None:
         ("client_source_port=4711", True),
         ("client_id=\\p{Lower}+", False),
         ("client_id=[a-z&&[^b]]+", False),
+        ("client_id=(?=a).*", False),
+        ("client_id=(.|a)*(.|p)*", True),
+        ("client_software_name=" + "(.*)*" * 20 + "!", False),
     ],
 )
 def test_whom_a_subscription_means(match: str, is_meant: bool) -> None:

@@ -25,7 +25,7 @@ from .group import ConsumerGroup
 from .member import STATIC_LEAVE_EPOCH, ConsumerMember
 from .progress import GroupProgress
 from .states import MemberState
-from .topic_pattern import TopicPattern
+from .topic_pattern import topics_of
 
 if TYPE_CHECKING:
     from ....config.broker_config import BrokerConfig
@@ -102,7 +102,7 @@ class ConsumerMembership:
             reason = f"ServerAssignor {beat.assignor} is not supported. Supported assignors: {', '.join(names)}."
             raise KafkaError(ErrorCode.UNSUPPORTED_ASSIGNOR, reason)
         if beat.regex:
-            TopicPattern(beat.regex)
+            topics_of(beat.regex, ())
 
     def heartbeat(
         self, group: ConsumerGroup, beat: Beat, reply: BeatReply, *, change: Change, before: Iterable[Entry] = ()

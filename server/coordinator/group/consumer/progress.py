@@ -19,7 +19,7 @@ from .group import ConsumerGroup, ResolvedRegex, WantedTopics
 from .member import ConsumerMember
 from .reconciler import reconcile
 from .subscriber import Subscriber
-from .topic_pattern import TopicPattern
+from .topic_pattern import topics_of
 
 if TYPE_CHECKING:
     from ....metadata.metadata_cache import MetadataCache, PartitionImage
@@ -144,8 +144,7 @@ class GroupProgress:
         Raises KafkaError INVALID_REGULAR_EXPRESSION.
         """
         try:
-            pattern = TopicPattern(regex)
-            return frozenset(name for name in self._metadata.topic_names if pattern.matches(name))
+            return topics_of(regex, self._metadata.topic_names)
         except KafkaError:
             if known is None:
                 raise

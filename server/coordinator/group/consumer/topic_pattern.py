@@ -1,131 +1,19 @@
-"""Regular expressions of clients against topic names: RE2's syntax, in time that no client can blow up.
-
-An expression becomes a graph of steps that are all followed at once (Thompson), so that nothing is tried twice; what
-follows from a set of steps and a character is worked out once. Python's own `re` would try again and again.
-"""
+"""The regular expressions by which members of groups name topics (KIP-848)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from .....protocol.errors import ErrorCode, KafkaError
-from .regex_syntax import ALPHABET, Chars, Choice, Node, Place, RegexSyntaxError, Repeat, Sequence, parse
-
-MOST_STEPS = 5000
-"""Of the graph of one expression."""
-MOST_CHARACTERS = 20_000
-"""Of one expression: each is looked at while it is read."""
-MOST_WORK = 200_000
-"""Steps followed for one expression, all names together: a fraction of a second."""
-
-_BITS = {character: 1 << number for number, character in enumerate(ALPHABET)}
-_WORD = frozenset(character for character in ALPHABET if character.isalnum() or character == "_")
+from ....patterns.linear_pattern import LinearPattern
+from ....patterns.regex_syntax import RegexSyntaxError
 
 
-class TopicPattern:
-    """A regular expression. Raises KafkaError INVALID_REGULAR_EXPRESSION, also if it turns out to be too much work."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._follows: list[tuple[Chars | Place | None, tuple[int, ...]]] = []
-        """Of each step: what it takes to go on (None for nothing), and where to."""
-        self._known: dict[tuple[frozenset[int], bool, bool, str], frozenset[int]] = {}
-        self._work = 0
-        if len(text) > MOST_CHARACTERS:
-            raise self._invalid("it is too large")
-        try:
-            node = parse(text)
-        except RegexSyntaxError as error:
-            raise self._invalid(str(error)) from None
-        self._accepted = self._step(None, ())
-        self._first = frozenset({self._build(node, self._accepted)})
-
-    def _invalid(self, reason: str) -> KafkaError:
-        text = f"SubscribedTopicRegex `{self._text}` is not a valid regular expression: {reason}."
-        return KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text)
-
-    def matches(self, name: str) -> bool:
-        """Whether the whole name is what the expression says."""
-        steps, was_word = self._first, False
-        for position, character in enumerate(name):
-            steps = self._after(steps, position == 0, was_word, character)
-            if not steps:
-                return False
-            was_word = character in _WORD
-        return self._accepted in self._reached(steps, not name, was_word, "")
-
-    # -- the graph -------------------------------------------------------------------------------------------------
-
-    def _step(self, takes: Chars | Place | None, then: tuple[int, ...]) -> int:
-        if len(self._follows) >= MOST_STEPS:
-            raise self._invalid("it is too large")
-        self._follows.append((takes, then))
-        return len(self._follows) - 1
-
-    def _build(self, node: Node, then: int) -> int:
-        """The step at which a node begins, if `then` is what follows it."""
-        match node:
-            case Sequence(parts):
-                for part in reversed(parts):
-                    then = self._build(part, then)
-                return then
-            case Choice(options):
-                return self._step(None, tuple(self._build(option, then) for option in options))
-            case Repeat(part, least, most):
-                return self._build_repeat(part, least, most, then)
-            case _:
-                return self._step(node, (then,))
-
-    def _build_repeat(self, part: Node, least: int, most: int | None, then: int) -> int:
-        if most is None:
-            again = self._step(None, ())
-            self._follows[again] = None, (self._build(part, again), then)
-            then = again
-        else:
-            end = then
-            for _ in range(most - least):
-                then = self._step(None, (self._build(part, then), end))
-        for _ in range(least):
-            then = self._build(part, then)
-        return then
-
-    # -- following it ----------------------------------------------------------------------------------------------
-
-    def _after(self, steps: frozenset[int], is_begin: bool, was_word: bool, character: str) -> frozenset[int]:
-        """The steps that can be next once `character` was taken."""
-        key = (steps, is_begin, was_word, character)
-        known = self._known.get(key)
-        if known is None:
-            bit = _BITS.get(character, 0)
-            known = self._known[key] = frozenset(
-                self._follows[step][1][0]
-                for step in self._reached(steps, is_begin, was_word, character)
-                if isinstance(takes := self._follows[step][0], Chars) and takes.mask & bit
-            )
-        return known
-
-    def _reached(self, steps: frozenset[int], is_begin: bool, was_word: bool, character: str) -> set[int]:
-        """The steps that can be reached before `character` (empty: the end) is taken."""
-        holds = set(_places(is_begin, was_word, character))
-        reached: set[int] = set()
-        waiting = list(steps)
-        while waiting:
-            step = waiting.pop()
-            if step in reached:
-                continue
-            reached.add(step)
-            takes, then = self._follows[step]
-            if takes is None or takes in holds:
-                waiting += then
-        self._work += len(reached)
-        if self._work > MOST_WORK:
-            raise self._invalid("it takes too much work")
-        return reached
-
-
-def _places(is_begin: bool, was_word: bool, character: str) -> Iterator[Place]:
-    if is_begin:
-        yield Place.BEGIN
-    if not character:
-        yield Place.END
-    yield Place.WORD_EDGE if was_word != (character in _WORD) else Place.NO_WORD_EDGE
+def topics_of(regex: str, names: Iterable[str]) -> frozenset[str]:
+    """Those of these topics that are meant. Raises KafkaError INVALID_REGULAR_EXPRESSION, whatever the topics."""
+    try:
+        pattern = LinearPattern(regex)
+        return frozenset(name for name in names if pattern.matches(name))
+    except RegexSyntaxError as error:
+        text = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
+        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from None

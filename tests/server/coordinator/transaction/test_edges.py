@@ -277,6 +277,7 @@ def test_transactions_are_listed_and_described() -> None:
         assert await listed(state_filters=["Sleeping"]) == []
         assert await listed(producer_id_filters=[producer.producer_id]) == ["x"]
         assert await listed(transactional_id_pattern="i.*") == ["idle"]
+        assert await listed(transactional_id_pattern=r"\w|[[:punct:] ]+") == ["x"]
         await asyncio.sleep(2)
         assert "x" in await listed(duration_filter=1000)
         assert "x" not in await listed(duration_filter=60_000)

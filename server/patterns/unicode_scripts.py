@@ -1,4 +1,4 @@
-"""The scripts that `\\p{...}` may name: topic names have letters of one of them, Latin."""
+"""The scripts that `\\p{...}` may name: ASCII has letters of one of them, Latin."""
 
 _NAMES = (
     "Adlam Ahom Anatolian_Hieroglyphs Arabic Armenian Avestan Balinese Bamum Bassa_Vah Batak Bengali Bhaiksuki "

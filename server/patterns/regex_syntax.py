@@ -1,8 +1,9 @@
-"""Reading a regular expression in RE2's syntax, as far as topic names can tell its parts apart.
+"""Reading a regular expression in RE2's syntax, as far as names of one line can tell its parts apart.
 
-A set of characters is the bit mask of those that topic names may have (`ALPHABET`); others never match. Captures and
-greediness do not matter, since all that is asked is whether a whole name matches. What RE2 refuses is refused:
-back references, looking around, possessive repetition.
+A set of characters is a bit mask: ASCII's that can be printed (`ALPHABET`), and one bit for all others, which `.` has
+and whatever says what a character is not; nobody can ask for one of them. Captures and greediness do not matter, since
+all that is asked is whether a whole name matches. What RE2 refuses is refused: back references, looking around,
+possessive repetition.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import NamedTuple
 
 from .unicode_scripts import SCRIPTS
 
-ALPHABET = string.ascii_letters + string.digits + "._-"
-EVERYTHING = (1 << len(ALPHABET)) - 1
+ALPHABET = "".join(map(chr, range(ord(" "), ord("~") + 1)))
+OTHERS = 1 << len(ALPHABET)
+EVERYTHING = OTHERS | OTHERS - 1
 MOST_REPETITIONS = 1000
 """Of one thing, all repetitions around it together: RE2's limit."""
 MOST_NESTED = 100
@@ -74,19 +76,21 @@ def mask_of(accepts: Callable[[str], bool]) -> int:
 
 _DIGITS = mask_of(str.isdigit)
 _WORDS = mask_of(lambda character: character.isalnum() or character == "_")
-_PERL = {"d": _DIGITS, "w": _WORDS, "s": 0}
+_SPACE = mask_of(str.isspace)
+_PRINTED = EVERYTHING & ~OTHERS
+_PERL = {"d": _DIGITS, "w": _WORDS, "s": _SPACE}
 _POSIX = {
     "alnum": mask_of(str.isalnum),
     "alpha": mask_of(str.isalpha),
-    "ascii": EVERYTHING,
-    "blank": 0,
+    "ascii": _PRINTED,
+    "blank": _SPACE,
     "cntrl": 0,
     "digit": _DIGITS,
-    "graph": EVERYTHING,
+    "graph": _PRINTED & ~_SPACE,
     "lower": mask_of(str.islower),
-    "print": EVERYTHING,
-    "punct": mask_of(lambda character: character in "._-"),
-    "space": 0,
+    "print": _PRINTED,
+    "punct": mask_of(lambda character: character in string.punctuation),
+    "space": _SPACE,
     "upper": mask_of(str.isupper),
     "word": _WORDS,
     "xdigit": mask_of(lambda character: character in string.hexdigits),

@@ -1,7 +1,7 @@
 """Whether a regular expression is one to Java (`java.util.regex`), found out with Python's own.
 
 What only Java knows is put in Python's words, or replaced by something that stands in the same places, before Python
-is asked. Nothing is ever matched against that; `to_match_with` gives what can be.
+is asked. Nothing is ever matched against that.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ _ANY = r"\w"
 _ESCAPE = re.compile(
     r"\\(?:[pP](?:\{[\w=]{1,64}\}|[A-Z])|x\{[0-9A-Fa-f]{1,8}\}|c.|[zGhHvVRXe]|(?P<other>.))", re.DOTALL
 )
+_NAMED = re.compile(r"\(\?<(?![=!])")
 _PART = re.compile(
     r"""
       (?P<quoted>\\Q.*?(?:\\E|\Z))
@@ -41,14 +42,15 @@ def is_java_regex(text: str) -> bool:
     return True
 
 
-def to_match_with(text: str) -> re.Pattern[str] | None:
-    """What matches the same as Java's `Pattern.compile(text)`; None for what is written as only Java reads it."""
+def is_read_alike(text: str) -> bool:
+    """Whether others than Java take the text for the same: there sets of characters are nested and intersected."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error", FutureWarning)  # where sets of characters are nested or subtracted
-            return re.compile(text.replace("(?<", "(?P<").replace("(?P<=", "(?<=").replace("(?P<!", "(?<!"), re.ASCII)
+            warnings.simplefilter("error", FutureWarning)
+            re.compile(_NAMED.sub("(?P<", text))
     except (ValueError, re.error, RecursionError, OverflowError, FutureWarning):
-        return None
+        return False
+    return True
 
 
 def _part(part: re.Match[str]) -> str:

@@ -1,0 +1,130 @@
+"""Regular expressions of others than the broker's own: RE2's syntax, in time that nobody can blow up.
+
+An expression becomes a graph of steps that are all followed at once (Thompson), so that nothing is tried twice; what
+follows from a set of steps and a character is worked out once. Python's own `re` would try again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .regex_syntax import ALPHABET, OTHERS, Chars, Choice, Node, Place, RegexSyntaxError, Repeat, Sequence, parse
+
+MOST_STEPS = 5000
+"""Of the graph of one expression."""
+MOST_CHARACTERS = 20_000
+"""Of one expression: each is looked at while it is read."""
+MOST_WORK = 200_000
+"""Steps followed for one expression, a fraction of a second: how many names there are makes no difference."""
+
+_BITS = {character: 1 << number for number, character in enumerate(ALPHABET)}
+_WORD = frozenset(character for character in ALPHABET if character.isalnum() or character == "_")
+
+_ANOTHER = "\0"
+"""Stands for any character that is not in the alphabet, so that names full of them are no more work."""
+
+_Point = tuple[frozenset[int], bool, bool, str]
+"""Steps, whether a name begins here, whether the last character was of a word; what comes next, empty at the end."""
+
+
+class LinearPattern:
+    """A regular expression. Raises RegexSyntaxError, also later if it turns out to be too much work."""
+
+    def __init__(self, text: str) -> None:
+        self._follows: list[tuple[Chars | Place | None, tuple[int, ...]]] = []
+        """Of each step: what it takes to go on (None for nothing), and where to."""
+        self._known: dict[_Point, frozenset[int]] = {}
+        self._work = 0
+        if len(text) > MOST_CHARACTERS:
+            raise RegexSyntaxError("it is too large")
+        node = parse(text)
+        self._accepted = self._step(None, ())
+        self._first = frozenset({self._build(node, self._accepted)})
+
+    def matches(self, name: str) -> bool:
+        """Whether the whole name is what the expression says. Raises RegexSyntaxError."""
+        steps, was_word = self._first, False
+        for position, character in enumerate(name):
+            if character not in _BITS:
+                character = _ANOTHER
+            steps = self._after((steps, position == 0, was_word, character))
+            if not steps:
+                return False
+            was_word = character in _WORD
+        return self._accepted in self._after((steps, not name, was_word, ""))
+
+    # -- the graph -------------------------------------------------------------------------------------------------
+
+    def _step(self, takes: Chars | Place | None, then: tuple[int, ...]) -> int:
+        if len(self._follows) >= MOST_STEPS:
+            raise RegexSyntaxError("it is too large")
+        self._follows.append((takes, then))
+        return len(self._follows) - 1
+
+    def _build(self, node: Node, then: int) -> int:
+        """The step at which a node begins, if `then` is what follows it."""
+        match node:
+            case Sequence(parts):
+                for part in reversed(parts):
+                    then = self._build(part, then)
+                return then
+            case Choice(options):
+                return self._step(None, tuple(self._build(option, then) for option in options))
+            case Repeat(part, least, most):
+                return self._build_repeat(part, least, most, then)
+            case _:
+                return self._step(node, (then,))
+
+    def _build_repeat(self, part: Node, least: int, most: int | None, then: int) -> int:
+        if most is None:
+            again = self._step(None, ())
+            self._follows[again] = None, (self._build(part, again), then)
+            then = again
+        else:
+            end = then
+            for _ in range(most - least):
+                then = self._step(None, (self._build(part, then), end))
+        for _ in range(least):
+            then = self._build(part, then)
+        return then
+
+    # -- following it ----------------------------------------------------------------------------------------------
+
+    def _after(self, point: _Point) -> frozenset[int]:
+        """The steps that can be next once a character was taken; at the end those that are reached."""
+        known = self._known.get(point)
+        if known is None:
+            known = self._known[point] = self._work_out(*point)
+        return known
+
+    def _work_out(self, steps: frozenset[int], is_begin: bool, was_word: bool, character: str) -> frozenset[int]:
+        holds = set(_places(is_begin, was_word, character))
+        reached: set[int] = set()
+        waiting = list(steps)
+        while waiting:
+            step = waiting.pop()
+            if step in reached:
+                continue
+            reached.add(step)
+            takes, then = self._follows[step]
+            if takes is None or takes in holds:
+                waiting += then
+        self._work += len(reached)
+        if self._work > MOST_WORK:
+            raise RegexSyntaxError("it takes too much work")
+        if not character:
+            return frozenset(reached)
+        bit = _BITS.get(character, OTHERS)
+        return frozenset(
+            self._follows[step][1][0]
+            for step in reached
+            if isinstance(takes := self._follows[step][0], Chars) and takes.mask & bit
+        )
+
+
+def _places(is_begin: bool, was_word: bool, character: str) -> Iterator[Place]:
+    if is_begin:
+        yield Place.BEGIN
+    if not character:
+        yield Place.END
+    yield Place.WORD_EDGE if was_word != (character in _WORD) else Place.NO_WORD_EDGE
