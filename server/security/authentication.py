@@ -22,6 +22,8 @@ MOST_GREETINGS = 4
 """ApiVersions requests of a client that has not agreed on a version: one too new, one that fits, and some patience."""
 MOST_MESSAGES = 8
 """Of a client in one authentication."""
+SECONDS = 30.0
+"""From the name of a mechanism to the last message: a challenge is by a password or token of its time."""
 _State, _Event = AuthenticationState, AuthenticationEvent
 
 
@@ -40,6 +42,8 @@ class SaslAuthentication:
         self._exchange: AsyncGenerator[Step, bytes] | None = None
         self._greetings = 0
         self._messages = 0
+        self._until = 0.0
+        """Loop time at which the exchange has to be over."""
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
@@ -81,7 +85,7 @@ class SaslAuthentication:
             self.state = _State.REFUSED
             return offered
         self._on(_Event.MECHANISM_BARE if bare else _Event.MECHANISM)
-        self._mechanism, self._messages = mechanism, 0
+        self._mechanism, self._messages, self._until = mechanism, 0, self._now() + SECONDS
         self._exchange = self._listener.exchange(mechanism)
         await anext(self._exchange)
         return None
@@ -98,6 +102,8 @@ class SaslAuthentication:
             self._messages += 1
             if self._messages > MOST_MESSAGES:
                 raise failed("Authentication failed: too many messages")
+            if self._now() > self._until:
+                raise failed("Authentication failed: it took too long")
             step = await self._exchange.asend(message)
             if step.username is None:
                 self._on(_Event.CHALLENGE)
@@ -122,7 +128,7 @@ class SaslAuthentication:
         self._exchange = None
         self._session.principal = principal
         self._session.is_by_token = step.is_by_token
-        limits = [ms for ms in (self._listener.most_session_ms, step.lifetime_ms) if ms]
+        limits = [ms for ms in (self._listener.most_session_ms or None, step.lifetime_ms) if ms is not None]
         lifetime_ms = max(1, min(limits)) if limits else 0
         self.ends_at = self._now() + lifetime_ms / 1000 if limits else None
         if self.admitted is not None:

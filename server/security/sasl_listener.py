@@ -165,14 +165,10 @@ class SaslListener:
 
     async def _scram(self, mechanism: str) -> AsyncGenerator[Step, bytes]:
         first = read_scram_first((yield Step(b"")))
-        name, lifetime_ms, is_by_token = first.username, None, first.extensions.get("tokenauth") == "true"
+        name, is_by_token = first.username, first.extensions.get("tokenauth") == "true"
         secured = await self._known.tokens.secured(name, mechanism) if is_by_token else None
         if secured is not None:
-            credential = secured.credential
-            name, lifetime_ms = (
-                secured.token.owner.partition(":")[2],
-                secured.token.expiry_ms - self._known.ports.now_ms(),
-            )
+            name, credential = secured.token.owner.partition(":")[2], secured.credential
         elif is_by_token:
             credential = stand_in(mechanism, name, self._secret)
         else:
@@ -182,6 +178,7 @@ class SaslListener:
         try:
             exchange.send(proof)
         except StopIteration as end:
+            lifetime_ms = secured.token.expiry_ms - self._known.ports.now_ms() if secured is not None else None
             yield Step(end.value, name, lifetime_ms, is_by_token)
 
     async def _credential(self, username: str, mechanism: str) -> ScramCredential:

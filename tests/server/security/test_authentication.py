@@ -32,6 +32,7 @@ from barnabas.protocol.sasl import sasl_exchange
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.network import socket_server, strangers
+from barnabas.server.security.authentication import SECONDS
 from barnabas.testing.broker import Broker
 
 K = ApiKey
@@ -202,6 +203,23 @@ async def test_a_session_has_an_end_unless_the_client_proves_again_who_it_is(mon
         refused = await authenticate(client, "carl", PASSWORDS["carl"])
         assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert "Cannot change principals" in refused.error_message
+        assert await client.is_closed()
+
+
+async def test_a_challenge_is_not_answered_a_day_later() -> None:
+    """With a password that was changed meanwhile: it is read once."""
+    async with serving() as broker:
+        client = await raw(broker)
+        exchange = sasl_exchange("SCRAM-SHA-256", "anna", PASSWORDS["anna"], "n")
+        await said(client, K.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="SCRAM-SHA-256"))
+        request = SaslAuthenticateRequest(auth_bytes=next(exchange.messages))
+        challenge = await said(client, K.SASL_AUTHENTICATE, 1, request)
+        (served,) = broker.server.sockets._connections
+        assert served.session.authentication is not None
+        served.session.authentication._until -= SECONDS
+        proof = SaslAuthenticateRequest(auth_bytes=exchange.messages.send(challenge.auth_bytes))
+        answer = await said(client, K.SASL_AUTHENTICATE, 1, proof)
+        assert (answer.error_code, answer.error_message) == (58, "Authentication failed: it took too long")
         assert await client.is_closed()
 
 

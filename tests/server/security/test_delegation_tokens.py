@@ -174,6 +174,28 @@ async def test_a_session_ends_with_its_token() -> None:
                 await asyncio.sleep(0.05)
 
 
+class StandingClock(Clock):
+    """Goes on when it is told to."""
+
+    at_ms = 1_000_000_000_000
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+
+async def test_a_token_in_its_last_millisecond_is_for_no_more_than_that() -> None:
+    clock = StandingClock()
+    async with serving(clock) as broker:
+        anna = await connect(broker, "anna")
+        token = await made(anna)
+        await anna.send(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=2000))
+        clock.at_ms += 2000
+        job = await by_token(broker, token)
+        with pytest.raises(ConnectionLostError):
+            while True:
+                await job.send(MetadataRequest(topics=[]), 12)
+
+
 async def test_who_sees_which_tokens_and_makes_them_for_others() -> None:
     async with serving() as broker:
         root, anna, ben, carl = [await connect(broker, name) for name in PASSWORDS]
