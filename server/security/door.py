@@ -31,5 +31,5 @@ def door_of(listener: ListenerConfig, config: BrokerConfig, known: Knowledge) ->
     protocol = listener.security_protocol
     return Door(
         SaslListener(config, listener.name, known) if protocol.startswith("SASL_") else None,
-        TlsListener(config, listener.name) if protocol.endswith("SSL") else None,
+        TlsListener(config, listener.name, known.ports.now_ms) if protocol.endswith("SSL") else None,
     )

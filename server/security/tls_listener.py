@@ -6,7 +6,7 @@ A new key or trust store is put in the place of the old one for connections that
 from __future__ import annotations
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ...clients.key_stores import load_key, load_trust
@@ -34,10 +34,11 @@ _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 class TlsListener:
     """Of one listener. `build` may be called on any thread, the rest on the loop's."""
 
-    def __init__(self, config: BrokerConfig, listener: str) -> None:
+    def __init__(self, config: BrokerConfig, listener: str, now_ms: Callable[[], int]) -> None:
         """Raises ConfigError if the listener cannot be served so."""
         self._config = config
         self._listener = listener
+        self._now_ms = now_ms
         self._rules = PrincipalRules(str(self._value("ssl.principal.mapping.rules") or "DEFAULT"))
         self.context = self.build()
         """For the next connection."""
@@ -73,10 +74,13 @@ class TlsListener:
     def principal(self, certificate: Mapping[str, Any] | None) -> KafkaPrincipal | None:
         """Who the owner of a verified certificate is, as Python's ssl module describes it; ANONYMOUS without one.
 
-        None if no rule gives the owner a name.
+        None if no rule gives the owner a name, or the certificate has expired: OpenSSL looks when it is shown, and not
+        when a session is resumed, over and over.
         """
         if not certificate:
             return ANONYMOUS
+        if ssl.cert_time_to_seconds(certificate["notAfter"]) * 1000 < self._now_ms():
+            return None
         name = self._rules.name_of(distinguished_name(certificate["subject"]))
         return KafkaPrincipal("User", name) if name is not None else None
 

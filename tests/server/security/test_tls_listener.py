@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from barnabas.clients.certificates import Authority
+from barnabas.clients.certificates import DAYS, Authority
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.errors import BrokerUnreachableError
 from barnabas.clients.security import security_of
@@ -24,6 +24,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.network import tls_acceptor
+from barnabas.server.runtime.host import now_ms
 from barnabas.server.security.principal_rules import PrincipalRules, distinguished_name
 from barnabas.server.security.tls_listener import TlsListener
 from barnabas.testing.broker import Broker
@@ -188,30 +189,54 @@ def test_handshakes_that_come_to_nothing_are_counted_and_ended(
     play(talk, files.listener)
 
 
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+VERSIONS = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+
+
+def ask(
+    context: ssl.SSLContext, port: int, session: ssl.SSLSession | None = None
+) -> tuple[bool, ssl.SSLSession | None]:
+    """Whether a session was resumed, and the one to resume. Raises OSError if nothing is answered."""
+    with (
+        socket.create_connection(("127.0.0.1", port), PATIENCE) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as stream,
+    ):
+        stream.sendall(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 7, -1))
+        if not stream.recv(4):
+            raise ConnectionResetError
+        return bool(stream.session_reused), stream.session
+
+
+@VERSIONS
 def test_a_session_is_resumed_until_there_is_a_new_certificate(files: Files, version: ssl.TLSVersion) -> None:
     context = ssl.create_default_context(cafile=str(files.ca))
     context.minimum_version = context.maximum_version = version
-
-    def ask(port: int, session: ssl.SSLSession | None = None) -> tuple[bool, ssl.SSLSession | None]:
-        with (
-            socket.create_connection(("127.0.0.1", port), PATIENCE) as plain,
-            context.wrap_socket(plain, server_hostname="127.0.0.1", session=session) as stream,
-        ):
-            stream.sendall(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 7, -1))
-            assert stream.recv(4)
-            return bool(stream.session_reused), stream.session
-
     with Broker(config=files.listener) as broker:
-        is_resumed, session = ask(broker.port)
+        is_resumed, session = ask(context, broker.port)
         assert not is_resumed
-        is_resumed, _ = ask(broker.port, session)
+        is_resumed, _ = ask(context, broker.port, session)
         assert is_resumed
         tls = broker.server.state.security.doors["SSL"].tls
         assert tls is not None
         tls.take(tls.build())
-        is_resumed, _ = ask(broker.port, session)
+        is_resumed, _ = ask(context, broker.port, session)
         assert not is_resumed
+
+
+@VERSIONS
+def test_no_session_outlives_the_clients_certificate(files: Files, version: ssl.TLSVersion) -> None:
+    """OpenSSL looks at it when it is shown; each session that is resumed gives a ticket for another."""
+    context = ssl.create_default_context(cafile=str(files.ca))
+    context.minimum_version = context.maximum_version = version
+    context.load_cert_chain(files.anna)
+    with Broker(config=files.listener | files.trusting | {"ssl.client.auth": "required"}) as broker:
+        _, session = ask(context, broker.port)
+        is_resumed, session = ask(context, broker.port, session)
+        assert is_resumed
+        tls = broker.server.state.security.doors["SSL"].tls
+        assert tls is not None
+        tls._now_ms = lambda: now_ms() + DAYS * 86_400_000
+        with pytest.raises(OSError):
+            ask(context, broker.port, session)
 
 
 @pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated")
@@ -251,8 +276,8 @@ def test_keys_as_text_and_in_stores(files: Files, tmp_path: Path) -> None:
         {"ssl.keystore.type": "PEM", "ssl.keystore.key": pem[:end], "ssl.keystore.certificate.chain": one_line},
     ]
     for form in forms:
-        TlsListener(BrokerConfig(LISTENER | form), "SSL")
-        TlsListener(BrokerConfig(LISTENER | {f"listener.name.ssl.{key}": form[key] for key in form}), "SSL")
+        TlsListener(BrokerConfig(LISTENER | form), "SSL", now_ms)
+        TlsListener(BrokerConfig(LISTENER | {f"listener.name.ssl.{key}": form[key] for key in form}), "SSL", now_ms)
 
 
 @pytest.mark.parametrize(
@@ -275,14 +300,14 @@ def test_what_cannot_be_served_is_refused_at_the_start(files: Files, settings: d
     places = {"CA": str(files.ca), "BROKER": str(files.broker), "JKS": str(jks)}
     config = {key: places.get(value, value) for key, value in settings.items()}
     with pytest.raises(ConfigError, match=reason):
-        TlsListener(BrokerConfig(LISTENER | config), "SSL")
+        TlsListener(BrokerConfig(LISTENER | config), "SSL", now_ms)
 
 
 def test_java_names_of_cipher_suites(files: Files) -> None:
     suites = (
         "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,TLS_AES_128_GCM_SHA256"
     )
-    listener = TlsListener(BrokerConfig(files.listener | {"ssl.cipher.suites": suites}), "SSL")
+    listener = TlsListener(BrokerConfig(files.listener | {"ssl.cipher.suites": suites}), "SSL", now_ms)
     names = {one["name"] for one in listener.context.get_ciphers() if one["protocol"] == "TLSv1.2"}
     assert names == {"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-CHACHA20-POLY1305"}
 
