@@ -23,6 +23,7 @@ from ..security.authentication import SaslAuthentication
 from ..security.door import OPEN, Door
 from .connection import Connection, Handle
 from .file_sender import limit_send_buffer
+from .handshake_line import HandshakeLine
 from .receive_grants import ReceiveGrants
 from .sasl_gate import SaslGate
 from .strangers import Strangers
@@ -63,6 +64,7 @@ NO_LIMIT = 2**31 - 1
 LAST_ANSWERS_SECONDS = 1.0
 """How long a stop waits for clients to take their last answers."""
 SWEEP_SECONDS = 1.0
+NOBODY = "refused a connection from %s: its certificate has expired, or no rule names its owner"
 NO_DOORS: Mapping[str, Door] = MappingProxyType({})
 
 
@@ -95,7 +97,8 @@ class SocketServer:
         self._handle = handle
         self._gate = SaslGate(handle, loop)
         self._doors = doors
-        self._work = work
+        self.handshakes = HandshakeLine(work) if work is not None else None
+        """Steps that wait for the lane; None where no listener has TLS."""
         self._strangers = Strangers(loop.time)
         self._machine_name = machine_name
         self._acceptors: list[TlsAcceptor] = []
@@ -209,7 +212,7 @@ class SocketServer:
         if tls is not None:
             principal = tls.principal(connection.certificate)
             if principal is None:
-                self._refusals.write(logging.WARNING, "refused a connection from %s: no rule names its owner", host)
+                self._refusals.write(logging.WARNING, NOBODY, host)
                 return False
             connection.session.principal = principal
         refusal = self._refusal(connection.fileno(), host, name, is_local=connection.is_local)
@@ -289,7 +292,7 @@ class SocketServer:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _acceptor(self, server: asyncio.Server, tls: TlsListener, listener: ListenerConfig) -> TlsAcceptor:
-        assert self._work is not None, "a listener with TLS"
+        assert self.handshakes is not None, "a listener with TLS"
         return TlsAcceptor(
             server,
             lambda: tls.context,
@@ -297,7 +300,7 @@ class SocketServer:
             self.loop,
             backlog=self._config.socket_listen_backlog_size,
             is_welcome=partial(self._is_welcome, listener.name),
-            work=self._work,
+            line=self.handshakes,
         )
 
     def _is_welcome(self, listener: str, host: str, descriptor: int) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from .crowd import Crowd
+
 if TYPE_CHECKING:
     from .connection import Connection
 
 STRANGERS = 1000
-"""How many at a time; one more closes the one that has taken longest."""
+"""How many at a time; one more closes the oldest of an address that has its share."""
 SECONDS = 30.0
 """Within which a client must authenticate."""
 
@@ -18,6 +20,7 @@ class Strangers:
     """In the order in which they came. Loop-thread only."""
 
     def __init__(self, now: Callable[[], float]) -> None:
+        self._crowd: Crowd[Connection] = Crowd(STRANGERS)
         self._since: dict[Connection, float] = {}
         self._now = now
 
@@ -25,14 +28,15 @@ class Strangers:
         return len(self._since)
 
     def add(self, connection: Connection) -> None:
-        if len(self._since) >= STRANGERS:
-            oldest = next(iter(self._since))
+        oldest = self._crowd.add(connection, connection.session.client_host)
+        if oldest is not None:
             del self._since[oldest]
             oldest.abort()
         self._since[connection] = self._now()
 
     def forget(self, connection: Connection) -> None:
         """It is authenticated, or closed."""
+        self._crowd.forget(connection)
         self._since.pop(connection, None)
 
     def overdue(self) -> Iterator[Connection]:
@@ -41,5 +45,5 @@ class Strangers:
             connection = next(iter(self._since))
             if self._now() - self._since[connection] <= SECONDS:
                 return
-            del self._since[connection]
+            self.forget(connection)
             yield connection

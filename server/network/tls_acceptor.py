@@ -12,16 +12,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.room_logger import room_logger
+from .crowd import Crowd
 from .tls_handshake import Handshake, HandshakeBesideTheLoop
 
 if TYPE_CHECKING:
-    from ..runtime.ports import Work
     from .connection import Connection
+    from .handshake_line import HandshakeLine
 
 logger = room_logger("network")
 
 HANDSHAKES = 500
-"""How many at a time; one more ends the one that has taken longest."""
+"""How many at a time; one more ends the oldest of an address that has its share."""
 HANDSHAKE_SECONDS = 10.0
 AT_ONCE = 20
 """Connections accepted before others have their turn."""
@@ -41,7 +42,7 @@ class TlsAcceptor:
         *,
         backlog: int,
         is_welcome: Callable[[str, int], bool],
-        work: Work,
+        line: HandshakeLine,
     ) -> None:
         """`server` holds the bound sockets and never serves; `is_welcome` is asked by address and descriptor."""
         self._streams: list[Any] = [stream.dup() for stream in server.sockets]
@@ -51,9 +52,9 @@ class TlsAcceptor:
         self._connection = connection
         self._loop = loop
         self._is_welcome = is_welcome
-        self._work = work
+        self._line = line
         self._accepting: list[asyncio.Task[None]] = []
-        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._handshakes: Crowd[asyncio.Task[None]] = Crowd(HANDSHAKES)
 
     @property
     def handshakes(self) -> int:
@@ -87,23 +88,24 @@ class TlsAcceptor:
                 logger.warning("a connection could not be accepted: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
                 continue
-            if not self._is_welcome(str(address[0]), stream.fileno()):
+            host = str(address[0])
+            if not self._is_welcome(host, stream.fileno()):
                 stream.close()
             else:
-                if len(self._handshakes) >= HANDSHAKES:
-                    next(iter(self._handshakes)).cancel()
-                task = self._loop.create_task(self._greet(stream))
-                self._handshakes[task] = None
-                task.add_done_callback(self._greeted)
+                task = self._loop.create_task(self._greet(stream, host))
+                oldest = self._handshakes.add(task, host)
+                if oldest is not None:
+                    oldest.cancel()
+                task.add_done_callback(self._handshakes.forget)
             accepted += 1
             if accepted % AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    async def _greet(self, stream: Any) -> None:
+    async def _greet(self, stream: Any, host: str) -> None:
         connection, context = self._connection(), self._context()
         context.sslobject_class = HandshakeBesideTheLoop
         connection.await_transport()
-        handshake = Handshake(self._loop, self._work)
+        handshake = Handshake(self._loop, self._line, host)
         try:
             transport = await handshake.secure(stream, connection, context, HANDSHAKE_SECONDS)
         except (OSError, ssl.SSLError, TimeoutError) as error:
@@ -111,6 +113,3 @@ class TlsAcceptor:
         else:
             if transport is not None:
                 connection.have_transport(transport)
-
-    def _greeted(self, task: asyncio.Task[None]) -> None:
-        self._handshakes.pop(task, None)

@@ -1,9 +1,9 @@
 """TLS handshakes computed beside the loop: a signature by RSA takes a millisecond, and strangers can ask for many.
 
 The event loop's own TLS does what is to be done next whenever bytes arrive, and asks its SSL object for that. Here that
-object has a lane do it, says meanwhile that it wants more bytes, and is asked again when the lane is done. As long as
-the lane is at it, nothing that happens to the connection reaches the loop's TLS, which would use the same buffers.
-When the handshake is over the loop's TLS is alone with the connection, and costs what it always does.
+object has a lane do it (`HandshakeLine`), says meanwhile that it wants more bytes, and is asked again when the lane is
+done. As long as the lane is at it, nothing that happens to the connection reaches the loop's TLS, which would use the
+same buffers. When the handshake is over the loop's TLS is alone with the connection, and costs what it always does.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from ..runtime.ports import Work
+    from .handshake_line import HandshakeLine
 
-LANE = "handshakes"
 EARLY_BYTES = 1 << 12
 """Read at once before the loop's TLS is there."""
 
@@ -27,9 +26,11 @@ _present: ContextVar[Handshake] = ContextVar("handshake")
 class Handshake(asyncio.BufferedProtocol):
     """Stands between a transport in the clear and the loop's TLS protocol. Loop-thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Work) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, line: HandshakeLine, address: str) -> None:
+        """`address` is the client's."""
         self._loop = loop
-        self._work = work
+        self._line = line
+        self._address = address
         self._transport: asyncio.Transport | None = None
         self._tls: Any = None
         self._early: bytearray | None = bytearray()
@@ -104,7 +105,7 @@ class Handshake(asyncio.BufferedProtocol):
         if step is not None and self._transport is not None and not self._transport.is_closing():
             self._is_at_it = True
             self._transport.pause_reading()
-            self._work.submit(LANE, step, self._was_done)
+            self._line.join(self, self._address, (step, self._was_done))
 
     def eof_received(self) -> bool:
         self._tell(lambda: self._tls.eof_received())
@@ -117,6 +118,8 @@ class Handshake(asyncio.BufferedProtocol):
         self._tell(lambda: self._tls.resume_writing())
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._line.leave(self, self._address):
+            self._was_done()
         self._tell(lambda: self._lose(exc))
 
     def _lose(self, exc: Exception | None) -> None:
@@ -130,8 +133,7 @@ class Handshake(asyncio.BufferedProtocol):
         elif self._tls is not None:
             event()
 
-    def _was_done(self, _: None, error: BaseException | None) -> None:
-        assert error is None, "a step keeps what it comes to"
+    def _was_done(self) -> None:
         self._is_at_it = False
         later, self._later = self._later, []
         for event in later:

@@ -21,7 +21,7 @@ from barnabas.clients.security import security_of
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.server.network import tls_acceptor
-from barnabas.server.network.tls_handshake import LANE
+from barnabas.server.network.handshake_line import LANE
 from barnabas.testing.broker import Broker
 
 PATIENCE = 60
@@ -174,10 +174,13 @@ def test_who_is_gone_while_a_step_is_computed_leaves_nothing_behind(
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             writer.transport.abort()
         # Their time is over, and the lane is at it still.
+        line = world.broker.server.sockets.handshakes
+        assert line is not None
         for reader, writer, *_ in peers[1::2]:
             with suppress(ConnectionError):
                 await reader.read()
             writer.close()
+        await until(lambda: not len(line))
         world.free.set()
         await until(lambda: not world.acceptor.handshakes)
         await world.connect()
