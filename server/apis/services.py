@@ -54,10 +54,6 @@ class ActiveController(Protocol):
     """What clients may ask of the cluster's controller. Each raises KafkaError if nothing at all could be done."""
 
     @property
-    def is_alone(self) -> bool:
-        """Whether there are no other brokers: what this one has done, everybody knows."""
-
-    @property
     def is_active(self) -> bool:
         """Whether it is this broker."""
 

@@ -109,7 +109,6 @@ class Controller:
         """Called when the store may hold something else than is known here: the term is to end."""
         self._broker_id = broker_id
         self._elsewhere = elsewhere
-        self.is_alone = elsewhere is None
         self._learn_configs = learn_configs
         self._cluster = cluster_store
         self._store = topic_store
@@ -118,8 +117,8 @@ class Controller:
         self._config = config
         self._topic_configs = topic_configs
         self._rules = TopicRules(config, topic_configs, chance)
-        protocol = config.inter_broker_protocol_version
-        tells_ids = self.is_alone or highest_version(ApiKey.LEADER_AND_ISR, protocol) >= TOPIC_IDS_VERSION
+        is_alone, protocol = elsewhere is None, config.inter_broker_protocol_version
+        tells_ids = is_alone or highest_version(ApiKey.LEADER_AND_ISR, protocol) >= TOPIC_IDS_VERSION
         self._context = context = ControllerContext(tells_topic_ids=tells_ids)
         announcer = self._announcer = Announcer(context, metadata, channel)
         self._partitions = PartitionStateMachine(
@@ -128,7 +127,7 @@ class Controller:
             channel,
             announcer,
             unclean=self._may_elect_uncleanly,
-            partitions_at_once=ALL_AT_ONCE if self.is_alone else PARTITIONS_AT_ONCE,
+            partitions_at_once=ALL_AT_ONCE if is_alone else PARTITIONS_AT_ONCE,
         )
         self._topics = TopicMaker(
             context,

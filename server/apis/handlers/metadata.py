@@ -2,9 +2,9 @@
 
 v0 has no way to ask for no topics: an empty list means all. v4 lets the client forbid auto-creation (KIP-361); before
 it was implied. v12 asks by topic id (KIP-516). A topic that is created because it was asked for is ready when the
-answer leaves, but the answer itself is an error, so that clients ask again: a broker alone says as that of Kafka 4
-UNKNOWN_TOPIC_OR_PARTITION. In a cluster, where the next broker asked may not have heard of it yet, it is
-LEADER_NOT_AVAILABLE as of Kafka's brokers around ZooKeeper: kafkajs takes the other one for final.
+answer leaves, but the answer itself is an error, so that clients ask again: in a cluster the next broker asked may not
+have heard of it yet. It is LEADER_NOT_AVAILABLE, as of Kafka's brokers around ZooKeeper; that of Kafka 4,
+UNKNOWN_TOPIC_OR_PARTITION, is final to kafkajs.
 """
 
 from __future__ import annotations
@@ -142,14 +142,11 @@ async def _create_and_respond(
         results = await controller.auto_create(creatable, pay=price_of_changes(ctx.charge))
     except KafkaError as error:
         results = dict.fromkeys(creatable, error)
-    created = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if controller.is_alone else ErrorCode.LEADER_NOT_AVAILABLE
     for name in missing:
         error_or_none = results.get(name)
         if name not in results:
             topics.append(_unknown(name))
-        elif error_or_none is None:
-            topics.append(_failed(name, created))
-        elif error_or_none.code in MAY_BE_THERE:
+        elif error_or_none is None or error_or_none.code in MAY_BE_THERE:
             topics.append(_failed(name, ErrorCode.LEADER_NOT_AVAILABLE))
         else:
             topics.append(_failed(name, error_or_none.code))

@@ -129,9 +129,7 @@ async def test_empty_list_means_no_topics_since_version_1(version: int) -> None:
 async def test_missing_topic_is_created_ready_and_answered_with_a_retriable_error(version: int) -> None:
     plane = await with_topics(num_partitions="3")
     response = await ask_metadata(plane, version, topics=named("new", "new"))
-    assert [(topic.name, topic.error_code) for topic in response.topics] == [
-        ("new", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    ]
+    assert [(topic.name, topic.error_code) for topic in response.topics] == [("new", ErrorCode.LEADER_NOT_AVAILABLE)]
     image = plane.metadata.topic("new")
     assert image is not None
     assert len(image.partitions) == 3
@@ -182,7 +180,7 @@ async def test_names_that_cannot_be_are_refused_beside_good_ones() -> None:
     assert codes == {
         "a": ErrorCode.NONE,
         "b c": ErrorCode.INVALID_TOPIC_EXCEPTION,
-        "a_b": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a_b": ErrorCode.LEADER_NOT_AVAILABLE,
         "a.b": ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 
