@@ -56,23 +56,24 @@ def _tool(name: str) -> str | None:
 class Kdc:
     """While it is entered, this process and those that it starts belong to its realm."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, realm: str = REALM) -> None:
         self.folder = folder
         self.config = folder / "krb5.conf"
+        self._realm = realm
         self._port = free_port()
         self._patch = pytest.MonkeyPatch()
         self._process: ServerProcess | None = None
 
     def __enter__(self) -> Self:
-        settings = {"realm": REALM, "port": self._port, "folder": self.folder}
+        settings = {"realm": self._realm, "port": self._port, "folder": self.folder}
         self.config.write_text(CLIENT_CONFIG.format(**settings))
         server = self.folder / "kdc.conf"
         server.write_text(SERVER_CONFIG.format(**settings))
         self._patch.setenv("KRB5_CONFIG", str(self.config))
         self._patch.setenv("KRB5_KDC_PROFILE", str(server))
         self._patch.setenv("KRB5CCNAME", f"FILE:{self.folder}/tickets")
-        run_checked([str(_tool("kdb5_util")), "create", "-s", "-P", "master", "-r", REALM])
-        command = [str(_tool("krb5kdc")), "-n", "-r", REALM, "-P", str(self.folder / "pid")]
+        run_checked([str(_tool("kdb5_util")), "create", "-s", "-P", "master", "-r", self._realm])
+        command = [str(_tool("krb5kdc")), "-n", "-r", self._realm, "-P", str(self.folder / "pid")]
         self._process = ServerProcess(command, self.folder / "kdc.log")
         self._process.wait_ready(self._answers, timeout_s=30, what="the KDC listens")
         return self
@@ -90,7 +91,7 @@ class Kdc:
 
     def administer(self, query: str) -> None:
         """By kadmin's language."""
-        run_checked([str(_tool("kadmin.local")), "-r", REALM, "-q", query])
+        run_checked([str(_tool("kadmin.local")), "-r", self._realm, "-q", query])
 
     def keytab(self, principal: str) -> Path:
         """A file with a new key of the principal, whom this makes if needed; keys that it had before are void."""
