@@ -584,6 +584,8 @@ class BrokerServer:
         logs = self.state.log_manager
         if len(logs.held.online_dirs) == len(logs.dirs):
             await self.state.controller.retry_replicas(self.state.broker_id, lost=logs.held.offline)
+            if self._links is not None:
+                await self._links.control.retry_replicas()
 
     async def _checkpoint(self, name: str) -> None:
         await self.state.replica_manager.run_on_lanes(self.state.log_manager.checkpoint_tasks(name))

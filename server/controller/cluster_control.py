@@ -34,6 +34,8 @@ logger = room_logger("controller")
 
 SINCE_ALTER_PARTITION = "2.7-IV2"
 """Before that leaders write their in-sync replicas into the store themselves."""
+MOST_ROUNDS = 32
+"""Between two attempts at making replicas for which there was no room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,21 @@ class HostedReplicas:
     """Keeps others away from a log while it is deleted."""
 
 
+class Retries:
+    """Of what is tried in the first round, the second after that, the fourth after that."""
+
+    def __init__(self) -> None:
+        self._left = self._pause = 1
+
+    def is_due(self) -> bool:
+        """One round more."""
+        self._left -= 1
+        if self._left:
+            return False
+        self._pause = self._left = min(2 * self._pause, MOST_ROUNDS)
+        return True
+
+
 class ClusterControl:
     """Loop-thread only. `registered`, then `start`; before a stop `leave`, then `close`."""
 
@@ -78,6 +95,7 @@ class ClusterControl:
         self._broker_id = broker_id
         self._config = config
         notices = NoticeStore(stores.store)
+        self._retries = Retries()
         self.producer_ids = ProducerIds(stores.store, broker_id, self._producer_id_block)
         self.orders = ReceivedOrders(
             broker_id,
@@ -137,6 +155,16 @@ class ClusterControl:
             except KafkaError as error:
                 logger.info("the controller gives no producer ids, they are claimed here: %s", error)
         return await self.producer_ids.claim_block(self._broker_id)
+
+    async def retry_replicas(self) -> None:
+        """Has the controller, another broker, order again what could not be made here, ever more rarely.
+
+        It is told as of a directory that has failed, upon which it asks for each replica, as Kafka's does.
+        """
+        if self.controller.is_active or not self.orders.lacks_replicas:
+            self._retries = Retries()
+        elif self._retries.is_due():
+            await self._elsewhere.tell_of_failed_log_dir(self._broker_id)
 
     async def leave(self) -> None:
         """Has others lead what is led here, while clients are still served."""

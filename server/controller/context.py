@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 
 from ...protocol.schema import ZERO_UUID
 from ...protocol.topic_partition import TopicPartition
@@ -54,8 +54,7 @@ class ControllerContext:
     def broker_returned(self, broker_id: int) -> None:
         """Another run of a broker: its log directories may be well again, and what was ordered is to be said again."""
         self.stopping.discard(broker_id)
-        for partition in self.failed_replicas(broker_id):
-            self.replica_returned(partition, broker_id)
+        self.retry_failed({broker_id})
 
     @property
     def topics(self) -> Iterable[TopicRegistration]:
@@ -138,9 +137,12 @@ class ControllerContext:
         """The partitions whose replica a live broker could not serve."""
         return [partition for partition, brokers in self._offline_replicas.items() if broker_id in brokers]
 
-    def replica_returned(self, partition: TopicPartition, broker_id: int) -> None:
-        """Lets a replica be tried again."""
-        self._offline_replicas[partition].discard(broker_id)
+    def retry_failed(self, brokers: Collection[int], lost: Container[TopicPartition] = ()) -> list[TopicPartition]:
+        """Lets be tried again what live brokers could not serve, but for what is `lost`; the partitions."""
+        found = {one for broker in brokers for one in self.failed_replicas(broker) if one not in lost}
+        for partition in found:
+            self._offline_replicas[partition].difference_update(brokers)
+        return sorted(found)
 
     def state(self, partition: TopicPartition) -> PartitionState | None:
         """Who leads; None while the partition is new."""

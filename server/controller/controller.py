@@ -503,28 +503,29 @@ class Controller:
         self._deletion_progress = asyncio.Event()
 
     async def log_dirs_failed(self, brokers: Iterable[int]) -> None:
-        """Brokers have left word that a log directory of theirs has failed: they are asked for each replica."""
+        """Brokers have left word that a log directory of theirs has failed, or may have room: each replica is tried."""
         async with self._change() as term:
-            asked = set(brokers)
+            failed = self._context.retry_failed(asked := set(brokers))
             await self._partitions.order(self._context.partitions_on(asked), term, is_new=False, brokers=asked)
+            await self._partitions.replace_leaders(failed, term)
+            await self._go_on_deleting(failed, term)
 
     async def retry_replicas(self, broker_id: int, lost: Container[TopicPartition]) -> None:
-        """Tries again the replicas that a live broker could not make, for want of room, say; not those it has `lost`.
-
-        What is to be deleted is deleted at last.
+        """Tries again what a live broker could not make, for want of room, say, or delete; not what it has `lost`.
 
         Does nothing if this broker is not the controller.
         """
         if self._term is None:
             return
         async with self._change() as term:
-            failed = [partition for partition in self._context.failed_replicas(broker_id) if partition not in lost]
-            for partition in failed:
-                self._context.replica_returned(partition, broker_id)
-            if failed:
-                await self._partitions.bring_online(failed, term)
-                await self._deletion.go_on(list(self._context.doomed), term)
-                self._tell_of_deletion()
+            failed = self._context.retry_failed({broker_id}, lost)
+            await self._partitions.bring_online(failed, term)
+            await self._go_on_deleting(failed, term)
+
+    async def _go_on_deleting(self, tried_again: Sequence[TopicPartition], term: ControllerTerm) -> None:
+        if tried_again:
+            await self._deletion.go_on(list(self._context.doomed), term)
+            self._tell_of_deletion()
 
     def _led_by(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         states = ((partition, self._context.state(partition)) for partition in partitions)

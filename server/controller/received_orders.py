@@ -85,6 +85,8 @@ class ReceivedOrders:
         self._deleting = deleting
         self._hosted: dict[TopicPartition, PartitionOrder] = {}
         """The last order for each partition of which a replica is here."""
+        self._unmade: set[TopicPartition] = set()
+        """Ordered, and there was no room for their logs."""
         self._turn = asyncio.Lock()
         self._is_new_here = False
 
@@ -163,7 +165,19 @@ class ReceivedOrders:
         error = carry_out(replicas.become_leader if leads else replicas.become_follower, order)
         if error is ErrorCode.NONE:
             self._hosted[order.topic_partition] = order
+            self._unmade.discard(order.topic_partition)
+        elif error is ErrorCode.KAFKA_STORAGE_ERROR and order.topic_partition not in self._hosted:
+            self._unmade.add(order.topic_partition)
         return error
+
+    @property
+    def lacks_replicas(self) -> bool:
+        """Whether a replica that belongs here could not be made, and no log directory has failed with it."""
+        for partition in list(self._unmade):
+            image = self._metadata.partition(partition)
+            if image is not None and self._broker_id not in image.replicas:
+                self._unmade.discard(partition)
+        return any(partition not in self.offline for partition in self._unmade)
 
     async def stop_replicas(
         self, stops: Sequence[StopOrder], *, controller_epoch: int, broker_epoch: int = NO_BROKER_EPOCH
@@ -182,6 +196,7 @@ class ReceivedOrders:
                 results |= answer
                 if answer[stop.partition] is ErrorCode.NONE:
                     self._hosted.pop(stop.partition, None)
+                    self._unmade.discard(stop.partition)
             return results
 
     # -- beliefs ---------------------------------------------------------------------------------------------------

@@ -72,12 +72,15 @@ class ToController:
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
     async def tell_of_failed_log_dir(self, broker_id: int) -> None:
-        """Leaves word that a log directory of this broker has failed: the controller asks for each replica."""
+        """Leaves word that a log directory of this broker has failed, or may have room by now.
+
+        The controller asks for each replica.
+        """
         try:
             await self._notices.tell_of_failed_log_dir(broker_id)
         except StoreError as error:
             # Who led the partitions refuses clients now; with the session, if it is lost, others lead them.
-            logger.error("nobody could be told that a log directory has failed: %s", error)
+            logger.error("nobody could be told of a log directory: %s", error)
 
 
 async def leave_cluster(

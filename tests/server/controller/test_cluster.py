@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from tests.server.cluster_plane import ClusterPlane, Member
 from tests.server.controller.topics_in_cluster import T0, create, everybody_believes, leader_of, propose
@@ -215,6 +217,78 @@ async def test_replica_that_cannot_be_made_on_another_broker_does_not_lead() -> 
         assert image is not None
         assert image.offline_replicas == (2,)
         assert (await plane.members[1].state(T0)).isr == (3,)
+
+
+async def test_replica_without_room_on_another_broker_is_made_when_there_is() -> None:
+    """No restart is needed, and the controller is not asked all the time."""
+    async with ClusterPlane() as plane:
+        member, alone = plane.members[2], TopicPartition("alone", 0)
+        member.replicas.failing |= {T0, alone}
+        wishes = [TopicCreation("t", assignments=[(0, (2, 3))]), TopicCreation("alone", assignments=[(0, (2,))])]
+        await plane.controller.create_topics(wishes)
+        await everybody_believes(plane, 3)
+        told = await count_notices(plane, member, rounds=20)
+        assert told == 4, "in rounds 1, 3, 7 and 15"
+        assert T0 not in member.replicas.roles
+        member.replicas.failing.clear()
+        while T0 not in member.replicas.roles:
+            await member.control.retry_replicas()
+            await asyncio.sleep(0)
+        await plane.until(lambda: member.leads(alone))
+        await plane.until(lambda: not member.orders.lacks_replicas)
+        state = await propose(plane, 3, (3, 2))
+        assert isinstance(state, PartitionState) and state.isr == (3, 2), "it may be in sync again"
+        await plane.until(lambda: _offline(plane.members[3]) == ())
+
+
+async def test_replica_without_room_on_another_broker_is_deleted_when_there_is() -> None:
+    async with ClusterPlane() as plane:
+        member = plane.members[2]
+        member.replicas.failing.add(T0)
+        await plane.controller.create_topics([TopicCreation("t", assignments=[(0, (2, 3))])])
+        await everybody_believes(plane, 3)
+        assert (await plane.controller.delete_topics(["t"]))["t"] is not None
+        assert member.orders.lacks_replicas
+        member.replicas.failing.clear()
+        await member.control.retry_replicas()
+        await plane.until(lambda: not member.orders.lacks_replicas)
+        await plane.until(lambda: plane.controller._context.topic("t") is None)
+
+
+async def test_who_has_all_replicas_or_has_lost_them_does_not_ask_for_them() -> None:
+    async with ClusterPlane() as plane:
+        member = plane.members[2]
+        await create(plane, (2, 3))
+        assert not member.orders.lacks_replicas
+        member.replicas.failing.add(TopicPartition("u", 0))
+        await plane.controller.create_topics([TopicCreation("u", assignments=[(0, (2, 3))])])
+        await everybody_believes(plane, 3, TopicPartition("u", 0))
+        assert member.orders.lacks_replicas
+        member.offline.add(TopicPartition("u", 0))
+        assert await count_notices(plane, member, rounds=5) == 0
+
+
+def _offline(member: Member) -> tuple[int, ...]:
+    image = member.metadata.partition(T0)
+    return (-1,) if image is None else image.offline_replicas
+
+
+async def count_notices(plane: ClusterPlane, member: Member, rounds: int) -> int:
+    """How often a broker leaves word in so many rounds; each is dealt with before the next."""
+    elsewhere, store, told = member.control._elsewhere, plane.members[1].store, 0
+    really = elsewhere.tell_of_failed_log_dir
+
+    async def tell(broker_id: int) -> None:
+        nonlocal told
+        told += 1
+        await really(broker_id)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(elsewhere, "tell_of_failed_log_dir", tell)
+        for _ in range(rounds):
+            await member.control.retry_replicas()
+            await plane.until_true(lambda: _is_empty(store, znodes.LOG_DIR_EVENTS))
+    return told
 
 
 async def test_failed_log_dir_of_another_broker_is_heard_of_through_the_tree() -> None:
