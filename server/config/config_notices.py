@@ -18,7 +18,7 @@ from ..metadata.config_store import ConfigStore, node_name
 from ..metadata.metadata_store import MetadataStore, StoreError
 from ..metadata.store_follower import StoreFollower
 from .dynamic_config import DynamicConfig, legal_settings
-from .keys.catalogue import BROKER_KEYS, TOPIC_KEYS
+from .keys.catalogue import TOPIC_KEYS
 from .named_configs import NAMED_KINDS
 
 logger = room_logger("config")
@@ -85,11 +85,8 @@ class ConfigNotices:
         self._dynamic_config.topic_config_changed(name, settings)
 
     async def _broker(self, name: str) -> None:
-        if name not in (znodes.DEFAULT_ENTITY, str(self._broker_id)):
-            return
-        broker_id = None if name == znodes.DEFAULT_ENTITY else self._broker_id
-        settings = legal_settings(await self._config_store.broker_config(broker_id), BROKER_KEYS)
-        self._dynamic_config.broker_config_changed(settings, per_broker=broker_id is not None)
+        if name in (znodes.DEFAULT_ENTITY, str(self._broker_id)):
+            await self._dynamic_config.load_broker(self._config_store, self._broker_id)
 
     async def _named(self, resource_type: ConfigResourceType, node: str) -> None:
         kind = NAMED_KINDS[resource_type]

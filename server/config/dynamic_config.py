@@ -104,10 +104,8 @@ class DynamicConfig:
 
     async def load(self, store: StoredConfigs, broker_id: int) -> None:
         """Take over everything that the store holds; a value that is no longer legal is logged and left out."""
-        cluster = legal_settings(await store.broker_config(None), BROKER_KEYS)
-        broker = legal_settings(await store.broker_config(broker_id), BROKER_KEYS)
         try:
-            self._apply(cluster, broker)
+            await self.load_broker(store, broker_id)
         except ConfigError as error:
             logger.error("The stored dynamic configuration of broker %d cannot be applied: %s", broker_id, error)
         for topic, settings in (await store.topic_configs()).items():
@@ -117,6 +115,14 @@ class DynamicConfig:
                 self.named_config_changed(resource_type, name, legal_settings(settings, kind.keys))
 
     # Brokers
+
+    async def load_broker(self, store: StoredConfigs, broker_id: int) -> None:
+        """Take over what the store holds for this broker and for all: together, as each is checked against the other.
+
+        Raises ConfigError.
+        """
+        cluster = legal_settings(await store.broker_config(None), BROKER_KEYS)
+        self._apply(cluster, legal_settings(await store.broker_config(broker_id), BROKER_KEYS))
 
     def check_broker_config(self, settings: Mapping[str, str], *, per_broker: bool) -> None:
         """Raise KafkaError unless these may be all dynamic settings of this broker, or else of all brokers."""

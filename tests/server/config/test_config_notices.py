@@ -55,6 +55,21 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
+async def test_settings_of_a_broker_and_of_all_are_applied_together(tree: NodeTree) -> None:
+    """Each is checked against the other, and what was so before one of them may be forbidden beside the other."""
+    other = Broker(tree).configs
+    async with listening(tree) as broker:
+        seen: set[tuple[int, int]] = set()
+        config = broker.dynamic.config
+        broker.dynamic.on_broker_change(lambda: seen.add((config.max_connections, config.message_max_bytes)))
+        broker.store.expire()
+        await other.set_broker_config(1, {"max.connections": "7000"})
+        await other.set_broker_config(None, {"message.max.bytes": "7000"})
+        broker.store.renew()
+        await until(lambda: config.message_max_bytes == 7000)
+        assert seen == {(7000, 7000)}
+
+
 async def test_settings_of_each_kind_arrive(tree: NodeTree) -> None:
     other = Broker(tree).configs
     async with listening(tree) as broker:
