@@ -16,6 +16,7 @@ from ..server.metadata.topic_names import GROUP_METADATA_TOPIC
 from ..testing.arguments import Setting, properties
 from ..testing.contents import Contents, until
 from .cluster import ClusterWorld
+from .disk import SimCrash
 
 NOBODY = -1
 READY_SECONDS = 60.0
@@ -76,7 +77,7 @@ class SimCluster:
         broker = self._world.brokers[self.controller or 0]
         assert broker.server is not None
         creation = broker.server.state.controller.create_topics([wish])
-        result = (await self._world.spawn(broker.node, creation))[name]
+        result = (await self._world.done(broker.node, creation))[name]
         if isinstance(result, KafkaError):
             raise result
         for index in range(partitions):
@@ -92,7 +93,12 @@ class SimCluster:
         )
         found: list[ConsumerRecord] = []
         for index in range(count) if partition is None else [partition]:
-            found += await self._contents(self.leader(topic, index)).records(topic, index)
+            leader = self.leader(topic, index)
+            try:
+                found += await self._contents(leader).records(topic, index)
+            except SimCrash as error:
+                # Not all is read in one turn.
+                raise KeyError(leader) from error
         return found
 
     def committed(self, group: str) -> dict[TopicPartition, int]:

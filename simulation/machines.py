@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from ..protocol.errors import ConnectionLostError
 from ..server.broker import BrokerServer
 from ..server.config.broker_config import BrokerConfig
 from ..server.metadata.embedded_store import EmbeddedStore
@@ -111,6 +112,22 @@ class Machines:
         self.loop.keep(task)
         return task
 
+    async def done(self, node: SimNode, work: Coroutine[Any, Any, T]) -> T:
+        """What a program of a machine comes to. Raises ConnectionLostError if the machine dies before."""
+        task, died = self.spawn(node, work), self.loop.create_future()
+
+        def die() -> None:
+            died.set_result(None)
+
+        node.on_kill[die] = None
+        try:
+            await asyncio.wait([task, died], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            node.on_kill.pop(die, None)
+        if not task.done():
+            raise ConnectionLostError(f"{node.name} is dead")
+        return task.result()
+
 
 class World(Machines):
     """One broker, and whoever speaks to it."""
@@ -150,9 +167,9 @@ class Machine(ABC):
         return self.world.spawn(self.node, self._start())
 
     async def stop(self) -> None:
-        """A clean shutdown."""
+        """A clean shutdown. Raises ConnectionLostError if it is killed before that has come to its end."""
         assert self.server is not None
-        await self.world.spawn(self.node, self.server.stop())
+        await self.world.done(self.node, self.server.stop())
         self.server = None
         self._new_life("kill")
 

@@ -178,6 +178,8 @@ class Nemesis:
         await asyncio.wait([task], timeout=STOP_SECONDS)
         if not task.done() or task.exception() is not None:
             broker.crash("kill")
+            await asyncio.wait([task])
+            task.exception()
 
     async def _return(self, broker: SimClusterBroker) -> None:
         await self._last()

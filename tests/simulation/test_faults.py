@@ -274,6 +274,41 @@ async def groups_of_a_broker_that_dies(sim: Simulation) -> None:
     requests.sessions_expire("g")
 
 
+async def a_broker_that_dies_while_it_stops(sim: Simulation) -> None:
+    """Whoever waits for it hears of that."""
+    leader = await ready(sim)
+    stopping = asyncio.create_task(sim.faults.stop(leader))
+    await asyncio.sleep(0.001)
+    sim.faults.kill(leader)
+    with pytest.raises(KafkaError, match=f"broker {leader} is dead"):
+        await stopping
+    await sim.faults.start(leader)
+
+
+async def a_controller_that_dies_while_it_makes_a_topic(sim: Simulation) -> None:
+    await sim.cluster.ready()
+    controller = sim.cluster.controller
+    assert controller is not None
+    making = asyncio.create_task(sim.cluster.create_topic("orders"))
+    await asyncio.sleep(0.001)
+    sim.faults.kill(controller)
+    with pytest.raises(KafkaError, match=f"broker {controller} is dead"):
+        await making
+
+
+async def a_leader_that_dies_while_it_is_looked_at(sim: Simulation) -> None:
+    """More than is read in one turn."""
+    leader = await ready(sim)
+    async with Producer(sim.bootstrap, linger_ms=0) as producer:
+        for _ in range(3):
+            await (await producer.send("orders", bytes(700_000)))
+    looking = asyncio.create_task(sim.cluster.records("orders"))
+    await asyncio.sleep(0)
+    sim.faults.kill(leader)
+    with pytest.raises(KeyError):
+        await looking
+
+
 @pytest.mark.parametrize(
     "scenario",
     [
@@ -297,6 +332,9 @@ async def groups_of_a_broker_that_dies(sim: Simulation) -> None:
         a_broker_that_does_not_start,
         a_broker_that_dies_while_its_disk_is_full,
         groups_of_a_broker_that_dies,
+        a_broker_that_dies_while_it_stops,
+        a_controller_that_dies_while_it_makes_a_topic,
+        a_leader_that_dies_while_it_is_looked_at,
     ],
 )
 def test_it_does_what_it_says(scenario: Scenario) -> None:
