@@ -134,6 +134,7 @@ class Cluster(Embedded):
         """`http://127.0.0.1:port` of the registry; with `schema_registry` only."""
         return self._registry.url
 
+    @property
     def controller(self) -> int | None:
         """The broker that is controller now; None while nobody is."""
         return next((one for one in self._alive() if self.server(one).state.controller.is_active), None)
@@ -148,7 +149,7 @@ class Cluster(Embedded):
 
     def _image(self, topic: str, partition: int) -> PartitionImage:
         """As the controller has it, or while there is none, whoever runs."""
-        active = self.controller()
+        active = self.controller
         for broker_id in self._alive() if active is None else [active]:
             image = self.server(broker_id).state.metadata.partition(TopicPartition(topic, partition))
             if image is not None:
@@ -302,17 +303,21 @@ class Cluster(Embedded):
     # -- topics ----------------------------------------------------------------------------------------------------
 
     async def acreate_topic(
-        self, name: str, partitions: int = 1, replicas: int = -1, config: Mapping[str, Setting] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int = -1,
+        config: Mapping[str, Setting] | None = None,
     ) -> None:
         """Create a topic; all its replicas are in sync when this returns. Raises KafkaError, TimeoutError."""
         settings = properties(config or {}, of_topic=True)
         wish = TopicCreation(
             name,
             num_partitions=partitions,
-            replication_factor=replicas,
+            replication_factor=replication_factor,
             config={key: value for key, value in settings.items() if value is not None},
         )
-        active = await self._await(self.controller, "no broker is controller")
+        active = await self._await(lambda: self.controller, "no broker is controller")
         result = (await self.server(active).state.controller.create_topics([wish]))[name]
         if isinstance(result, KafkaError):
             raise result
@@ -331,7 +336,7 @@ class Cluster(Embedded):
             raise ValueError(f"{topic}-{partition} is led by {image.leader}; {able} could lead it")
         leader = able[0] if to is None else to
         place = TopicPartition(topic, partition)
-        active = await self._await(self.controller, "no broker is controller")
+        active = await self._await(lambda: self.controller, "no broker is controller")
         controller = self.server(active).state.controller
         replicas = [leader, *(one for one in image.replicas if one != leader)]
         for outcome in (
@@ -363,7 +368,7 @@ class Cluster(Embedded):
         wanted = brokers if isinstance(brokers, int) else frozenset(brokers)
 
         def reached() -> tuple[int, ...] | None:
-            active = self.controller()
+            active = self.controller
             told = [one for one in self._alive() if active is None or not self._links.are_cut(one, active)]
             views = {frozenset(self._view(one, topic, partition)) for one in told}
             if len(views) != 1:

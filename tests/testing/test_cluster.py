@@ -97,10 +97,10 @@ def cluster() -> Iterator[Cluster]:
 
 def test_all_brokers_know_each_other_and_who_leads(cluster: Cluster) -> None:
     assert cluster.brokers == [1, 2, 3]
-    assert cluster.controller() in cluster.brokers
+    assert cluster.controller in cluster.brokers
     seen = AdminClient({"bootstrap.servers": cluster.address(3)}).list_topics(timeout=DEADLINE_S)
     assert {f"{broker.host}:{broker.port}" for broker in seen.brokers.values()} == set(cluster.bootstrap.split(","))
-    assert seen.controller_id == cluster.controller()
+    assert seen.controller_id == cluster.controller
     for index, partition in seen.topics["orders"].partitions.items():
         assert partition.leader == cluster.leader("orders", index)
         assert sorted(partition.isrs) == sorted(cluster.isr("orders", index)) == [1, 2, 3]
@@ -108,7 +108,7 @@ def test_all_brokers_know_each_other_and_who_leads(cluster: Cluster) -> None:
 
 def test_nothing_acknowledged_is_lost_when_leaders_and_controllers_are_killed(cluster: Cluster) -> None:
     with Numbers(cluster.bootstrap, "orders") as load:
-        for choose in (lambda: cluster.leader("orders", 0), cluster.controller):
+        for choose in (lambda: cluster.leader("orders", 0), lambda: cluster.controller):
             load.grows()
             victim = choose()
             assert victim is not None
@@ -186,13 +186,13 @@ def test_a_number_of_fetchers_counts_at_once_and_for_all_brokers(cluster: Cluste
 
 def test_a_leader_that_hangs_is_replaced_and_catches_up(cluster: Cluster) -> None:
     with Numbers(cluster.bootstrap, "orders", IMPATIENT) as load:
-        for choose in (lambda: cluster.leader("orders", 0), cluster.controller):
+        for choose in (lambda: cluster.leader("orders", 0), lambda: cluster.controller):
             load.grows()
             victim = choose()
             assert victim is not None
             cluster.pause(victim)
             cluster.pause(victim)
-            assert cluster.controller() != victim
+            assert cluster.controller != victim
             assert cluster.wait_for_leader("orders", 0, other_than=victim, timeout=DEADLINE_S) != victim
             cluster.wait_for_isr("orders", 1, {1, 2, 3} - {victim}, timeout=DEADLINE_S)
             load.grows()
@@ -220,7 +220,7 @@ def test_a_broker_that_hangs_answers_when_it_goes_on(cluster: Cluster) -> None:
 def test_a_follower_that_is_cut_off_its_leader_falls_behind_and_comes_back() -> None:
     with Cluster(topics=["orders"], config={"replica.lag.time.max.ms": 1000, "min.insync.replicas": 2}) as cluster:
         leader = cluster.leader("orders")
-        follower = next(one for one in cluster.brokers if one not in (leader, cluster.controller()))
+        follower = next(one for one in cluster.brokers if one not in (leader, cluster.controller))
         with Numbers(cluster.bootstrap, "orders") as load:
             load.grows()
             cluster.cut(follower, leader)
@@ -251,7 +251,7 @@ def test_a_leader_that_nobody_believes_in_acknowledges_nothing(cluster: Cluster)
 
 async def test_a_broker_whose_session_expired_comes_back() -> None:
     async with Cluster(brokers=3, topics=["orders"]) as cluster:
-        for victim in (cluster.leader("orders"), cluster.controller()):
+        for victim in (cluster.leader("orders"), cluster.controller):
             assert victim is not None
             epoch = cluster.server(victim).state.broker_epoch
             await cluster.acut(victim)
@@ -273,7 +273,7 @@ async def test_ids_are_unique_and_a_folder_belongs_to_one_cluster() -> None:
         with pytest.raises(KeyError):
             cluster.leader("nothing")
         with pytest.raises(KafkaError):
-            await cluster.acreate_topic("orders", replicas=3)
+            await cluster.acreate_topic("orders", replication_factor=3)
 
 
 def test_what_makes_no_sense_is_refused() -> None:

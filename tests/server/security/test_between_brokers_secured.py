@@ -243,7 +243,7 @@ async def test_the_controller_gives_orders_by_the_listener_that_is_for_them() ->
     }
     async with asyncio.timeout(PATIENCE), Cluster(brokers=2, topics={"t": 1}, config=config) as cluster:
         await cluster.await_isr("t", brokers=2, timeout=DEADLINE)
-        active = cluster.controller()
+        active = cluster.controller
         ordered = {
             one.session.listener.name
             for broker_id in cluster.brokers

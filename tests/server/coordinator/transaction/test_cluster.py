@@ -157,7 +157,7 @@ async def test_the_leader_of_a_partition_dies_between_the_decision_and_its_marke
             wire.hold(WriteTxnMarkersRequest)
         coordinator = coordinator_of(cluster, "x")
         await until(lambda: len(wire.held) == 2, "markers are on their way to the two others")
-        victim = next(broker for broker in wire.held if broker != cluster.controller())
+        victim = next(broker for broker in wire.held if broker != cluster.controller)
         await cluster.akill(victim)
         for place in ALL:
             await cluster.await_leader(*place, other_than=victim)

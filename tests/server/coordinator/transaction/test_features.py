@@ -142,7 +142,7 @@ async def test_a_cluster_hears_of_it() -> None:
 
         async with asyncio.timeout(60):
             connections = {broker_id: await connect(broker_id) for broker_id in cluster.brokers}
-            controller = cluster.controller()
+            controller = cluster.controller
             for broker_id, connection in connections.items():
                 error = NONE if broker_id == controller else ErrorCode.NOT_CONTROLLER
                 assert (await connection.send(update(1, SAFE), 2)).error_code == error
