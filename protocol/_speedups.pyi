@@ -97,7 +97,7 @@ def index_batches(
     """`storage.cleaning.batch_index.index_batches`: the fields of `IndexScan`."""
 
 def scan_records(
-    data: _Buffer, count: int, base_timestamp: int, rules: tuple[int, int, bool], most_faults: int, /
+    data: _Buffer, count: int, base_timestamp: int, rules: tuple[int, int, bool, bool], most_faults: int, /
 ) -> tuple[int, list[tuple[int, int | None]]] | None:
     """`record_scan.walk_records`: the fields of `RecordScan`; None where that raises."""
 
@@ -106,7 +106,7 @@ def take_batch(
     plain: bytes | memoryview | None,
     place: tuple[int, int],
     max_size: int,
-    rules: tuple[int, int, bool],
+    rules: tuple[int, int, bool, bool],
     /,
 ) -> tuple[int, int, int] | None:
     """`usual_batch.take_batch_here`."""

@@ -9,8 +9,10 @@ from .native import native
 from .record import NO_TIMESTAMP
 from .record_codec import locate_headers, locate_record
 
-RecordRules: TypeAlias = tuple[int, int, bool]
-"""What a topic asks of records: the earliest and the latest timestamp, and whether each needs a key."""
+RecordRules: TypeAlias = tuple[int, int, bool, bool]
+"""What is asked of records: the earliest and the latest timestamp, whether each needs a key; and whether whoever writes
+them may end transactions.
+"""
 
 Fault: TypeAlias = tuple[int, int | None]
 """Number of a record in its batch and the timestamp delta that breaks the rules, None for a lack of a key."""
@@ -52,7 +54,7 @@ def walk_records(
     data: bytes | memoryview, count: int, base_timestamp: int, rules: RecordRules, most_faults: int
 ) -> RecordScan:
     """`scan_records` without compiled code."""
-    earliest, latest, needs_keys = rules
+    earliest, latest, needs_keys, _ = rules
     position, max_timestamp = 0, NO_TIMESTAMP
     faults: list[Fault] = []
     for index in range(count):

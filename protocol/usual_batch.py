@@ -8,8 +8,6 @@ from .native import native
 from .record import CODEC_MASK, TIMESTAMP_TYPE_MASK
 from .record_scan import RecordRules, walk_records
 
-_UNUSUAL = TIMESTAMP_TYPE_MASK | CONTROL_MASK
-
 
 def take_batch_here(
     records: memoryview,
@@ -21,8 +19,9 @@ def take_batch_here(
     """Write `place`, base offset and leader epoch, into `records` if nothing else has to be changed or answered.
 
     That is: they are one whole batch of format v2 of at most `max_size` bytes, with the producer's timestamps, no
-    control batch, and all of it is right: CRC, header, and every record (`record_scan`) by the rules. `plain` are the
-    records of a compressed batch, opened; None says that it is not compressed.
+    control batch unless the rules allow a transaction's marker, and all of it is right: CRC, header, and every record
+    (`record_scan`) by the rules. `plain` are the records of a compressed batch, opened; None says that it is not
+    compressed.
     Returns record count, largest timestamp and producer id; None, and nothing changed, for anything else, which is for
     `record_validator` to look at more closely. `take_batch` is this function, compiled if that is to be had.
     """
@@ -33,10 +32,10 @@ def take_batch_here(
         header.magic != 2
         or header.size_in_bytes != len(records)
         or header.base_offset != 0
-        or header.attributes & _UNUSUAL
+        or header.attributes & TIMESTAMP_TYPE_MASK
         or bool(header.attributes & CODEC_MASK) != (plain is not None)
         or header.record_count != header.last_offset_delta + 1
-        or (header.base_sequence < 0 if header.has_producer_id else header.attributes & TRANSACTIONAL_MASK)
+        or not _is_of_whom_may_write(header, may_end=rules[3])
         or header.crc != batch_crc(records)
     ):
         return None
@@ -49,6 +48,13 @@ def take_batch_here(
         return None
     BATCH_HEADER.patch(records, base_offset=place[0], partition_leader_epoch=place[1])
     return header.record_count, header.max_timestamp, header.producer_id
+
+
+def _is_of_whom_may_write(header: BatchHeader, *, may_end: bool) -> bool:
+    """Whether producer and sequence belong to what the batch is."""
+    if header.attributes & CONTROL_MASK:
+        return may_end and header.has_producer_id
+    return header.base_sequence >= 0 if header.has_producer_id else not header.attributes & TRANSACTIONAL_MASK
 
 
 take_batch = take_batch_here if native is None else native.take_batch

@@ -74,6 +74,7 @@ def validate_and_assign(
             now_ms - config.message_timestamp_before_max_ms,
             now_ms + config.message_timestamp_after_max_ms,
             config.compact and origin == "client",
+            origin == "coordinator",
         )
         place = base_offset, leader_epoch
         if len(records) > HEADER_SIZE and records[_CODEC_POSITION] & CODEC_MASK:

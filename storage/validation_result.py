@@ -71,11 +71,12 @@ class AppendRequest(NamedTuple):
     @property
     def rules(self) -> RecordRules:
         """What this topic asks of records; of timestamps that the broker replaces only that they have 64 bits."""
-        config, needs_keys = self.config, self.config.compact and self.origin == "client"
+        config, origin = self.config, self.origin
+        whose = config.compact and origin == "client", origin == "coordinator"
         if config.message_timestamp_type != "CreateTime":
-            return LOWEST, HIGHEST, needs_keys
+            return LOWEST, HIGHEST, *whose
         earliest = self.now_ms - config.message_timestamp_before_max_ms
-        return earliest, self.now_ms + config.message_timestamp_after_max_ms, needs_keys
+        return earliest, self.now_ms + config.message_timestamp_after_max_ms, *whose
 
     def max_decompressed_size(self, packed_size: int) -> int:
         """How far the records of a batch of this size may expand: a bound on memory, which snappy needs twice.
@@ -165,7 +166,7 @@ class RecordErrors:
 
     def check(self, record: Record, index: int) -> None:
         """Hold a record against the rules; of a record without a key nothing else is said."""
-        earliest, latest, needs_keys = self._rules
+        earliest, latest, needs_keys, _ = self._rules
         if needs_keys and record.key is None:
             self.add_keyless(index)
         elif not earliest <= record.timestamp <= latest and record.timestamp != NO_TIMESTAMP:

@@ -166,9 +166,11 @@ static int check_batch(const uint8_t *batch, int64_t size, const Py_buffer *plai
     };
     if (plain != NULL)
         walk.at = plain->buf, walk.end = walk.at + plain->len;
-    return !(attributes & (TIMESTAMP_TYPE_MASK | CONTROL_MASK)) && ((attributes & CODEC_MASK) != 0) == (plain != NULL)
+    int is_producers = read_i64(batch + PRODUCER_ID_AT) >= 0, is_control = (attributes & CONTROL_MASK) != 0;
+    return !(attributes & TIMESTAMP_TYPE_MASK) && ((attributes & CODEC_MASK) != 0) == (plain != NULL)
         && read_i32(batch + LAST_DELTA_AT) == walk.count - 1
-        && (read_i64(batch + PRODUCER_ID_AT) < 0 ? !(attributes & TRANSACTIONAL_MASK) : read_i32(batch + SEQUENCE_AT) >= 0)
+        && (is_control ? rules->may_be_marker && is_producers
+            : is_producers ? read_i32(batch + SEQUENCE_AT) >= 0 : !(attributes & TRANSACTIONAL_MASK))
         && crc32c(batch + ATTRIBUTES_AT, (size_t)size - ATTRIBUTES_AT) == read_u32(batch + CRC_AT)
         && walk_on(&walk) && walk.max_timestamp == read_i64(batch + MAX_TIMESTAMP_AT);
 }
@@ -185,12 +187,13 @@ static int clamped(PyObject *number, int64_t *out)
 
 static int rules_of(PyObject *tuple, record_rules *rules)
 {
-    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 3) {
-        PyErr_SetString(PyExc_TypeError, "rules are (earliest, latest, needs keys)");
+    if (!PyTuple_Check(tuple) || PyTuple_Size(tuple) != 4) {
+        PyErr_SetString(PyExc_TypeError, "rules are (earliest, latest, needs keys, may be a marker)");
         return 0;
     }
     rules->needs_keys = PyObject_IsTrue(PyTuple_GetItem(tuple, 2));
-    return rules->needs_keys >= 0 && clamped(PyTuple_GetItem(tuple, 0), &rules->earliest)
+    rules->may_be_marker = PyObject_IsTrue(PyTuple_GetItem(tuple, 3));
+    return rules->needs_keys >= 0 && rules->may_be_marker >= 0 && clamped(PyTuple_GetItem(tuple, 0), &rules->earliest)
         && clamped(PyTuple_GetItem(tuple, 1), &rules->latest);
 }
 

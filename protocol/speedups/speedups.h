@@ -122,7 +122,7 @@ void md5_many(const uint8_t *const *keys, const int32_t *sizes, int count, uint8
 /* What a topic asks of records: timestamps within limits, and keys. */
 typedef struct {
     int64_t earliest, latest;
-    int needs_keys;
+    int needs_keys, may_be_marker;
 } record_rules;
 
 

@@ -14,15 +14,16 @@ from barnabas.protocol.batch_header import ATTRIBUTES_POSITION, HEADER_SIZE, Bat
 from barnabas.protocol.compression import Compression
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.protocol.native import native
-from barnabas.protocol.record_batch import RecordBatch
+from barnabas.protocol.record_batch import ControlType, RecordBatch, control_batch
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.protocol.record_codec import encode_record
 from barnabas.protocol.record_scan import HIGHEST, LOWEST, RecordRules, RecordScan, scan_records, walk_records
 from barnabas.protocol.usual_batch import take_batch_here
 
 compiled = pytest.mark.usefixtures("speedups")
-ANY: RecordRules = (LOWEST, HIGHEST, False)
-KEYED: RecordRules = (LOWEST, HIGHEST, True)
+ANY: RecordRules = (LOWEST, HIGHEST, False, False)
+KEYED: RecordRules = (LOWEST, HIGHEST, True, False)
+MARKING: RecordRules = (LOWEST, HIGHEST, False, True)
 NOW = 1_700_000_000_000
 STAMPS = [0, 1, -1, 63, 64, 8191, 8192, -8192, 2**40, 2**63 - 1, -(2**63)]
 
@@ -56,7 +57,9 @@ def records(rng: random.Random, count: int) -> bytearray:
     return data
 
 
-RULES = st.sampled_from([ANY, KEYED, (NOW - 100, NOW + 100, False), (NOW, 2**70, True), (-(2**70), -5, True)])
+RULES = st.sampled_from(
+    [ANY, KEYED, MARKING, (NOW - 100, NOW + 100, False, True), (NOW, 2**70, True, False), (-(2**70), -5, True, False)]
+)
 BASES = st.sampled_from([NOW, 0, -1, -2, HIGHEST, LOWEST])
 
 
@@ -106,8 +109,9 @@ def test_what_a_walk_finds() -> None:
     assert scan_records(data, 6, NOW, ANY, 9) == (NOW + 101, [])
     assert scan_records(data, 6, NOW, KEYED, 9) == (NOW + 101, [(1, None), (3, None)])
     assert scan_records(data, 6, NOW, KEYED, 1) == (NOW + 101, [(1, None)])
-    assert scan_records(data, 6, NOW, (NOW, NOW + 100, False), 9) == (NOW + 100, [(2, -1), (4, 101)])
-    assert scan_records(data, 6, NOW, (NOW, NOW + 99, True), 9) == (NOW + 50, [(1, None), (2, -1), (3, None), (4, 101)])
+    assert scan_records(data, 6, NOW, (NOW, NOW + 100, False, False), 9) == (NOW + 100, [(2, -1), (4, 101)])
+    keyed_and_early = (NOW, NOW + 99, True, False)
+    assert scan_records(data, 6, NOW, keyed_and_early, 9) == (NOW + 50, [(1, None), (2, -1), (3, None), (4, 101)])
     assert scan_records(data[:9], 1, -1, KEYED, 9) == (-1, [])
     assert scan_records(data[:9], 1, -7, ANY, 9) == (-1, [])
 
@@ -116,7 +120,7 @@ def test_a_timestamp_beyond_64_bits_is_never_within_limits() -> None:
     for base, delta in ((HIGHEST, 1), (LOWEST, -1), (HIGHEST, HIGHEST), (LOWEST, LOWEST)):
         data = encode_record(0, delta, b"k", b"v")
         assert scan_records(data, 1, base, ANY, 9) == (-1, [(0, delta)])
-        assert scan_records(data, 1, base, (-(2**70), 2**70, False), 9) == (-1, [(0, delta)])
+        assert scan_records(data, 1, base, (-(2**70), 2**70, False, False), 9) == (-1, [(0, delta)])
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 63, 64, 8191, 8192, 8200])
@@ -181,7 +185,7 @@ def test_both_ways_to_take_a_batch_are_the_same(
     producer = (
         {"producer_id": 5, "producer_epoch": 0, "base_sequence": rng.choice((0, -1))} if rng.random() < 0.5 else {}
     )
-    builder = RecordBatchBuilder(is_transactional=rng.random() < 0.3, **producer)
+    builder = RecordBatchBuilder(is_transactional=rng.random() < 0.3, is_control=rng.random() < 0.3, **producer)
     for index in range(count):
         builder.append(rng.choice((b"k", b"k", None)), bytes(rng.choice((0, 9, 200))), (), NOW + step * index)
     batch = bytearray(builder.build())
@@ -200,9 +204,9 @@ def test_what_is_plain() -> None:
     builder.append(b"k", b"v", (), NOW)
     batch = builder.build()
     assert taken_twice(batch, KEYED) == (1, NOW, -1)
-    assert taken_twice(batch, (NOW, NOW, True), len(batch)) == (1, NOW, -1)
+    assert taken_twice(batch, (NOW, NOW, True, False), len(batch)) == (1, NOW, -1)
     assert taken_twice(batch, KEYED, len(batch) - 1) is None
-    assert taken_twice(batch, (NOW + 1, HIGHEST, False)) is None
+    assert taken_twice(batch, (NOW + 1, HIGHEST, False, False)) is None
     for other in (batch + b"\0", batch[:-1], batch[:HEADER_SIZE], batch[:20], b"", batch + batch):
         assert taken_twice(other, ANY) is None
     flipped = bytearray(batch)
@@ -210,6 +214,15 @@ def test_what_is_plain() -> None:
     assert taken_twice(flipped, ANY) is None
     if native is not None:
         assert native.take_batch(memoryview(batch), None, (0, 0), 1 << 20, ANY) is None, "it cannot be written to"
+
+
+def test_a_marker_is_taken_from_who_may_end_transactions() -> None:
+    batch = control_batch(ControlType.COMMIT, producer_id=5, producer_epoch=1, coordinator_epoch=3, timestamp=NOW)
+    assert taken_twice(batch, MARKING) == (1, NOW, 5)
+    assert taken_twice(batch, ANY) is None
+    nobodys = RecordBatchBuilder(is_control=True)
+    nobodys.append(b"k", b"v", (), NOW)
+    assert taken_twice(nobodys.build(), MARKING) is None, "it ends nothing"
 
 
 def test_a_compressed_batch_is_taken_by_what_it_holds() -> None:
@@ -223,7 +236,7 @@ def test_a_compressed_batch_is_taken_by_what_it_holds() -> None:
     assert taken_twice(batch, ANY, plain=plain[:-1]) is None
     assert taken_twice(batch, ANY, plain=plain + b"\0") is None
     assert taken_twice(batch, ANY, plain=b"") is None
-    assert taken_twice(batch, (NOW, NOW + 48, False), plain=plain) is None
+    assert taken_twice(batch, (NOW, NOW + 48, False, False), plain=plain) is None
 
 
 @pytest.mark.parametrize("name", DAMAGES)
@@ -243,6 +256,7 @@ def test_compiled_functions_refuse_what_they_were_not_made_for() -> None:
         (),
         (data,),
         (data, None, at, 9, (0, 0)),
+        (data, None, at, 9, (0, 0, False)),
         (data, None, at, 9, 5),
         (data, None, 0, 9, ANY),
         (data, None, (0,), 9, ANY),

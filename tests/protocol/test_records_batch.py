@@ -32,7 +32,7 @@ from barnabas.protocol.record_scan import HIGHEST, LOWEST, scan_records
 from barnabas.protocol.varint import decode_varint, decode_varlong, encode_varint
 
 NOW = 1_700_000_000_000
-KEYED = (LOWEST, HIGHEST, True)
+KEYED = (LOWEST, HIGHEST, True, False)
 some_bytes = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=10), some_bytes), max_size=3)
 record_lists = st.lists(
