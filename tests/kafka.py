@@ -48,13 +48,13 @@ TOOL_CLASSES = {
     "kafka-verifiable-producer": "org.apache.kafka.tools.VerifiableProducer",
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
 }
+CLASSES_BEFORE_4 = {"kafka-acls": "kafka.admin.AclCommand", "kafka-console-producer": "kafka.tools.ConsoleProducer"}
 
 
 def tool_class(tool: str, version: str) -> str:
     """The class behind a script of Kafka's."""
-    if tool == "kafka-acls" and version.startswith("3."):
-        return "kafka.admin.AclCommand"  # it moved with 4.0
-    return TOOL_CLASSES[tool]
+    before_4 = version.startswith("3.")
+    return (before_4 and CLASSES_BEFORE_4.get(tool)) or TOOL_CLASSES[tool]
 
 
 # What Kafka's own start script gives a server's JVM.

@@ -7,6 +7,7 @@ import logging
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -116,8 +117,8 @@ def by_kafka_python(broker: Broker, kdc: Kdc, user: str) -> str:
     return "written"
 
 
-def by_java(broker: Broker, kdc: Kdc, user: str) -> str:
-    tools = KafkaTools()
+def by_java(broker: Broker, kdc: Kdc, user: str, version: str = "4.1.1") -> str:
+    tools = KafkaTools(version)
     tools.flags = [*tools.flags, f"-Djava.security.krb5.conf={kdc.config}"]
     properties = kdc.folder / "client.properties"
     text = settings_of(kdc, user) | {"max.block.ms": "20000", "retries": "0"}
@@ -127,7 +128,8 @@ def by_java(broker: Broker, kdc: Kdc, user: str) -> str:
     said = result.stdout + result.stderr
     if result.returncode == 0 and "Exception" not in said and "ERROR" not in said:
         return "written"
-    return "refused" if "TopicAuthorizationException" in said or "SaslAuthenticationException" in said else said
+    refusals = ("TopicAuthorizationException", "SaslAuthenticationException", "LoginException")
+    return "refused" if any(refusal in said for refusal in refusals) else said
 
 
 CLIENTS: dict[str, Callable[[Broker, Kdc, str], str]] = {
@@ -157,8 +159,15 @@ def test_who_has_a_ticket_writes_if_they_may(client: str, secured: Broker, kdc: 
 
 @pytest.mark.java
 @pytest.mark.timeout(240)
-def test_java_writes_by_a_ticket_if_it_may(secured: Broker, kdc: Kdc) -> None:
-    check(by_java, secured, kdc)
+@pytest.mark.parametrize("version", ["4.1.1", "3.9.1"])
+def test_java_writes_by_a_ticket_if_it_may(secured: Broker, kdc: Kdc, version: str) -> None:
+    check(partial(by_java, version=version), secured, kdc)
+    # Its keys are taken back.
+    keytab = kdc.keytab("anna")
+    old = keytab.read_bytes()
+    kdc.keytab("anna")
+    keytab.write_bytes(old)
+    assert by_java(secured, kdc, "anna", version) == "refused"
 
 
 def test_librdkafka_writes_by_a_ticket(secured: Broker, kdc: Kdc) -> None:

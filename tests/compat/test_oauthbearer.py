@@ -170,8 +170,8 @@ def client_file(folder: Path, options: str, **more: str) -> str:
     return str(path)
 
 
-def listed(broker: Broker, file: str, flags: list[str] | None = None) -> tuple[int, str]:
-    tools = KafkaTools()
+def listed(version: str, broker: Broker, file: str, flags: list[str] | None = None) -> tuple[int, str]:
+    tools = KafkaTools(version)
     tools.flags += flags or []
     where = ("--bootstrap-server", broker.bootstrap, "--command-config", file)
     result = tools.run("kafka-topics", *where, "--list")
@@ -180,23 +180,29 @@ def listed(broker: Broker, file: str, flags: list[str] | None = None) -> tuple[i
 
 @pytest.mark.java
 @pytest.mark.verify
-def test_java_shows_a_token_out_of_a_file(secured: Broker, provider: IdentityProvider, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("version", "package"), [("4.1.1", OAUTH), ("3.9.1", f"{OAUTH}.secured")])
+def test_java_shows_a_token_out_of_a_file(
+    version: str, package: str, secured: Broker, provider: IdentityProvider, tmp_path: Path
+) -> None:
     token = tmp_path / "token.jwt"
     token.write_text(provider.token(exp=int(time.time()) + 36_000))
-    handler = f"{OAUTH}.OAuthBearerLoginCallbackHandler"
+    handler = f"{package}.OAuthBearerLoginCallbackHandler"
     file = client_file(
         tmp_path, "", sasl_login_callback_handler_class=handler, sasl_oauthbearer_token_endpoint_url=token.as_uri()
     )
     allowed = [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={token.as_uri()}"]
-    assert listed(secured, file, allowed) == (0, "t\n")
-    token.write_text(IdentityProvider().token())
-    status, said = listed(secured, file, allowed)
-    assert status and "invalid_token" in said
+    assert listed(version, secured, file, allowed) == (0, "t\n")
+    forged = IdentityProvider().token(exp=int(time.time()) + 36_000)
+    for bad in (forged, provider.token(exp=int(time.time()) - 60)):
+        token.write_text(bad)
+        status, said = listed(version, secured, file, allowed)
+        assert status and "invalid_token" in said
 
 
 @pytest.mark.java
 @pytest.mark.verify
-def test_java_makes_its_own_tokens_where_they_are_believed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["4.1.1", "3.9.1"])
+def test_java_makes_its_own_tokens_where_they_are_believed(version: str, tmp_path: Path) -> None:
     with Broker({"t": 1}, config=RULES | {HANDLER: UNSECURED}) as broker:
-        assert listed(broker, client_file(tmp_path, 'unsecuredLoginStringClaim_sub="anna"')) == (0, "t\n")
-        assert listed(broker, client_file(tmp_path, 'unsecuredLoginStringClaim_sub="eve"')) == (0, "\n")
+        assert listed(version, broker, client_file(tmp_path, 'unsecuredLoginStringClaim_sub="anna"')) == (0, "t\n")
+        assert listed(version, broker, client_file(tmp_path, 'unsecuredLoginStringClaim_sub="eve"')) == (0, "\n")
