@@ -59,9 +59,11 @@ class World:
         assert (await connection.send(MetadataRequest(topics=None), 12)).brokers
         connection.close()
 
-    async def greet(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, ssl.SSLObject, ssl.MemoryBIO, Any]:
+    async def greet(
+        self, address: str = "127.0.0.1"
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, ssl.SSLObject, ssl.MemoryBIO, Any]:
         """A client by hand that has sent the beginning of its handshake."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.broker.port)
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.broker.port, local_addr=(address, 0))
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = self.context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
         with suppress(ssl.SSLWantReadError):
@@ -185,6 +187,28 @@ def test_who_is_gone_while_a_step_is_computed_leaves_nothing_behind(
         await until(lambda: not world.acceptor.handshakes)
         await world.connect()
         await until(lambda: not world.broker.server.sockets.connection_count)
+
+    play(talk)
+
+
+def test_one_address_does_not_keep_another_out(play: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_acceptor, "HANDSHAKES", 10)
+    monkeypatch.setattr(tls_acceptor, "HANDSHAKE_SECONDS", PATIENCE)
+
+    async def talk(world: World) -> None:
+        world.hold()
+        coming = asyncio.ensure_future(world.connect())
+        await until(lambda: world.acceptor.handshakes == 1)
+        flood = [await world.greet("127.0.0.2") for _ in range(30)]
+        # The last of them has come when the first are cut off.
+        for reader, *_ in flood[:20]:
+            with suppress(ConnectionError):
+                await reader.read()
+        assert world.acceptor.handshakes == 10
+        world.free.set()
+        await coming
+        for _, writer, *_ in flood:
+            writer.close()
 
     play(talk)
 
