@@ -167,6 +167,7 @@ class JavaLoad:
         command = java_command(TOOL_CLASSES["kafka-verifiable-producer"], kafka_jars(NEWEST), limits, flags)
         self.acknowledged: dict[bytes, Place] = {}
         self.refused: dict[bytes, str] = {}
+        self._is_up = False
         self._process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         )
@@ -179,12 +180,16 @@ class JavaLoad:
             if not line.startswith("{"):
                 continue
             event = json.loads(line)
-            if event["name"] == "producer_send_success":
+            if event["name"] == "startup_complete":
+                self._is_up = True
+            elif event["name"] == "producer_send_success":
                 self.acknowledged[event["value"].encode()] = (event["partition"], event["offset"])
             elif event["name"] == "producer_send_error":
                 self.refused[event["value"].encode()] = event["message"]
 
     def wait_until_it_writes(self) -> None:
+        # On a busy machine Java takes long to start, of which no broker knows.
+        wait_until(lambda: self._is_up, timeout_s=PATIENCE_S, what="Java's producer has started")
         wait_until(lambda: bool(self.acknowledged), timeout_s=60, what="Java's producer is acknowledged something")
 
     def finish(self) -> None:
