@@ -16,7 +16,7 @@ from .client_settings import parse_settings
 from .pipeline import pipeline
 from .reasons import reason
 from .session import Bootstrap, fail, print_rows
-from .spark_output import check_output, written
+from .spark_output import KEEP_VERSIONS, check_output, written
 
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception): ")
 
@@ -33,6 +33,9 @@ From = Annotated[
     typer.Option("--path", help="Read the partition folders at this path, not a topic."),
 ]
 Topic = Annotated[str | None, typer.Option("--topic", help="Topics to read, by comma.")]
+WriteOption = Annotated[
+    list[str] | None, typer.Option("--write-option", metavar="KEY=VALUE", help="An option of Spark's writer.")
+]
 Output = Annotated[str, typer.Option("--output", "-o", help="Where to write.")]
 Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Take the place of what is there, if this command has written all of it.")
@@ -145,20 +148,26 @@ def table(
     path: From = None,
     topic: Topic = None,
     bootstrap_server: MaybeBootstrap = None,
-    file_format: Annotated[str, typer.Option("--format", help="parquet, orc, csv, …")] = "parquet",
+    file_format: Annotated[str, typer.Option("--format", help="parquet, orc, delta, iceberg, …")] = "parquet",
+    write_option: WriteOption = None,
     master: Master = None,
     conf: Conf = None,
     option: Option = None,
 ) -> None:
     """Write a topic's latest value of every key as a table."""
-    check_output(output, overwrite=overwrite)
+    if not overwrite or file_format not in KEEP_VERSIONS:
+        check_output(output, overwrite=overwrite)
     check_source(bootstrap_server, topic, path, option)
     with _session(master, conf) as spark:
         from ..spark import jobs
 
         rows = jobs.table(_records(spark, bootstrap_server, topic, path, option))
-        with written(output, overwrite=overwrite) as place:
-            rows.write.format(file_format).save(place)
+        writer = rows.write.format(file_format).options(**parse_settings(write_option or ()))
+        if file_format in KEEP_VERSIONS:
+            writer.mode("overwrite" if overwrite else "errorifexists").save(output)
+        else:
+            with written(output, overwrite=overwrite) as place:
+                writer.save(place)
     _tell(f"latest values written to {output}")
 
 
@@ -170,11 +179,13 @@ def export(
     bootstrap_server: Bootstrap,
     every: Annotated[str | None, typer.Option(help='Go on, with a batch every so often, such as "1 minute".')] = None,
     batch_bytes: Annotated[int, typer.Option(help="About what one batch, and so one file, gets.")] = 256 << 20,
+    file_format: Annotated[str, typer.Option("--format", help="parquet, orc or delta.")] = "parquet",
+    write_option: WriteOption = None,
     master: Master = None,
     conf: Conf = None,
     option: Option = None,
 ) -> None:
-    """Write topics as Parquet, each record once; run again, it goes on where it was."""
+    """Write topics as a table, each record once; run again, it goes on where it was."""
     check_source(bootstrap_server, topic, None, option)
     with _session(master, conf) as spark:
         from ..spark import jobs
@@ -183,7 +194,8 @@ def export(
 
         listener = ProgressListener(_tell)
         spark.streams.addListener(listener)
-        settings = ExportSettings(every, batch_bytes, parse_settings(option or ()))
+        write_options = parse_settings(write_option or ())
+        settings = ExportSettings(every, batch_bytes, parse_settings(option or ()), file_format, write_options)
         query = jobs.export(spark, bootstrap_server, topic, output, settings)
         try:
             query.awaitTermination()

@@ -18,6 +18,9 @@ from .session import fail
 LIST = "_barnabas_output"
 """Spark passes names over that begin so, and brokers look at folders only."""
 
+KEEP_VERSIONS = ("delta", "iceberg")
+"""Formats that write over a table by a new version of it, so that nothing is deleted."""
+
 
 def check_output(output: str, *, overwrite: bool = False) -> None:
     """Refuse what is there already on this machine; an empty folder is fine."""

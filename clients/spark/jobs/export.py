@@ -1,4 +1,4 @@
-"""A topic as Parquet, each record once: the checkpoint says what was written, and the file sink what counts."""
+"""A topic as a table, each record once: the checkpoint says what was written, and the sink what of that counts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,15 @@ _RECORDS_PER_FILE = "5000000"
 class ExportSettings:
     """`interval` None writes what is there now and ends; a time such as "1 minute" goes on with that pace.
 
-    `batch_bytes` is about what one batch brings, and so the most that one file gets.
+    `batch_bytes` is about what one batch brings, and so the most that one file gets. `file_format` is Parquet, ORC, or
+    Delta where Spark has its jars, and `write_options` go to its writer.
     """
 
     interval: str | None = None
     batch_bytes: int = 256 << 20
     options: Mapping[str, str] = field(default_factory=dict)
+    file_format: str = "parquet"
+    write_options: Mapping[str, str] = field(default_factory=dict)
 
 
 def export(
@@ -33,8 +36,8 @@ def export(
 ) -> StreamingQuery:
     """Start writing topics to `path`, in folders by topic and date (UTC) of the records; nothing is shuffled.
 
-    The checkpoint is `path`/_checkpoint. Read the result with Spark's own Parquet reader on `path`: it goes by the list
-    of finished files, which a task that died cannot have added to.
+    The checkpoint is `path`/_checkpoint. Read the result with Spark's own reader of the format on `path`: it goes by
+    the list of finished files, which a task that died cannot have added to.
     """
     settings = settings or ExportSettings()
     options = {
@@ -48,7 +51,8 @@ def export(
     }
     records = spark.readStream.format("barnabas").options(**options).load()
     dated = records.withColumn("date", functions.to_date("timestamp"))
-    writer = dated.writeStream.format("parquet").partitionBy("topic", "date").option("path", path)
+    writer = dated.writeStream.format(settings.file_format).options(**settings.write_options)
+    writer = writer.partitionBy("topic", "date").option("path", path)
     writer = writer.option("checkpointLocation", f"{path.rstrip('/')}/_checkpoint").queryName(f"export {topics}")
     if settings.interval is None:
         return writer.trigger(availableNow=True).start()
