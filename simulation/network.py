@@ -169,7 +169,6 @@ class Stream(asyncio.Transport):
         self.peer: Stream = self
         self._network = network
         self._node = node
-        self._life = node.incarnation
         self._protocol: Any = None
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0

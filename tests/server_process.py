@@ -1,6 +1,5 @@
 """Servers as child processes of tests: ready when they answer, stopped or killed, never outliving the tests."""
 
-import os
 import signal
 import socket
 import struct
@@ -48,7 +47,7 @@ def broker_answers(host: str, port: int) -> bool:
 class ServerProcess:
     """A child process whose output goes to a file, that ends with the test process, and whose death is reported."""
 
-    def __init__(self, command: Sequence[str], log_path: Path, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: Sequence[str], log_path: Path) -> None:
         self.log_path = log_path
         self._log = log_path.open("ab")
         self._process = subprocess.Popen(
@@ -56,7 +55,6 @@ class ServerProcess:
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **(env or {})},
         )
 
     @property
@@ -69,9 +67,9 @@ class ServerProcess:
         if code is not None:
             raise RuntimeError(f"the server exited {code}:\n{self.log_tail()}")
 
-    def log_tail(self, size: int = 4000) -> str:
+    def log_tail(self) -> str:
         """The last part of what the process printed."""
-        return self.log_path.read_bytes()[-size:].decode(errors="replace")
+        return self.log_path.read_bytes()[-4000:].decode(errors="replace")
 
     def wait_ready(self, ready: Callable[[], bool], *, timeout_s: float, what: str) -> None:
         """Wait for `ready()` while the process lives."""
@@ -168,9 +166,9 @@ class BrokerProcess:
         """Whether it was started and neither stopped nor killed."""
         return self._process is not None
 
-    def log_tail(self, size: int = 20_000) -> str:
+    def log_tail(self) -> str:
         """The last part of what the broker printed."""
-        return self.log.read_bytes()[-size:].decode(errors="replace") if self.log.exists() else ""
+        return self.log.read_bytes()[-20_000:].decode(errors="replace") if self.log.exists() else ""
 
     def wait(self, timeout_s: float) -> int:
         """Wait until it ends by itself; returns the exit status. Raises TimeoutExpired."""

@@ -84,7 +84,7 @@ def digest(*parts: str | bytes) -> str:
     return total.hexdigest()[:16]
 
 
-def run_checked(command: Sequence[str], *, cwd: Path | None = None, timeout_s: float = 900) -> str:
+def run_checked(command: Sequence[str], *, cwd: Path | None = None) -> str:
     """Run a build step and return its output; a failure shows the last part of what it printed."""
     result = subprocess.run(
         list(command),
@@ -92,7 +92,7 @@ def run_checked(command: Sequence[str], *, cwd: Path | None = None, timeout_s: f
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=timeout_s,
+        timeout=900,
         check=False,
     )
     if result.returncode != 0:

@@ -116,19 +116,19 @@ def rows_table(rows: Sequence[Row], title: str | None = None) -> Any:
     return table
 
 
-async def watch_rows(look: Callable[[], Awaitable[Sequence[Row]]], *, as_json: bool, seconds: float = 1.0) -> NoReturn:
-    """Show rows again and again until interrupted: in one place of a terminal, one below the other in a pipe."""
+async def watch_rows(look: Callable[[], Awaitable[Sequence[Row]]], *, as_json: bool) -> NoReturn:
+    """Show rows every second until interrupted: in one place of a terminal, one below the other in a pipe."""
     if as_json or not sys.stdout.isatty():
         while True:
             print_rows(await look(), as_json=as_json)
             sys.stdout.flush()
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(1)
     from rich.live import Live
 
     with Live(auto_refresh=False) as live:
         while True:
             live.update(rows_table(await look()), refresh=True)
-            await asyncio.sleep(seconds)
+            await asyncio.sleep(1)
 
 
 def _text(value: object) -> str:

@@ -46,7 +46,6 @@ _WAIT_MS = 250
 
 Line = dict[str, Any]
 Offsets = dict[TopicPartition, int]
-Portion = tuple[list[ConsumerRecord], Offsets]
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,8 +117,6 @@ SYNC_CONNECTED = 3
 """The state of the session that a notification tells of."""
 
 NOTIFICATION_XID = -1
-PING_XID = -2
-"""The answer to a ping repeats it, like any other xid."""
 
 MAX_FRAME = 0xFFFFF
 """`jute.maxbuffer`: a longer frame ends the connection."""

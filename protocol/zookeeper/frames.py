@@ -17,14 +17,12 @@ LENGTH_SIZE = 4
 class FrameStream:
     """Splits what a client sends. Memory follows the bytes that came, never the length announced."""
 
-    __slots__ = ("_at", "_buffer", "_is_first", "_most")
+    __slots__ = ("_at", "_buffer", "_is_first")
 
-    def __init__(self, most: int = MAX_FRAME) -> None:
-        """`most` is the length of the longest legal frame."""
+    def __init__(self) -> None:
         self._buffer = bytearray()
         self._at = 0
         self._is_first = True
-        self._most = most
 
     @property
     def pending(self) -> int:
@@ -50,8 +48,8 @@ class FrameStream:
         if len(self._buffer) < start:
             return None
         size: int = _length.unpack_from(self._buffer, self._at)[0]
-        if not 0 <= size <= self._most:
-            raise ProtocolError(f"a frame of {size} bytes; 0 to {self._most} are allowed")
+        if not 0 <= size <= MAX_FRAME:
+            raise ProtocolError(f"a frame of {size} bytes; 0 to {MAX_FRAME} are allowed")
         end = start + size
         if len(self._buffer) < end:
             return None

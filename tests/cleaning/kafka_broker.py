@@ -77,11 +77,11 @@ class CompactingKafka:
         self.server.stop()
         for topic in topics:
             shutil.copytree(self.server.log_dir / f"{topic}-0", to / f"{topic}-0")
-        for name in ("cleaner-offset-checkpoint",):
-            if (self.server.log_dir / name).exists():
-                shutil.copy2(self.server.log_dir / name, to / name)
+        checkpoint = self.server.log_dir / "cleaner-offset-checkpoint"
+        if checkpoint.exists():
+            shutil.copy2(checkpoint, to)
 
-    def let_clean(self, topics: Sequence[str], *, timeout_s: float = 60) -> dict[str, "Cleaned"]:
+    def let_clean(self, topics: Sequence[str]) -> dict[str, "Cleaned"]:
         """Take the lag away, and wait until each topic has been cleaned once."""
         already = len(self.server.log.read_bytes())
         wait_until(lambda: self._lead(topics), timeout_s=60, what=f"leaders of {topics}", interval_s=0.1)
@@ -93,7 +93,7 @@ class CompactingKafka:
             found.update({entry.topic: entry for entry in cleaned_in(text)})
             return set(topics) <= set(found)
 
-        wait_until(all_cleaned, timeout_s=timeout_s, what=f"Kafka has cleaned {topics}", interval_s=0.1)
+        wait_until(all_cleaned, timeout_s=60, what=f"Kafka has cleaned {topics}", interval_s=0.1)
         self._set_lag(topics, NEVER_MS)
         return found
 

@@ -157,9 +157,9 @@ class Load:
 class JavaLoad:
     """kafka-verifiable-producer 4.1.1: Java's idempotent producer with acks=all, whose acknowledgements it prints."""
 
-    def __init__(self, bootstrap: str, topic: str, *, per_second: int = 100) -> None:
+    def __init__(self, bootstrap: str, topic: str) -> None:
         flags = [*JVM_FLAGS, *logging_flags(NEWEST, "error")]
-        limits = ["--bootstrap-server", bootstrap, "--topic", topic, "--throughput", str(per_second), "--acks", "-1"]
+        limits = ["--bootstrap-server", bootstrap, "--topic", topic, "--throughput", "100", "--acks", "-1"]
         self._folder = tempfile.TemporaryDirectory()
         settings = Path(self._folder.name, "producer.properties")
         settings.write_text("".join(f"{key}={value}\n" for key, value in JAVA_SETTINGS.items()))

@@ -251,7 +251,7 @@ class TransactionLife:
                 partition.active_producers = mine
         self.told.append((f"producers {what}", self._named(plain(answer, UNTOLD))))
 
-    def mark(self, what: str, *places: tuple[str, int], epoch: int, coordinator_epoch: int = 0) -> None:
+    def mark(self, what: str, *places: tuple[str, int], epoch: int) -> None:
         """WriteTxnMarkers, as an operator sends it."""
         topics = [WritableTxnMarkerTopic(name=name, partition_indexes=[index]) for name, index in places]
         marker = WritableTxnMarker(
@@ -259,7 +259,7 @@ class TransactionLife:
             producer_epoch=epoch,
             transaction_result=False,
             topics=topics,
-            coordinator_epoch=coordinator_epoch,
+            coordinator_epoch=0,
         )
         self.call(what, ApiKey.WRITE_TXN_MARKERS, WriteTxnMarkersRequest(markers=[marker]))
 

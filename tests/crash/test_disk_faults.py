@@ -49,11 +49,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 class Writer:
     """Sends record after record and keeps what was acknowledged, by offset."""
 
-    def __init__(self, bootstrap: str, topic: str = TOPIC) -> None:
+    def __init__(self, bootstrap: str) -> None:
         self.acknowledged: dict[int, bytes] = {}
         self.errors: list[KafkaError] = []
         self.sent = 0
-        self._topic = topic
         self._producer = Producer(
             {"bootstrap.servers": bootstrap, "acks": "all", "retries": 0, "linger.ms": 0, "message.timeout.ms": 60_000}
         )
@@ -63,7 +62,7 @@ class Writer:
         before = len(self.acknowledged)
         value = b"%d:" % self.sent + os.urandom(VALUE_BYTES)
         self.sent += 1
-        self._producer.produce(self._topic, value, partition=0, on_delivery=self._delivered)
+        self._producer.produce(TOPIC, value, partition=0, on_delivery=self._delivered)
         assert self._producer.flush(30) == 0, "neither acknowledged nor refused"
         return len(self.acknowledged) > before
 

@@ -24,8 +24,8 @@ def only(data: bytes | memoryview) -> LegacyBatch:
     return batch
 
 
-def some_records(count: int, base_offset: int = 0) -> list[Record]:
-    return [Record(base_offset + i, 1000 + i, b"key%d" % i, b"value%d" % i) for i in range(count)]
+def some_records(count: int) -> list[Record]:
+    return [Record(i, 1000 + i, b"key%d" % i, b"value%d" % i) for i in range(count)]
 
 
 def read_all(data: bytes | memoryview) -> list[Record]:

@@ -168,9 +168,9 @@ class CompactedRun(Run):
             rows += [(topic_partition.partition, r.offset, r.key.decode(), r.value) for r in records]
 
 
-def play_compacted(seed: int, *, durability: str = "disk") -> tuple[list[str], KeyedHistory]:
+def play_compacted(seed: int) -> tuple[list[str], KeyedHistory]:
     """Carry out a seed's plan over a compacted topic; its violations, and what happened."""
-    plan = Plan.draw(seed, durability=durability)
+    plan = Plan.draw(seed, durability="disk")
     rng = random.Random(f"{seed}/cleaner")
     faults = plan.faults | ({CLEANER_FAULT} if rng.random() < 0.5 else set())
     settings = plan.settings | {"log.cleaner.backoff.ms": str(rng.choice([50, 500]))}

@@ -63,9 +63,9 @@ def run_until(
     return disk, world.promises
 
 
-def count_calls(scenario: Scenario, prepared: Prepared, manager_class: type[LogManager] = LogManager) -> int:
+def count_calls(scenario: Scenario, prepared: Prepared) -> int:
     """How many calls the steps make, when nothing stops them."""
-    return run_until(scenario, prepared, None, manager_class)[0].calls
+    return run_until(scenario, prepared, None, LogManager)[0].calls
 
 
 def images(

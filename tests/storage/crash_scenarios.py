@@ -185,9 +185,7 @@ def random_steps(seed: int) -> Scenario:
         for step in range(12):
             epoch = 5 + step // 4
             log = world.log
-            match rng.choice(
-                ("append", "append", "append", "flush", "roll", "truncate", "start", "retain", "checkpoint")
-            ):
+            match rng.choice(ACTIONS):
                 case "append":
                     world.append(rng.randint(1, 6), epoch=epoch, producer_id=rng.choice((-1, 11, 12, 15)))
                 case "flush":

@@ -10,11 +10,10 @@ from tests.storage.logs import append, batch, offsets_in, open_log
 from barnabas.protocol.errors import ErrorCode, KafkaError
 
 
-def fetched(*epochs: int, first: int = 0, records: int = 2) -> bytes:
-    """A leader's batches, one for each epoch, as a fetch brings them."""
+def fetched(*epochs: int, first: int = 0) -> bytes:
+    """A leader's batches of two records, one for each epoch, as a fetch brings them."""
     return b"".join(
-        batch(records, base_offset=first + number * records, partition_leader_epoch=epoch)
-        for number, epoch in enumerate(epochs)
+        batch(2, base_offset=first + 2 * number, partition_leader_epoch=epoch) for number, epoch in enumerate(epochs)
     )
 
 

@@ -52,10 +52,10 @@ def read_all(records: bytes | bytearray | memoryview) -> list[Record]:
     return [record for batch in iter_batches(records) for record in batch.records()]
 
 
-def expected_records(magic: int, append_time: int | None = None, base_offset: int = 1000) -> list[Record]:
+def expected_records(magic: int, append_time: int | None = None) -> list[Record]:
     return [
         record._replace(
-            offset=base_offset + record.offset,
+            offset=1000 + record.offset,
             timestamp=append_time if append_time is not None else record.timestamp if magic else -1,
         )
         for record in some_records()

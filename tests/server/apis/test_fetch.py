@@ -47,9 +47,9 @@ def append_control(plane: DataPlane, producer_id: int, kind: ControlType) -> Non
     partition.append_records_to_leader(memoryview(bytearray(marker)), 1, api_version=9, origin="coordinator")
 
 
-def append_transactional(plane: DataPlane, producer_id: int, *values: bytes, sequence: int = 0) -> None:
+def append_transactional(plane: DataPlane, producer_id: int, *values: bytes) -> None:
     records = batch(
-        *values, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True, timestamp=1
+        *values, producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True, timestamp=1
     )
     plane.partition().append_records_to_leader(memoryview(bytearray(records)), 1, api_version=9)
 

@@ -132,7 +132,7 @@ def damaged(records: bytes, position: int, field: str, value: int, *, mend: bool
     return bytes(data)
 
 
-ATTRIBUTES, LAST_DELTA, SEQUENCE, COUNT = 21, 23, 53, 57
+ATTRIBUTES, LAST_DELTA, COUNT = 21, 23, 57
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ class Keeper:
         await self.plane.until(lambda: not self.shards.is_loading)
         return self.shards.loaded(index).state
 
-    def lead_anew(self, index: int = 0) -> None:
+    def lead_anew(self) -> None:
         """The partition's leader is this broker once more, in the next epoch."""
-        partition = self.plane.partition(index=index)
+        partition = self.plane.partition()
         partition.become_leader(next_order(partition, partition.leader_epoch + 1))
 
 

@@ -193,8 +193,8 @@ async def settle(*members: Consumer, turns: int = 8) -> None:
     raise AssertionError(f"no end: {before}")
 
 
-def group_of(cluster: Cluster, group_id: str = GROUP) -> ConsumerGroup:
-    group = cluster.group(group_id)
+def group_of(cluster: Cluster) -> ConsumerGroup:
+    group = cluster.group(GROUP)
     assert isinstance(group, ConsumerGroup)
     return group
 

@@ -26,8 +26,8 @@ def topic(number: int) -> UUID:
     return UUID(int=number)
 
 
-def subscriber(name: str, *topics: int, instance_id: str | None = None, has: Assignment | None = None) -> Subscriber:
-    return Subscriber(name, instance_id, frozenset(map(topic, topics)), has or {})
+def subscriber(name: str, *topics: int, instance_id: str | None = None) -> Subscriber:
+    return Subscriber(name, instance_id, frozenset(map(topic, topics)), {})
 
 
 def places(assignment: Assignment) -> set[tuple[UUID, int]]:

@@ -149,9 +149,9 @@ class RawProducer:
         )
         return ErrorCode(answer.error_code)
 
-    async def commit_offset(self, group: str, offset: int, *, index: int = 0, **member: Any) -> ErrorCode:
+    async def commit_offset(self, group: str, offset: int, **member: Any) -> ErrorCode:
         """TxnOffsetCommit for one partition of `t`."""
-        part = TxnOffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata="")
+        part = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
         request = TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group,
