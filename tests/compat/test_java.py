@@ -34,14 +34,14 @@ def create_topic(bootstrap: str, partitions: int) -> str:
 
 @pytest.mark.parametrize("version", ["3.9.1", "4.1.1"])
 def test_modern_client(version: str, broker: str, compat: Callable[[str, str], ClientReport], tmp_path: Path) -> None:
-    classpath = program(("modern", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
+    classpath = program(("modern", "plain", "poll", "report"), f"org.apache.kafka:kafka-clients:{version}", tmp_path)
     with compat("Java", version) as client:
         result = run_java("Modern", classpath, [broker], timeout=90)
         client.take_lines(result.stdout + result.stderr, COLUMNS)
 
 
 def test_client_of_0_10(broker: str, compat: Callable[[str, str], ClientReport], tmp_path: Path) -> None:
-    classpath = program(("v0_10", "report"), "org.apache.kafka:kafka-clients:0.10.2.2", tmp_path)
+    classpath = program(("v0_10", "plain", "poll_0_10", "report"), "org.apache.kafka:kafka-clients:0.10.2.2", tmp_path)
     with compat("Java", "0.10.2.2") as client:
         result = run_java("Client010", classpath, [broker], timeout=90)
         client.take_lines(result.stdout + result.stderr, [*OLD_FEATURES, "timestamps"])

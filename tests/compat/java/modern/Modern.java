@@ -1,5 +1,3 @@
-import java.nio.charset.StandardCharsets;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -12,7 +10,6 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Future;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
 import org.apache.kafka.clients.admin.Config;
@@ -25,23 +22,19 @@ import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
-import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TopicExistsException;
-import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** The whole scenario of the compatibility table with the Java clients of Kafka 3.9 and 4.1. */
-public final class Modern {
-    private final String bootstrap;
+public final class Modern extends Plain {
     private final Admin admin;
 
     private Modern(String bootstrap) {
-        this.bootstrap = bootstrap;
+        super(bootstrap);
         Properties config = new Properties();
         config.put("bootstrap.servers", bootstrap);
         this.admin = Admin.create(config);
@@ -67,92 +60,10 @@ public final class Modern {
         scenario.admin.close();
     }
 
-    private static byte[] bytes(String text) {
-        return text.getBytes(StandardCharsets.UTF_8);
-    }
-
-    private static String text(byte[] bytes) {
-        return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
-    }
-
     private String newTopic(int partitions) throws Exception {
         String topic = "java-" + UUID.randomUUID().toString().substring(0, 8);
         admin.createTopics(Collections.singleton(new NewTopic(topic, partitions, (short) 1))).all().get();
         return topic;
-    }
-
-    private KafkaProducer<byte[], byte[]> producer(String... settings) {
-        Properties config = new Properties();
-        config.put("bootstrap.servers", bootstrap);
-        config.put("linger.ms", "5");
-        config.put("key.serializer", ByteArraySerializer.class.getName());
-        config.put("value.serializer", ByteArraySerializer.class.getName());
-        for (int i = 0; i < settings.length; i += 2) {
-            config.put(settings[i], settings[i + 1]);
-        }
-        return new KafkaProducer<>(config);
-    }
-
-    private List<RecordMetadata> send(List<ProducerRecord<byte[], byte[]>> records, String... settings) throws Exception {
-        List<RecordMetadata> answers = new ArrayList<>();
-        try (KafkaProducer<byte[], byte[]> producer = producer(settings)) {
-            List<Future<RecordMetadata>> futures = new ArrayList<>();
-            for (ProducerRecord<byte[], byte[]> record : records) {
-                futures.add(producer.send(record));
-            }
-            producer.flush();
-            for (Future<RecordMetadata> future : futures) {
-                answers.add(future.get());
-            }
-        }
-        return answers;
-    }
-
-    private static List<ProducerRecord<byte[], byte[]>> numbered(String topic, int count) {
-        List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
-        for (int i = 0; i < count; i++) {
-            records.add(new ProducerRecord<>(topic, 0, bytes("k" + i), bytes("value " + i + " ".repeat(100))));
-        }
-        return records;
-    }
-
-    private KafkaConsumer<byte[], byte[]> consumer() {
-        Properties config = new Properties();
-        config.put("bootstrap.servers", bootstrap);
-        config.put("enable.auto.commit", "false");
-        config.put("auto.offset.reset", "none");
-        config.put("key.deserializer", ByteArrayDeserializer.class.getName());
-        config.put("value.deserializer", ByteArrayDeserializer.class.getName());
-        return new KafkaConsumer<>(config);
-    }
-
-    private List<ConsumerRecord<byte[], byte[]>> read(String topic, long offset, int count) {
-        TopicPartition partition = new TopicPartition(topic, 0);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
-            consumer.assign(Collections.singleton(partition));
-            consumer.seek(partition, offset);
-            return poll(consumer, count);
-        }
-    }
-
-    private static List<ConsumerRecord<byte[], byte[]>> poll(KafkaConsumer<byte[], byte[]> consumer, int count) {
-        List<ConsumerRecord<byte[], byte[]>> got = new ArrayList<>();
-        long deadline = System.nanoTime() + Duration.ofSeconds(20).toNanos();
-        while (got.size() < count && System.nanoTime() < deadline) {
-            consumer.poll(Duration.ofMillis(500)).forEach(got::add);
-        }
-        if (got.size() < count) {
-            throw new AssertionError(got.size() + " of " + count + " records came");
-        }
-        return got;
-    }
-
-    private void checkSame(List<ProducerRecord<byte[], byte[]>> sent, List<ConsumerRecord<byte[], byte[]>> got) {
-        for (int i = 0; i < sent.size(); i++) {
-            Report.equal((long) i, got.get(i).offset());
-            Report.equal(text(sent.get(i).key()), text(got.get(i).key()));
-            Report.equal(text(sent.get(i).value()), text(got.get(i).value()));
-        }
     }
 
     private void create() throws Exception {

@@ -1,31 +1,21 @@
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Properties;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
-import java.util.concurrent.Future;
-import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetOutOfRangeException;
-import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RecordTooLargeException;
-import org.apache.kafka.common.serialization.ByteArrayDeserializer;
-import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Kafka 0.10.2's Java clients: message format v1, topics made by naming them. */
-public final class Client010 {
-    private final String bootstrap;
-
+public final class Client010 extends Plain {
     private Client010(String bootstrap) {
-        this.bootstrap = bootstrap;
+        super(bootstrap, "retries", "5", "max.in.flight.requests.per.connection", "1");
     }
 
     public static void main(String[] args) {
@@ -40,95 +30,8 @@ public final class Client010 {
         Report.feature("timestamps", scenario::timestamps);
     }
 
-    private static byte[] bytes(String text) {
-        return text.getBytes(StandardCharsets.UTF_8);
-    }
-
-    private static String text(byte[] bytes) {
-        return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
-    }
-
     private static String newTopic() {
         return "java010-" + UUID.randomUUID().toString().substring(0, 8);
-    }
-
-    private List<RecordMetadata> send(List<ProducerRecord<byte[], byte[]>> records, String... settings) throws Exception {
-        Properties config = new Properties();
-        config.put("bootstrap.servers", bootstrap);
-        config.put("linger.ms", "5");
-        config.put("retries", "5");
-        config.put("max.in.flight.requests.per.connection", "1");
-        config.put("key.serializer", ByteArraySerializer.class.getName());
-        config.put("value.serializer", ByteArraySerializer.class.getName());
-        for (int i = 0; i < settings.length; i += 2) {
-            config.put(settings[i], settings[i + 1]);
-        }
-        List<RecordMetadata> answers = new ArrayList<>();
-        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(config)) {
-            List<Future<RecordMetadata>> futures = new ArrayList<>();
-            for (ProducerRecord<byte[], byte[]> record : records) {
-                futures.add(producer.send(record));
-            }
-            producer.flush();
-            for (Future<RecordMetadata> future : futures) {
-                answers.add(future.get());
-            }
-        }
-        return answers;
-    }
-
-    private static List<ProducerRecord<byte[], byte[]>> numbered(String topic, int count) {
-        StringBuilder padding = new StringBuilder();
-        for (int i = 0; i < 100; i++) {
-            padding.append(' ');
-        }
-        List<ProducerRecord<byte[], byte[]>> records = new ArrayList<>();
-        for (int i = 0; i < count; i++) {
-            records.add(new ProducerRecord<>(topic, 0, bytes("k" + i), bytes("value " + i + padding)));
-        }
-        return records;
-    }
-
-    private KafkaConsumer<byte[], byte[]> consumer() {
-        Properties config = new Properties();
-        config.put("bootstrap.servers", bootstrap);
-        config.put("group.id", "unused");
-        config.put("enable.auto.commit", "false");
-        config.put("auto.offset.reset", "none");
-        config.put("key.deserializer", ByteArrayDeserializer.class.getName());
-        config.put("value.deserializer", ByteArrayDeserializer.class.getName());
-        return new KafkaConsumer<>(config);
-    }
-
-    private List<ConsumerRecord<byte[], byte[]>> read(String topic, long offset, int count) {
-        TopicPartition partition = new TopicPartition(topic, 0);
-        try (KafkaConsumer<byte[], byte[]> consumer = consumer()) {
-            consumer.assign(Collections.singleton(partition));
-            consumer.seek(partition, offset);
-            return poll(consumer, count);
-        }
-    }
-
-    private static List<ConsumerRecord<byte[], byte[]>> poll(KafkaConsumer<byte[], byte[]> consumer, int count) {
-        List<ConsumerRecord<byte[], byte[]>> got = new ArrayList<>();
-        long deadline = System.currentTimeMillis() + 20_000;
-        while (got.size() < count && System.currentTimeMillis() < deadline) {
-            for (ConsumerRecord<byte[], byte[]> record : consumer.poll(500)) {
-                got.add(record);
-            }
-        }
-        if (got.size() < count) {
-            throw new AssertionError(got.size() + " of " + count + " records came");
-        }
-        return got;
-    }
-
-    private void checkSame(List<ProducerRecord<byte[], byte[]>> sent, List<ConsumerRecord<byte[], byte[]>> got) {
-        for (int i = 0; i < sent.size(); i++) {
-            Report.equal((long) i, got.get(i).offset());
-            Report.equal(text(sent.get(i).key()), text(got.get(i).key()));
-            Report.equal(text(sent.get(i).value()), text(got.get(i).value()));
-        }
     }
 
     private void codec(String codec) throws Exception {
