@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
+from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError as AiokafkaError
-from kafka import KafkaProducer
-from kafka.errors import KafkaError as KafkaPythonError
+from tests.compat import one_record
+from tests.compat.one_record import WRITTEN
 from tests.kafka import KafkaTools
 from tests.kdc import REALM, Kdc, require_kerberos
 from tests.server.config.config_client import ConfigClient
 from tests.tools import require_tool
 
-from barnabas.clients import Producer as OurProducer
 from barnabas.clients.security import security_of
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from barnabas.server.config.keys.validators import ConfigError
@@ -71,50 +68,20 @@ def settings_of(kdc: Kdc, user: str) -> dict[str, str]:
 
 
 def by_ours(broker: Broker, kdc: Kdc, user: str) -> str:
-    async def write() -> str:
-        try:
-            security = security_of(settings_of(kdc, user))
-            async with OurProducer(f"localhost:{broker.port}", security=security) as producer:
-                await (await producer.send("t", b"v"))
-        except KafkaError as error:
-            return error.code.name
-        return "written"
+    return one_record.by_ours(f"localhost:{broker.port}", security_of(settings_of(kdc, user)))
 
-    return asyncio.run(asyncio.wait_for(write(), PATIENCE))
+
+def of_python(broker: Broker) -> dict[str, Any]:
+    address = f"localhost:{broker.port}"
+    return {"bootstrap_servers": address, "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
 
 
 def by_aiokafka(broker: Broker, kdc: Kdc, user: str) -> str:
-    async def write() -> str:
-        producer = AIOKafkaProducer(
-            bootstrap_servers=f"localhost:{broker.port}", security_protocol="SASL_PLAINTEXT", sasl_mechanism="GSSAPI"
-        )
-        try:
-            await producer.start()
-            await producer.send_and_wait("t", b"v")
-        except AiokafkaError as error:
-            return type(error).__name__
-        finally:
-            await producer.stop()
-        return "written"
-
-    return asyncio.run(asyncio.wait_for(write(), PATIENCE))
+    return one_record.by_aiokafka(of_python(broker))
 
 
 def by_kafka_python(broker: Broker, kdc: Kdc, user: str) -> str:
-    try:
-        producer = KafkaProducer(
-            bootstrap_servers=f"localhost:{broker.port}",
-            security_protocol="SASL_PLAINTEXT",
-            sasl_mechanism="GSSAPI",
-            max_block_ms=10_000,
-        )
-        try:
-            producer.send("t", b"v").get(PATIENCE)
-        finally:
-            producer.close(1)
-    except KafkaPythonError as error:
-        return type(error).__name__
-    return "written"
+    return one_record.by_kafka_python(of_python(broker) | {"max_block_ms": 10_000})
 
 
 def by_java(broker: Broker, kdc: Kdc, user: str, version: str = "4.1.1") -> str:
@@ -127,7 +94,7 @@ def by_java(broker: Broker, kdc: Kdc, user: str, version: str = "4.1.1") -> str:
     result = tools.run("kafka-console-producer", *where, "--producer.config", str(properties), stdin="v\n")
     said = result.stdout + result.stderr
     if result.returncode == 0 and "Exception" not in said and "ERROR" not in said:
-        return "written"
+        return WRITTEN
     refusals = ("TopicAuthorizationException", "SaslAuthenticationException", "LoginException")
     return "refused" if any(refusal in said for refusal in refusals) else said
 
@@ -148,7 +115,7 @@ def check(write: Callable[[Broker, Kdc, str], str], secured: Broker, kdc: Kdc) -
         if user == "ben":
             assert heard in REFUSED
         else:
-            assert heard == "written", user
+            assert heard == WRITTEN, user
         assert len(secured.records("t")) == before + (user != "ben")
 
 
@@ -210,7 +177,7 @@ def test_a_ticket_for_a_key_that_the_broker_does_not_have_is_refused(secured: Br
     current.write_bytes(stale)
     assert by_ours(secured, kdc, "anna") == "SASL_AUTHENTICATION_FAILED"
     current.write_bytes(fresh)  # read again for each client
-    assert by_ours(secured, kdc, "anna") == "written"
+    assert by_ours(secured, kdc, "anna") == WRITTEN
 
 
 def test_a_keytab_that_is_gone_is_told_as_this_brokers_own_fault(
@@ -227,7 +194,7 @@ def test_a_keytab_that_is_gone_is_told_as_this_brokers_own_fault(
     (line,) = [one for one in caplog.records if "nobody gets in by a ticket" in one.message]
     assert line.levelno == logging.ERROR
     assert str(keytab) in line.message
-    assert by_ours(secured, kdc, "anna") == "written"
+    assert by_ours(secured, kdc, "anna") == WRITTEN
 
 
 def own_jaas(kdc: Kdc, host: str, more: str = "") -> str:
@@ -279,4 +246,4 @@ def test_garbage_is_refused_and_the_next_is_served(secured: Broker, kdc: Kdc) ->
             assert client.call(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="GSSAPI")).error_code == 0
             said = client.call(ApiKey.SASL_AUTHENTICATE, 1, SaslAuthenticateRequest(auth_bytes=message))
             assert said.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
-    assert by_ours(secured, kdc, "anna") == "written"
+    assert by_ours(secured, kdc, "anna") == WRITTEN

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError as AiokafkaError
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -25,12 +22,10 @@ from confluent_kafka.admin import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from kafka import KafkaProducer
-from kafka.errors import KafkaError as KafkaPythonError
+from tests.compat import one_record
+from tests.compat.one_record import PATIENCE, WRITTEN
 
-from barnabas.clients import Producer as OurProducer
 from barnabas.clients import security_of
-from barnabas.protocol.errors import KafkaError
 from barnabas.testing import Broker
 
 PASSWORDS = {"admin": "adm1n", "anna": "s3cret"}
@@ -40,7 +35,6 @@ AUTHORIZED = {
     "super.users": "User:admin",
     "connection.failed.authentication.delay.ms": "0",
 }
-PATIENCE = 60
 QUICK = {("confluent-kafka", "SCRAM-SHA-512"), ("ours", "PLAIN")}
 
 
@@ -72,7 +66,6 @@ def of_librdkafka(broker: Broker, mechanism: str, user: str, password: str) -> d
         "sasl.mechanism": mechanism,
         "sasl.username": user,
         "sasl.password": password,
-        "log_level": 0,
     }
     return found | ({"ssl.ca.location": broker.ca_file} if "ssl.truststore.type" in settings else {})
 
@@ -92,57 +85,22 @@ def of_python(broker: Broker, mechanism: str, user: str, password: str) -> dict[
 
 
 def by_confluent(broker: Broker, mechanism: str, password: str, topic: str) -> str:
-    errors: list[str] = []
-    outcome: list[str] = []
-    settings = of_librdkafka(broker, mechanism, "anna", password)
-    producer = Producer(settings | {"error_cb": lambda error: errors.append(error.name())})
-    producer.produce(topic, b"v", on_delivery=lambda error, _: outcome.append(error.name() if error else "written"))
-    for _ in range(PATIENCE * 20):
-        producer.poll(0.05)
-        if outcome or "_AUTHENTICATION" in errors:
-            return outcome[0] if outcome else "_AUTHENTICATION"
-    return "nothing"
+    return one_record.by_confluent(of_librdkafka(broker, mechanism, "anna", password), topic)
 
 
 def by_kafka_python(broker: Broker, mechanism: str, password: str, topic: str) -> str:
-    try:
-        producer = KafkaProducer(**of_python(broker, mechanism, "anna", password), max_block_ms=5000)
-        try:
-            producer.send(topic, b"v").get(PATIENCE)
-        finally:
-            producer.close(1)
-    except KafkaPythonError as error:
-        return type(error).__name__
-    return "written"
+    settings = of_python(broker, mechanism, "anna", password) | {"max_block_ms": 5000}
+    return one_record.by_kafka_python(settings, topic)
 
 
 def by_aiokafka(broker: Broker, mechanism: str, password: str, topic: str) -> str:
-    async def write() -> str:
-        producer = AIOKafkaProducer(**of_python(broker, mechanism, "anna", password))
-        try:
-            await producer.start()
-            await producer.send_and_wait(topic, b"v")
-        except AiokafkaError as error:
-            return type(error).__name__
-        finally:
-            await producer.stop()
-        return "written"
-
-    return asyncio.run(asyncio.wait_for(write(), PATIENCE))
+    return one_record.by_aiokafka(of_python(broker, mechanism, "anna", password), topic)
 
 
 def by_ours(broker: Broker, mechanism: str, password: str, topic: str) -> str:
-    async def write() -> str:
-        settings = broker.client_settings("anna", mechanism)
-        settings["sasl.jaas.config"] = settings["sasl.jaas.config"].replace(PASSWORDS["anna"], password)
-        try:
-            async with OurProducer(broker.bootstrap, security=security_of(settings)) as producer:
-                await (await producer.send(topic, b"v"))
-        except KafkaError as error:
-            return error.code.name
-        return "written"
-
-    return asyncio.run(asyncio.wait_for(write(), PATIENCE))
+    settings = broker.client_settings("anna", mechanism)
+    settings["sasl.jaas.config"] = settings["sasl.jaas.config"].replace(PASSWORDS["anna"], password)
+    return one_record.by_ours(broker.bootstrap, security_of(settings), topic)
 
 
 CLIENTS: dict[str, tuple[Callable[[Broker, str, str, str], str], set[str], set[str]]] = {
@@ -175,7 +133,7 @@ def test_who_is_right_writes_where_they_may_and_who_is_wrong_nowhere(
 ) -> None:
     write, unknown, refused = CLIENTS[client]
     before = secured.records("open")
-    assert write(secured, mechanism, PASSWORDS["anna"], "open") == "written"
+    assert write(secured, mechanism, PASSWORDS["anna"], "open") == WRITTEN
     assert write(secured, mechanism, PASSWORDS["anna"], "shut") in refused
     assert write(secured, mechanism, "wrong", "open") in unknown
     assert len(secured.records("open")) == len(before) + 1
