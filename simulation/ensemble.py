@@ -107,6 +107,11 @@ class Ensemble:
         if session.connection is not None:
             session.connection.break_off()
 
+    def expire_all_of(self, node: SimNode) -> None:
+        """End all sessions of a machine."""
+        for session_id in self.sessions_of(node):
+            self.expire(session_id)
+
     def sessions_of(self, node: SimNode) -> list[int]:
         """Those of a machine, of all its lives."""
         return [

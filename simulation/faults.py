@@ -127,9 +127,7 @@ class ClusterFaults:
     def expire(self, broker: int) -> None:
         """End its session with ZooKeeper, as after a long pause: others lead, and it registers anew."""
         self._note(f"the session of broker {broker} ends")
-        ensemble = self._world.ensemble
-        for session in ensemble.sessions_of(self._running(broker).node):
-            ensemble.expire(session)
+        self._world.ensemble.expire_all_of(self._running(broker).node)
 
     def requests(self, broker: int) -> RequestFaults:
         """Faults of what a broker is asked: errors, lost answers, silence, delays, as in `barnabas.testing`."""

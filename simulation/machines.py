@@ -136,6 +136,16 @@ class World(Machines):
         super().__post_init__()
         self.broker = SimBroker(self)
 
+    async def create_topic(self, name: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> None:
+        """Have the broker, which runs, make a topic. Raises KafkaError."""
+        assert self.broker.server is not None
+        await self.spawn(self.broker.node, self.broker.server.create_topic(name, partitions, dict(settings or {})))
+
+    async def delete_topic(self, name: str) -> None:
+        """Have the broker, which runs, delete a topic. Raises KafkaError."""
+        assert self.broker.server is not None
+        await self.spawn(self.broker.node, self.broker.server.delete_topic(name))
+
 
 class Machine(ABC):
     """A broker's machine: it can be killed, lose its power, and be started again on what its disk kept."""

@@ -71,11 +71,10 @@ class DataPlane:
 
     async def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
         settings = {key.replace("_", "."): value for key, value in config.items()}
-        work = self.server.create_topic(name, partitions, settings)
-        await self.world.spawn(self.world.broker.node, work)
+        await self.world.create_topic(name, partitions, settings)
 
     async def delete_topic(self, name: str) -> None:
-        await self.world.spawn(self.world.broker.node, self.server.delete_topic(name))
+        await self.world.delete_topic(name)
 
     async def connect(self, client_id: str = "test") -> BrokerConnection:
         """A connection of its own, which keeps the order of its requests, with ten minutes of patience."""

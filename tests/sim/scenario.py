@@ -88,8 +88,7 @@ class Run(Workload):
     async def go(self) -> None:
         world, broker = self.world, self.world.broker
         await broker.start()
-        assert broker.server is not None
-        await world.spawn(broker.node, broker.server.create_topic(TOPIC, self.plan.partitions, self.topic_settings))
+        await world.create_topic(TOPIC, self.plan.partitions, self.topic_settings)
         writers = [
             world.spawn(world.machine(f"writer-{partition}-{number}"), self._produce(partition, number))
             for partition in range(self.plan.partitions)

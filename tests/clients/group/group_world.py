@@ -161,14 +161,10 @@ class GroupWorld:
         return values
 
     async def create_topic(self, name: str, partitions: int = PARTITIONS) -> None:
-        server = self.world.broker.server
-        assert server is not None
-        await self.world.spawn(self.world.broker.node, server.create_topic(name, partitions, {}))
+        await self.world.create_topic(name, partitions)
 
     async def delete_topic(self, name: str) -> None:
-        server = self.world.broker.server
-        assert server is not None
-        await self.world.spawn(self.world.broker.node, server.delete_topic(name))
+        await self.world.delete_topic(name)
 
     async def restart(self) -> None:
         """kill -9, and a start on what the disk kept."""

@@ -81,14 +81,10 @@ class Cluster:
             await asyncio.sleep(0.01)
 
     async def create_topic(self, name: str, partitions: int = 1) -> None:
-        server = self.world.broker.server
-        assert server is not None
-        await self.world.spawn(self.world.broker.node, server.create_topic(name, partitions, {}))
+        await self.world.create_topic(name, partitions)
 
     async def delete_topic(self, name: str) -> None:
-        server = self.world.broker.server
-        assert server is not None
-        await self.world.spawn(self.world.broker.node, server.delete_topic(name))
+        await self.world.delete_topic(name)
 
     async def restart(self, how: str = "kill") -> None:
         """kill -9, loss of power, or a clean stop; then a start on what the disk kept."""
