@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.storage.cleaning.compacted import TP, fill
 from tests.storage.logs import NOW_MS, open_log
+from tests.waiting import until
 
 from barnabas.server.cleaning import worker_pool
 from barnabas.server.cleaning.cleaning_work import cleaning_work
@@ -36,13 +36,6 @@ async def work(request: pytest.FixtureRequest) -> AsyncIterator[CleaningWork]:
     made = cleaning_work(request.param, asyncio.get_running_loop())
     yield made
     await made.close()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, "never happened"
-        await asyncio.sleep(0.005)
 
 
 async def test_a_pass_is_done_and_told_on_the_loop(work: CleaningWork, job: CleanJob) -> None:

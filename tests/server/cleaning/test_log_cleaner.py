@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tests.waiting import until
 
 from barnabas import Broker
 from barnabas.clients.admin import Admin, ConfigChange, ConfigResource, raise_first
@@ -59,13 +59,6 @@ async def state_of(broker: Broker, topic: str = TOPIC) -> dict[str, str]:
                     else:
                         latest[key] = record.value.decode()
     return latest
-
-
-async def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not condition():
-        assert time.monotonic() < deadline, what
-        await asyncio.sleep(0.01)
 
 
 def cleaner_of(broker: Broker) -> LogCleaner:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 from tests.sim.store import SimulatedStore
+from tests.waiting import until
 
 from barnabas.protocol.config_resources import ConfigResourceType
 from barnabas.server.config.broker_config import BrokerConfig
@@ -47,12 +48,6 @@ async def listening(tree: NodeTree, broker_id: int = 1) -> AsyncIterator[Broker]
         yield broker
     finally:
         await broker.notices.close()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():
-            await asyncio.sleep(0.001)
 
 
 async def test_settings_of_a_broker_and_of_all_are_applied_together(tree: NodeTree) -> None:

@@ -9,11 +9,12 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.server_process import wait_until
 
 from barnabas import Broker
 from barnabas.protocol.record_batch import iter_batches
@@ -99,13 +100,6 @@ def values_of(partition: int) -> list[int]:
     return [number * PARTITIONS + partition + 1 for number in range(BATCHES)]
 
 
-def wait_until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_an_answer_with_several_files(broker: Broker) -> None:
     with connect(broker) as stream:
         stream.sendall(fetch_request(0, 1, 2))
@@ -171,7 +165,7 @@ def test_a_reader_that_goes_away_leaves_no_descriptor_behind(broker: Broker) -> 
             stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_WINDOW)
             stream.sendall(fetch_request(0, 1, 2))
             exactly(stream, 100)
-    wait_until(lambda: sent_files() <= before)
+    wait_until(lambda: sent_files() <= before, timeout_s=DEADLINE_S, what="all files are closed")
 
 
 def test_a_segment_deleted_while_it_is_sent_still_arrives(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import asyncio
 import random
 import struct
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
+from tests.waiting import until
 
 from barnabas.protocol.errors import ProtocolError
 from barnabas.server.config.broker_config import BrokerConfig
@@ -70,14 +70,6 @@ async def read_frame(reader: asyncio.StreamReader) -> bytes:
     return await reader.readexactly(length)
 
 
-async def until(loop: SimLoop, condition: Callable[[], Any], seconds: float = 600.0) -> None:
-    """Let virtual time pass until the condition holds."""
-    deadline = loop.time() + seconds
-    while not condition():
-        assert loop.time() < deadline, "never happened"
-        await asyncio.sleep(0.01)
-
-
 def test_pipelined_requests_are_answered_in_order() -> None:
     async def talk(world: World) -> None:
         reader, writer = await world.connect()
@@ -93,12 +85,12 @@ def test_the_next_request_waits_for_the_answer_to_the_one_before() -> None:
         world.answer_at_once = False
         reader, writer = await world.connect()
         writer.write(frame(b"first") + frame(b"second"))
-        await until(world.loop, lambda: world.waiting)
+        await until(lambda: world.waiting)
         await asyncio.sleep(10)
         assert world.seen == [b"first"]
         world.answer(*world.waiting.pop())
         assert await read_frame(reader) == b"first"
-        await until(world.loop, lambda: world.waiting)
+        await until(lambda: world.waiting)
         world.answer(*world.waiting.pop())
         assert await read_frame(reader) == b"second"
 
@@ -112,13 +104,13 @@ def test_what_a_busy_connection_pipelines_is_bounded() -> None:
         body = bytes(60_000)
         for _ in range(100):
             writer.write(frame(body))
-        await until(world.loop, lambda: world.waiting)
+        await until(lambda: world.waiting)
         await asyncio.sleep(5)
         connection, _ = world.waiting[0]
         assert READ_AHEAD_BYTES <= connection._reader.pending <= READ_AHEAD_BYTES + (1 << 18)
         world.answer_at_once = True
         world.answer(*world.waiting.pop())
-        await until(world.loop, lambda: len(world.seen) == 100)
+        await until(lambda: len(world.seen) == 100)
 
     play(talk)
 
@@ -145,7 +137,7 @@ def test_garbage_closes_its_own_connection_only(garbage: bytes) -> None:
 def test_too_many_connections_are_refused() -> None:
     async def talk(world: World) -> None:
         kept = [await world.connect() for _ in range(2)]
-        await until(world.loop, lambda: world.server.connection_count == 2)
+        await until(lambda: world.server.connection_count == 2)
         reader, _ = await world.connect()
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(reader)
@@ -158,7 +150,7 @@ def test_too_many_connections_are_refused() -> None:
 def test_a_listener_has_a_limit_of_its_own() -> None:
     async def talk(world: World) -> None:
         _kept = await world.connect(1)
-        await until(world.loop, lambda: world.server.connection_count == 1)
+        await until(lambda: world.server.connection_count == 1)
         reader, _ = await world.connect(1)
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await read_frame(reader)
@@ -166,7 +158,7 @@ def test_a_listener_has_a_limit_of_its_own() -> None:
         writer.write(frame(b"served"))
         assert await read_frame(reader) == b"served"
         _kept[1].close()
-        await until(world.loop, lambda: world.server.connection_count == 1)
+        await until(lambda: world.server.connection_count == 1)
         reader, writer = await world.connect(1)
         writer.write(frame(b"served again"))
         assert await read_frame(reader) == b"served again"
@@ -180,9 +172,9 @@ def test_a_listener_has_a_limit_of_its_own() -> None:
 def test_idle_connections_are_closed() -> None:
     async def talk(world: World) -> None:
         _kept = await world.connect()
-        await until(world.loop, lambda: world.server.connection_count == 1)
+        await until(lambda: world.server.connection_count == 1)
         began = world.loop.time()
-        await until(world.loop, lambda: world.server.connection_count == 0)
+        await until(lambda: world.server.connection_count == 0)
         assert 5 <= world.loop.time() - began <= 8
 
     play(talk, connections_max_idle_ms="5000")
@@ -191,7 +183,7 @@ def test_idle_connections_are_closed() -> None:
 def test_many_connections_are_looked_at_in_portions_and_none_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk(world: World) -> None:
         _kept = [await world.connect() for _ in range(7)]
-        await until(world.loop, lambda: world.server.connection_count == 7)
+        await until(lambda: world.server.connection_count == 7)
         reader, writer = await world.connect()
         looked_at: list[int] = []
         look = world.server._end_if_overdue
@@ -219,7 +211,7 @@ def test_a_request_that_dribbles_in_is_cut_off() -> None:
         _, writer = await world.connect()
         writer.write(struct.pack(">i", 1000))
         began = world.loop.time()
-        await until(world.loop, lambda: world.server.connection_count == 1)
+        await until(lambda: world.server.connection_count == 1)
         while world.server.connection_count:
             writer.write(b"x")
             await asyncio.sleep(1)
@@ -232,11 +224,11 @@ def test_a_client_that_takes_no_answers_is_cut_off() -> None:
     async def talk(world: World) -> None:
         _, writer = await world.connect()
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        await until(world.loop, lambda: world.server.connection_count == 1)
+        await until(lambda: world.server.connection_count == 1)
         connection = next(iter(world.server._connections))
         connection.pause_writing()
         began = world.loop.time()
-        await until(world.loop, lambda: world.server.connection_count == 0)
+        await until(lambda: world.server.connection_count == 0)
         assert world.loop.time() - began < STALL_SECONDS + 5
 
     play(talk)
@@ -247,11 +239,11 @@ def test_a_request_nobody_waits_for_is_told_so() -> None:
         world.answer_at_once = False
         _, writer = await world.connect()
         writer.write(frame(b"long poll"))
-        await until(world.loop, lambda: world.waiting)
+        await until(lambda: world.waiting)
         gone: list[bool] = []
         world.waiting[0][0].on_close = lambda: gone.append(True)
         writer.close()
-        await until(world.loop, lambda: gone)
+        await until(lambda: gone)
 
     play(talk)
 
@@ -261,7 +253,7 @@ def test_a_muted_connection_is_answered_and_then_not_heard_for_that_time() -> No
         world.answer_at_once = False
         muted, other = await world.connect(), await world.connect()
         muted[1].write(frame(b"first") + frame(b"second"))
-        await until(world.loop, lambda: world.waiting)
+        await until(lambda: world.waiting)
         connection, first = world.waiting.pop()
         began = world.loop.time()
         connection.mute(5.0)
@@ -269,9 +261,9 @@ def test_a_muted_connection_is_answered_and_then_not_heard_for_that_time() -> No
         assert await read_frame(muted[0]) == b"first"
         assert world.loop.time() < began + 1
         other[1].write(frame(b"other"))
-        await until(world.loop, lambda: world.seen[-1] == b"other")
+        await until(lambda: world.seen[-1] == b"other")
         assert world.loop.time() < began + 1
-        await until(world.loop, lambda: b"second" in world.seen)
+        await until(lambda: b"second" in world.seen)
         assert began + 5.0 <= world.loop.time() < began + 5.1
         world.answer(*world.waiting.pop())
         assert await read_frame(muted[0]) == b"second"
@@ -287,12 +279,12 @@ def test_a_muted_connection_that_the_broker_freezes_is_not_heard_again_and_one_t
         frozen, closed = await world.connect(), await world.connect()
         for _, writer in (frozen, closed):
             writer.write(frame(b"first") + frame(b"second"))
-        await until(world.loop, lambda: len(world.waiting) == 2)
+        await until(lambda: len(world.waiting) == 2)
         for connection, first in world.waiting:
             connection.mute(5.0)
             world.answer(connection, first)
         closed[1].close()
-        await until(world.loop, lambda: world.server.connection_count == 1)
+        await until(lambda: world.server.connection_count == 1)
         world.waiting[0][0].freeze()
         world.waiting[1][0].freeze()
         began = world.loop.time()

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import uvloop
 from tests.tools import require_tool, run_checked
+from tests.waiting import until
 
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.network.connection import READ_AHEAD_BYTES, Connection
@@ -102,11 +103,6 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any], None
             runner.run(main())
 
     return run
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def test_large_answers_and_pipelined_requests_come_in_order(play: Callable[[Any], None]) -> None:

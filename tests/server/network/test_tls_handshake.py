@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import uvloop
+from tests.waiting import until
 
 from barnabas.clients.certificates import Authority
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
@@ -92,11 +93,6 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any], None
             runner.run(main())
 
     return run
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.005)
 
 
 def test_no_step_of_a_handshake_is_the_loops(play: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.server.data_plane import DataPlane
+from tests.waiting import until
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.producer import Producer
@@ -99,12 +100,6 @@ class Scene:
                 offset = batch.last_offset + 1
         return found
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        deadline = self.loop.time() + 300
-        while not condition():
-            assert self.loop.time() < deadline, "never happened"
-            await asyncio.sleep(0.01)
-
     def folders(self) -> dict[str, list[str]]:
         """The partition folders of each directory."""
         disk = self.world.broker.disk
@@ -119,8 +114,7 @@ def play(talk: Talk, *, slow: float = 0.001, seed: int = 7) -> None:
         world = World(loop, seed, DIRS, delays=WorkDelays(usual=slow))
         await world.broker.start()
         scene = Scene(world)
-        assert world.broker.server is not None
-        await world.spawn(world.broker.node, world.broker.server.create_topic("t", 1, {}))
+        await world.create_topic("t")
         await talk(scene)
         await world.broker.stop()
 
@@ -144,8 +138,8 @@ def test_a_move_that_cannot_get_on_ends(what: str) -> None:
             log.log_end_offset = 60
             log.update_high_watermark(60)
         assert await scene.move(scene.elsewhere) is ErrorCode.NONE
-        await scene.until(lambda: not scene.plane.state.log_manager.future_logs.copies)
-        await scene.until(lambda: scene.folders() == {before: ["t-0"], scene.elsewhere: []})
+        await until(lambda: not scene.plane.state.log_manager.future_logs.copies)
+        await until(lambda: scene.folders() == {before: ["t-0"], scene.elsewhere: []})
         assert scene.place == before
 
     play(talk)
@@ -158,13 +152,13 @@ def test_a_partition_moves_with_all_its_records(version: int) -> None:
         await scene.produce(values(200), sent)
         before, after = scene.place, scene.elsewhere
         assert await scene.move(after, version=version) is ErrorCode.NONE
-        await scene.until(lambda: scene.place == after)
+        await until(lambda: scene.place == after)
         assert scene.stored() == sent == values(200)
         await scene.produce(values(10, "later"), sent)
         assert scene.stored() == sent
         assert list(await scene.described()) == [(after, False)]
         assert scene.folders()[after] == ["t-0"]
-        await scene.until(lambda: not scene.folders()[before])
+        await until(lambda: not scene.folders()[before])
         await scene.world.broker.stop()
         await scene.world.broker.start()
         assert scene.place == after and scene.stored() == sent
@@ -178,9 +172,9 @@ def test_it_moves_while_it_is_written(acks: int) -> None:
         sent: list[bytes] = []
         after, count = scene.elsewhere, 400 if acks == -1 else 2500
         writing = asyncio.ensure_future(scene.produce(values(count), sent, acks=acks))
-        await scene.until(lambda: len(sent) > 50)
+        await until(lambda: len(sent) > 50)
         assert await scene.move(after) is ErrorCode.NONE
-        await scene.until(lambda: scene.place == after)
+        await until(lambda: scene.place == after)
         assert not writing.done()
         await writing
         assert scene.stored() == sent == values(count)
@@ -193,13 +187,13 @@ def test_a_copy_is_described_with_how_far_it_is_behind() -> None:
         await scene.produce(values(100), [])
         before, after = scene.place, scene.elsewhere
         assert await scene.move(after) is ErrorCode.NONE
-        await scene.until(lambda: scene.plane.state.log_manager.future_logs.copies[NAME].log is not None)
+        await until(lambda: scene.plane.state.log_manager.future_logs.copies[NAME].log is not None)
         described = await scene.described()
         size, lag = described[before, False]
         assert size > 0 and lag == 0
         assert described[after, True] == (0, 100)
         assert await scene.move(before) is ErrorCode.NONE  # and all is as before
-        await scene.until(lambda: not any("future" in name for name in scene.folders()[after]))
+        await until(lambda: not any("future" in name for name in scene.folders()[after]))
         assert list(await scene.described()) == [(before, False)]
 
     play(talk, slow=2.0)
@@ -223,13 +217,12 @@ def test_a_topic_is_deleted_in_the_middle_of_a_move() -> None:
     async def talk(scene: Scene) -> None:
         await scene.produce(values(100), [])
         assert await scene.move(scene.elsewhere) is ErrorCode.NONE
-        server = scene.plane.server
-        await scene.world.spawn(scene.world.broker.node, server.delete_topic("t"))
+        await scene.world.delete_topic("t")
         assert NAME not in scene.plane.state.log_manager.future_logs.copies
-        await scene.world.spawn(scene.world.broker.node, server.create_topic("t", 1, {}))
+        await scene.world.create_topic("t")
         sent: list[bytes] = []
         await scene.produce(values(5, "new"), sent)
-        await scene.until(lambda: sum(map(len, scene.folders().values())) == 1)
+        await until(lambda: sum(map(len, scene.folders().values())) == 1)
         assert scene.stored() == sent
 
     play(talk, slow=0.5)
@@ -242,7 +235,7 @@ def test_records_deleted_meanwhile_stay_deleted() -> None:
         assert await scene.move(after) is ErrorCode.NONE
         partition = scene.plane.state.replica_manager.partition("t", 0)
         partition.delete_records(120)
-        await scene.until(lambda: scene.place == after)
+        await until(lambda: scene.place == after)
         assert partition.log.log_start_offset == 120
         await scene.world.broker.stop()
         await scene.world.broker.start()
@@ -274,7 +267,7 @@ def test_a_move_outlives_the_broker_wherever_it_dies(mode: Mode, first: int) -> 
             # Whether it was moved, on its way, or had not got far enough to be remembered: it can go there now.
             if scene.place != after:
                 assert await scene.move(after) is ErrorCode.NONE
-            await scene.until(lambda: scene.place == after)
+            await until(lambda: scene.place == after)
             stored = scene.stored()
             assert stored[: len(sent)] == sent
             await scene.produce(values(5, "last"), stored)
@@ -296,7 +289,7 @@ def test_a_move_takes_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch) -> No
         await asyncio.sleep(5)
         assert scene.place != after
         scene.plane.state.dynamic_config.broker_config_changed({}, per_broker=True)
-        await scene.until(lambda: scene.place == after)
+        await until(lambda: scene.place == after)
         assert scene.world.loop.time() - began < 10, "and the limit may be lifted"
 
     play(talk)

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 from tests.server.data_plane import batch, only_produced, produce
+from tests.waiting import until
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.topic_partition import TopicPartition
@@ -32,13 +33,6 @@ class Granted:
     async def propose(self, change: IsrChange) -> PartitionStateNow:
         self.isr = change.isr
         return PartitionStateNow(1, change.leader_epoch, change.partition_epoch + 1, change.isr)
-
-
-async def until(condition: object, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "never happened"
-        await asyncio.sleep(0.001)
 
 
 @pytest.mark.parametrize("durability", ["disk", "page-cache"])

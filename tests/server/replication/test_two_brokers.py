@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 from tests.server.data_plane import at, batch, fetch, only_fetched, only_produced, produce, values_in
+from tests.waiting import until
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -153,12 +154,6 @@ class Cluster:
             if member.broker.server is not None:
                 self.world.spawn(member.broker.node, _called(member.tell, member.order))
 
-    async def until(self, condition: Callable[[], object], seconds: float = 100.0) -> None:
-        deadline = self.world.loop.time() + seconds
-        while not condition():
-            assert self.world.loop.time() < deadline, "never happened"
-            await asyncio.sleep(0.001)
-
     async def connect(self, broker_id: int) -> BrokerConnection:
         options = ConnectionOptions(client_id="test", request_timeout_ms=600_000)
         return await BrokerConnection.open(self.members[broker_id].host, PORT, options)
@@ -203,7 +198,7 @@ def test_a_follower_has_the_very_bytes_and_acks_all_waits_for_it(durability: str
         for number in range(20):
             assert await cluster.append(b"%d" % number) is ErrorCode.NONE
             assert cluster.ends == [number + 1, number + 1]
-        await cluster.until(lambda: cluster.is_even)
+        await until(lambda: cluster.is_even)
         logs = [one.partition.log for one in cluster.members.values()]
         assert len({bytes(log.read(0, 1 << 20).data) for log in logs}) == 1
         if durability == "disk":
@@ -223,7 +218,7 @@ def test_a_dead_follower_leaves_the_set_and_comes_back_into_it() -> None:
         assert cluster.isr == (1,)
         await cluster.members[2].start()
         cluster.elect(1)
-        await cluster.until(lambda: cluster.isr == (1, 2))
+        await until(lambda: cluster.isr == (1, 2))
         assert cluster.changes[-1].broker_epochs == (-1, 2)
         assert await cluster.append(b"c") is ErrorCode.NONE
         assert cluster.ends == [3, 3]
@@ -236,7 +231,7 @@ def test_too_few_in_sync_are_told_before_and_after() -> None:
         cluster.members[2].broker.crash("kill")
         cluster.members[1].tell()
         waiting = asyncio.ensure_future(cluster.append(b"a"))
-        await cluster.until(lambda: cluster.isr == (1,))
+        await until(lambda: cluster.isr == (1,))
         assert await cluster.append(b"b") is ErrorCode.NOT_ENOUGH_REPLICAS
         assert cluster.members[1].partition.log.high_watermark == 0
         assert await waiting is ErrorCode.REQUEST_TIMED_OUT
@@ -248,7 +243,7 @@ def test_too_few_in_sync_are_told_before_and_after() -> None:
 def test_what_only_the_old_leader_has_is_cut_off(protocol: str) -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.append(b"a")
-        await cluster.until(lambda: cluster.is_even)
+        await until(lambda: cluster.is_even)
         old, new = cluster.members[1], cluster.members[2]
         cluster.world.network.cut(old.broker.node, new.broker.node)
         assert await cluster.append(b"lost", acks=1) is ErrorCode.NONE
@@ -259,7 +254,7 @@ def test_what_only_the_old_leader_has_is_cut_off(protocol: str) -> None:
         assert await cluster.append(b"b") is ErrorCode.NONE
         assert cluster.ends == [3, 2]
         cluster.world.network.heal()
-        await cluster.until(lambda: cluster.isr == (2, 1) and cluster.is_even)
+        await until(lambda: cluster.isr == (2, 1) and cluster.is_even)
         read = [bytes(one.partition.log.read(0, 1 << 20).data) for one in (old, new)]
         assert read[0] == read[1]
         assert await cluster.append(b"c") is ErrorCode.NONE
@@ -281,7 +276,7 @@ def test_a_follower_without_the_beginning_starts_where_the_leader_does() -> None
         assert response.topics[0].partitions[0].low_watermark == 7
         await member.start()
         cluster.elect(1)
-        await cluster.until(lambda: cluster.isr == (1, 2) and cluster.is_even)
+        await until(lambda: cluster.isr == (1, 2) and cluster.is_even)
         log = member.partition.log
         assert (log.log_start_offset, log.segments.first.base_offset) == (7, 6)
         leader = cluster.members[1].partition.log
@@ -309,7 +304,7 @@ def test_a_deletion_of_records_is_over_when_the_followers_have_followed() -> Non
 def test_consumers_are_sent_to_their_rack_and_served_there() -> None:
     async def story(cluster: Cluster) -> None:
         await cluster.append(b"a", b"b")
-        await cluster.until(lambda: cluster.is_even)
+        await until(lambda: cluster.is_even)
         leader, follower = await cluster.connect(1), await cluster.connect(2)
         wanted = at(0, current_leader_epoch=cluster.leader_epoch)
         told = only_fetched(await leader.send(fetch(wanted, rack_id="rack-2", min_bytes=1, max_wait_ms=500), 12))
@@ -350,7 +345,7 @@ def test_a_new_leader_does_not_let_consumers_jump_back() -> None:
         ]
         assert codes == [ErrorCode.LEADER_NOT_AVAILABLE] * 2 + [ErrorCode.OFFSET_NOT_AVAILABLE] * 2
         cluster.world.network.heal()
-        await cluster.until(lambda: cluster.is_even)
+        await until(lambda: cluster.is_even)
         assert (await connection.send(request, 5)).topics[0].partitions[0].offset == 2
 
     play(story)
@@ -391,7 +386,7 @@ def test_who_lags_is_throttled_at_the_leader_and_at_the_follower() -> None:
             await cluster.append(b"x" * 1000, acks=1)
         cluster.world.network.heal()
         began = cluster.world.loop.time()
-        await cluster.until(lambda: cluster.isr == (1, 2))
+        await until(lambda: cluster.isr == (1, 2), seconds=100)
         assert 35 < cluster.world.loop.time() - began < 90, "a hundred kilobytes at two a second"
         began = cluster.world.loop.time()
         for _ in range(10):
@@ -430,7 +425,7 @@ def test_a_follower_keeps_smaller_segments_than_the_leader_had() -> None:
             log = member.partition.log
             log.config = replace(log.config, segment_bytes=2000)
         cluster.world.network.heal()
-        await cluster.until(lambda: cluster.isr == (1, 2) and cluster.is_even)
+        await until(lambda: cluster.isr == (1, 2) and cluster.is_even)
         follower = cluster.members[2].partition.log
         assert [one.size <= 2000 for one in follower.segments] == [False, *[True] * (len(follower.segments) - 1)]
         assert len(follower.segments) > 3

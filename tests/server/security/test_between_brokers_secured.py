@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from tests.server_process import free_port
 from tests.testing.test_cluster import Numbers, read_all
+from tests.waiting import until
 
 from barnabas.clients.certificates import Authority
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
@@ -32,12 +32,6 @@ PATIENCE = 60
 DEADLINE = 60.0
 PASSWORDS = {"anna": "a", "eve": "e"}
 WITH_RULES = {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "User:anna"}
-
-
-async def eventually(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(DEADLINE):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 async def connect(cluster: Cluster, broker_id: int, user: str) -> BrokerConnection:
@@ -98,7 +92,7 @@ async def test_a_wrong_password_is_told_once_and_a_right_one_is_used_at_once(cap
             await cluster.astart(follower)
             # It is tried again and again.
             tried = "failed to authenticate by PLAIN"
-            await eventually(lambda: len([line for line in caplog.messages if tried in line]) > 3)
+            await until(lambda: len([line for line in caplog.messages if tried in line]) > 3)
             (line,) = [one for one in caplog.records if "do not come together" in one.message]
             assert line.levelno == logging.ERROR
             assert f"broker {led} " in line.message and "Invalid username or password" in line.message
@@ -252,7 +246,7 @@ async def test_the_controller_gives_orders_by_the_listener_that_is_for_them() ->
         }
         assert "INSIDE" in ordered
         sockets = cluster.server(cluster.leader("t")).sockets
-        await eventually(lambda: any(one.session.listener.name == "OUTSIDE" for one in sockets._connections))
+        await until(lambda: any(one.session.listener.name == "OUTSIDE" for one in sockets._connections))
 
 
 @pytest.mark.verify

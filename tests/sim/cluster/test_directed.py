@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import pytest
 from tests.sim.cluster.plan import ClusterPlan
 from tests.sim.cluster.scenario import ClusterRun
 from tests.sim.workload import TOPIC
+from tests.waiting import until
 
 from barnabas.clients.consumer import Consumer
 from barnabas.protocol.errors import ErrorCode, KafkaError
@@ -23,11 +23,11 @@ from barnabas.simulation.loop import SimLoop, run
 TP = TopicPartition(TOPIC, 0)
 
 
-async def until(world: ClusterWorld, holds: Callable[[], bool], seconds: float = 30.0) -> None:
-    deadline = world.loop.time() + seconds
-    while not holds():
-        assert world.loop.time() < deadline, "it never came true"
-        await asyncio.sleep(0.01)
+async def running(loop: SimLoop) -> ClusterRun:
+    """A cluster of which all brokers serve, and which nothing befalls."""
+    cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
+    await asyncio.gather(*map(cluster.nemesis.bring_up, cluster.world.brokers.values()))
+    return cluster
 
 
 def controller(world: ClusterWorld) -> int | None:
@@ -44,14 +44,13 @@ def test_a_leader_that_is_back_before_the_next_controller_looks_leads_in_a_new_e
     """What it writes next could else not be told from what it has lost, and followers have still."""
 
     async def main(loop: SimLoop) -> None:
-        cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
+        cluster = await running(loop)
         world = cluster.world
-        await asyncio.gather(*map(cluster.nemesis.bring_up, world.brokers.values()))
         await cluster._create_topic()
         leader = cluster.invariants.state(TP)["leader"]
         while controller(world) != leader:
             await cluster.nemesis._move_controller()
-            await until(world, lambda: controller(world) is not None)
+            await until(lambda: controller(world) is not None)
             await asyncio.sleep(0.1)
         before = epoch(cluster)
         # The next controller is slow: by the time it looks, the leader has registered again.
@@ -61,15 +60,14 @@ def test_a_leader_that_is_back_before_the_next_controller_looks_leads_in_a_new_e
         broker = world.brokers[leader]
         former = world.ensemble.tree.look(f"/kafka/brokers/ids/{leader}")
         broker.crash("kill")
-        for session in world.ensemble.sessions_of(broker.node):
-            world.ensemble.expire(session)
+        world.ensemble.expire_all_of(broker.node)
         starting = broker.begin()
-        await until(world, lambda: world.ensemble.tree.look(f"/kafka/brokers/ids/{leader}") not in (None, former))
+        await until(lambda: world.ensemble.tree.look(f"/kafka/brokers/ids/{leader}") not in (None, former))
         for other in others:
             loop.frozen.discard(other.node)
         await starting
-        await until(world, lambda: epoch(cluster) > before)
-        await until(world, lambda: all(_knows(world, one.broker_id) == epoch(cluster) for one in world.running))
+        await until(lambda: epoch(cluster) > before)
+        await until(lambda: all(_knows(world, one.broker_id) == epoch(cluster) for one in world.running))
 
     run(main, 1)
 
@@ -78,9 +76,8 @@ def test_a_restarted_leader_leads_in_a_new_epoch_though_the_state_was_written_si
     """A request of the leader's former life, to a controller that has not heard of the new one yet and dies then."""
 
     async def main(loop: SimLoop) -> None:
-        cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
+        cluster = await running(loop)
         world = cluster.world
-        await asyncio.gather(*map(cluster.nemesis.bring_up, world.brokers.values()))
         await cluster._create_topic()
         leader = cluster.invariants.state(TP)["leader"]
         while controller(world) in (None, leader):
@@ -102,20 +99,18 @@ def test_a_restarted_leader_leads_in_a_new_epoch_though_the_state_was_written_si
         former = world.ensemble.tree.look(path)
         broker = world.brokers[leader]
         broker.crash("A")
-        for session in world.ensemble.sessions_of(broker.node):
-            world.ensemble.expire(session)
+        world.ensemble.expire_all_of(broker.node)
         starting = broker.begin()
-        await until(world, lambda: world.ensemble.tree.look(path) not in (None, former))
+        await until(lambda: world.ensemble.tree.look(path) not in (None, former))
         world.spawn(chief.node, orders.alter_partitions(leader, run_of, [wish]))
-        await until(world, lambda: sorted(cluster.invariants.in_sync()[TP]) == sorted((leader, third)))
+        await until(lambda: sorted(cluster.invariants.in_sync()[TP]) == sorted((leader, third)))
         assert epoch(cluster) == before
         chief.crash("kill")
-        for session in world.ensemble.sessions_of(chief.node):
-            world.ensemble.expire(session)
+        world.ensemble.expire_all_of(chief.node)
         await starting
-        await until(world, lambda: controller(world) is not None)
-        await until(world, lambda: epoch(cluster) > before)
-        await until(world, lambda: all(_knows(world, one.broker_id) == epoch(cluster) for one in world.running))
+        await until(lambda: controller(world) is not None)
+        await until(lambda: epoch(cluster) > before)
+        await until(lambda: all(_knows(world, one.broker_id) == epoch(cluster) for one in world.running))
         assert not cluster.invariants.violations
 
     run(main, 1)
@@ -123,16 +118,13 @@ def test_a_restarted_leader_leads_in_a_new_epoch_though_the_state_was_written_si
 
 def test_who_asks_a_controller_whose_session_ends_is_sent_to_the_next() -> None:
     async def main(loop: SimLoop) -> None:
-        cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
-        world = cluster.world
-        await asyncio.gather(*map(cluster.nemesis.bring_up, world.brokers.values()))
-        await until(world, lambda: controller(world) is not None)
+        world = (await running(loop)).world
+        await until(lambda: controller(world) is not None)
         broker = world.brokers[controller(world) or 0]
         assert broker.server is not None
         wish = TopicCreation("other", num_partitions=1, replication_factor=1)
         asking = world.spawn(broker.node, broker.server.state.controller.create_topics([wish]))
-        for session in world.ensemble.sessions_of(broker.node):
-            world.ensemble.expire(session)
+        world.ensemble.expire_all_of(broker.node)
         with pytest.raises(KafkaError) as refused:
             await asking
         assert refused.value.code is ErrorCode.NOT_CONTROLLER
@@ -144,9 +136,8 @@ def test_a_coordinator_that_was_followed_by_another_tells_no_stable_offsets() ->
     """It has not heard of it, and knows nothing of what the other one took."""
 
     async def main(loop: SimLoop) -> None:
-        cluster = ClusterRun(loop, ClusterPlan.draw(1, quick=True).with_faults(frozenset()))
+        cluster = await running(loop)
         world = cluster.world
-        await asyncio.gather(*map(cluster.nemesis.bring_up, world.brokers.values()))
         await cluster._create_topic()
         place = TopicPartition(GROUP_METADATA_TOPIC, 0)
         client = world.machine("client")
@@ -163,9 +154,8 @@ def test_a_coordinator_that_was_followed_by_another_tells_no_stable_offsets() ->
         assert not await world.spawn(former.node, groups.not_confirmed(["g"]))
         for machine in (world.ensemble.node, *(one.node for one in world.brokers.values() if one is not former)):
             world.network.cut(former.node, machine)
-        for session in world.ensemble.sessions_of(former.node):
-            world.ensemble.expire(session)
-        await until(world, lambda: cluster.invariants.state(place)["leader"] not in (-1, former.broker_id))
+        world.ensemble.expire_all_of(former.node)
+        await until(lambda: cluster.invariants.state(place)["leader"] not in (-1, former.broker_id))
         await world.spawn(client, commit(9))
         group = groups.find("g")
         assert group is not None

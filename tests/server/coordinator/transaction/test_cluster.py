@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from tests.crash.test_kill_transactions import GROUPS, PLACES, TOPIC, Copier, check, read
 from tests.server.coordinator.transaction.producers import RawProducer
+from tests.waiting import until
 
 from barnabas.clients import Producer
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
@@ -67,13 +68,6 @@ class Wire:
     def release(self) -> None:
         self.kind = None
         self.open.set()
-
-
-async def until(condition: Callable[[], Any], what: str) -> None:
-    async with asyncio.timeout(DEADLINE_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-    assert condition(), what
 
 
 @pytest.fixture
