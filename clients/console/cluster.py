@@ -29,9 +29,8 @@ _MOST_PRODUCED_BYTES = 16 << 20
 class Shared(Generic[T]):
     """An answer that is given to everybody who asks within a second, or while it is on its way. One loop."""
 
-    def __init__(self, ask: Callable[[], Awaitable[T]], seconds: float = FRESH_SECONDS) -> None:
+    def __init__(self, ask: Callable[[], Awaitable[T]]) -> None:
         self._ask = ask
-        self._seconds = seconds
         self._task: asyncio.Task[T] | None = None
         self._since = 0.0
 
@@ -48,7 +47,7 @@ class Shared(Generic[T]):
 
     def _is_fresh(self, now: float) -> bool:
         assert self._task is not None
-        return now - self._since < self._seconds and not self._task.cancelled() and self._task.exception() is None
+        return now - self._since < FRESH_SECONDS and not self._task.cancelled() and self._task.exception() is None
 
     async def _timed(self) -> T:
         answer = await self._ask()

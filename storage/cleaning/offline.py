@@ -38,8 +38,6 @@ class OfflineReport:
     """What compacting a folder did."""
 
     topic_partition: TopicPartition
-    was_clean: bool
-    """Whether its broker had shut down cleanly; if not, the log was repaired first, as its broker would have."""
     bytes_before: int = 0
     bytes_after: int = 0
     segments_before: int = 0
@@ -103,7 +101,7 @@ class OfflineCleaner:
         self, path: str, key: TopicPartition, log_dir: LogDir | None, on_progress: Callable[[Progress], None]
     ) -> OfflineReport:
         log = self._open(path, key, log_dir)
-        report = OfflineReport(key, was_clean=log_dir is not None and log_dir.was_clean_shutdown)
+        report = OfflineReport(key)
         report.bytes_before, report.segments_before = log.size, len(log.segments)
         try:
             log.roll()
