@@ -315,6 +315,10 @@ func main() {
 		runBacklog(os.Args[2:])
 		return
 	}
+	if os.Args[1] == "secured" {
+		runSecured(os.Args[2:])
+		return
+	}
 	s := &scenario{ctx: context.Background(), bootstrap: os.Args[1]}
 	s.admin = kadm.NewClient(s.client())
 	feature("create", s.create)
