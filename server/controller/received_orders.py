@@ -86,7 +86,7 @@ class ReceivedOrders:
         self._hosted: dict[TopicPartition, PartitionOrder] = {}
         """The last order for each partition of which a replica is here."""
         self._unmade: set[TopicPartition] = set()
-        """Ordered, and there was no room for their logs."""
+        """Ordered, and there was no room for their logs, or for what an order adds to them."""
         self._turn = asyncio.Lock()
         self._is_new_here = False
 
@@ -166,7 +166,7 @@ class ReceivedOrders:
         if error is ErrorCode.NONE:
             self._hosted[order.topic_partition] = order
             self._unmade.discard(order.topic_partition)
-        elif error is ErrorCode.KAFKA_STORAGE_ERROR and order.topic_partition not in self._hosted:
+        elif error is ErrorCode.KAFKA_STORAGE_ERROR:
             self._unmade.add(order.topic_partition)
         return error
 

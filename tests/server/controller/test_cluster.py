@@ -231,14 +231,28 @@ async def test_replica_without_room_on_another_broker_is_made_when_there_is() ->
         assert told == 4, "in rounds 1, 3, 7 and 15"
         assert T0 not in member.replicas.roles
         member.replicas.failing.clear()
-        while T0 not in member.replicas.roles:
-            await member.control.retry_replicas()
-            await asyncio.sleep(0)
+        await tried_again(member)
         await plane.until(lambda: member.leads(alone))
         await plane.until(lambda: not member.orders.lacks_replicas)
         state = await propose(plane, 3, (3, 2))
         assert isinstance(state, PartitionState) and state.isr == (3, 2), "it may be in sync again"
         await plane.until(lambda: _offline(plane.members[3]) == ())
+
+
+async def test_replica_that_could_not_take_an_order_is_ordered_again() -> None:
+    """It was there before: an order may have something to be written, too."""
+    async with ClusterPlane() as plane:
+        member = plane.members[2]
+        await create(plane, (2, 3))
+        member.replicas.failing.add(T0)
+        assert await plane.controller.reassign({T0: (3, 2)}) == {T0: None}
+        assert await plane.controller.elect_leaders([T0], allow_unclean=False) == {T0: None}
+        await plane.until(lambda: _offline(plane.members[3]) == (2,))
+        member.replicas.failing.clear()
+        del member.replicas.roles[T0]
+        await tried_again(member)
+        assert member.replicas.roles[T0].leader == 3
+        await plane.until(lambda: not member.orders.lacks_replicas)
 
 
 async def test_replica_without_room_on_another_broker_is_deleted_when_there_is() -> None:
@@ -266,6 +280,14 @@ async def test_who_has_all_replicas_or_has_lost_them_does_not_ask_for_them() -> 
         assert member.orders.lacks_replicas
         member.offline.add(TopicPartition("u", 0))
         assert await count_notices(plane, member, rounds=5) == 0
+
+
+async def tried_again(member: Member) -> None:
+    """Rounds go by until the broker has its replica of T0."""
+    async with asyncio.timeout(60):
+        while T0 not in member.replicas.roles:
+            await member.control.retry_replicas()
+            await asyncio.sleep(0)
 
 
 def _offline(member: Member) -> tuple[int, ...]:
