@@ -14,6 +14,7 @@ from ...protocol.topic_partition import TopicPartition
 from . import host
 from .client import BlockingClient
 from .loss import report_loss
+from .mistakes import plainly
 from .offset_ranges import OffsetRange, average_sizes, plan_tasks
 from .offsets import Offsets
 from .options import SourceOptions, parse_source_options
@@ -66,6 +67,7 @@ class BarnabasBatchReader(DataSourceReader):
         self._options = parse_source_options(options, streaming=False)
         self._task = RangeTask(options, self._options, schema)
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         """One for each task; none with nothing to read."""
         with BlockingClient(self._options.client) as client:

@@ -19,6 +19,7 @@ from .batch_reader import RangesPartition, RangeTask, sizes_per_record
 from .client import BlockingClient
 from .group_offsets import commit_offsets
 from .loss import report_loss
+from .mistakes import plainly
 from .offset_ranges import OffsetRange, plan_tasks
 from .offsets import Offsets, StreamOffsets
 from .options import parse_source_options
@@ -44,6 +45,7 @@ class BarnabasStreamReader(DataSourceStreamReader):
 
     # Offsets
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Where a query without a checkpoint starts. Spark asks twice, and "latest" must not move in between."""
         if self._initial is None:
@@ -56,6 +58,7 @@ class BarnabasStreamReader(DataSourceStreamReader):
             self._position = self._initial
         return self._initial.to_json()
 
+    @plainly
     def latestOffset(self, start: Any = None, limit: Any = None) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Where the next batch ends; waits a moment for records if there are none.
 
@@ -77,6 +80,7 @@ class BarnabasStreamReader(DataSourceStreamReader):
         """What Spark shows as the source's latest offset, so that lag is seen in a query's progress."""
         return None if self._seen is None else self._seen.to_json()
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of one batch, also when Spark replays it after a crash."""
         begin, stop = StreamOffsets.of_json(start), StreamOffsets.of_json(end)

@@ -1,6 +1,7 @@
 """Batch reads, planned and read without Spark: the same code that its planner and its tasks run."""
 
 import datetime
+import traceback
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.spark.conftest import Cluster, Row, columns, read
 from barnabas.clients.spark.batch_reader import RangesPartition
 from barnabas.clients.spark.loss import DataLossError
 from barnabas.clients.spark.source import BarnabasSource
+from barnabas.protocol.errors import KafkaError
 
 TIME = 1_700_000_000_000
 
@@ -200,3 +202,17 @@ def test_a_topic_created_again_while_it_is_read_is_data_loss(cluster: Cluster) -
                 list(reader.read(part))
         else:
             assert list(reader.read(part)) == []
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "said"), [(None, "no topic nope"), ("127.0.0.1:1", "cannot reach broker at 127.0.0.1:1")]
+)
+def test_a_mistake_is_told_without_the_way_through_our_code(cluster: Cluster, bootstrap: str | None, said: str) -> None:
+    options = {**cluster.options("nope"), "kafka.request.timeout.ms": "100"}
+    if bootstrap is not None:
+        options["kafka.bootstrap.servers"] = bootstrap
+    source = BarnabasSource(options)
+    with pytest.raises((KafkaError, ValueError), match=said) as raised:
+        source.reader(source.schema()).partitions()
+    told = "".join(traceback.format_exception(raised.value)).splitlines()
+    assert [line for line in told if "clients/spark/" in line and "mistakes.py" not in line] == []
