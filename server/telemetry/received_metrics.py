@@ -9,7 +9,7 @@ from uuid import UUID
 from .otlp_metrics import Labels, Pushed
 
 MOST_SERIES = 20_000
-"""Of all clients together, each below two kilobytes."""
+"""Of all clients together, each below two kilobytes; what a client says of itself is one, too."""
 
 
 class Series(NamedTuple):
@@ -54,7 +54,7 @@ class ReceivedMetrics:
             series[key] = Series(name, is_counter, point_labels, total)
         about = tuple((dict(pushed.resource) | dict(about)).items())
         self._clients[client] = ClientMetrics(labels, about, tuple(series.values()), host)
-        self._by_host[host] += len(series)
+        self._by_host[host] += len(series) + 1
         while self._by_host.total() > MOST_SERIES:
             heaviest = max(self._by_host, key=self._by_host.__getitem__)
             self.forget(next(one for one, told in self._clients.items() if told.host == heaviest))
@@ -63,7 +63,7 @@ class ReceivedMetrics:
         """Nothing of that client is told any more; what it was, None if nothing."""
         told = self._clients.pop(client, None)
         if told is not None:
-            self._by_host[told.host] -= len(told.series)
+            self._by_host[told.host] -= len(told.series) + 1
             if not self._by_host[told.host]:
                 del self._by_host[told.host]
         return told

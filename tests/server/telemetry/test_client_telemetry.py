@@ -203,15 +203,17 @@ def test_no_more_clients_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_whose_address_has_most_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(received_metrics, "MOST_SERIES", 10)
+    monkeypatch.setattr(received_metrics, "MOST_SERIES", 13)
     plane = Plane()
     for name, host, count in (("small", "10.0.0.2", 2), ("one", "10.0.0.1", 4), ("two", "10.0.0.1", 4)):
         client = plane.ask(session(host), client_id=name)
         await plane.push(session(host), client, otlp({f"m{number}": 1 for number in range(count)}))
+    silent = session()
+    await plane.push(silent, plane.ask(silent, client_id="none"), otlp())
     greedy = plane.ask(session(), client_id="three")
     await plane.push(session(), greedy, otlp({f"m{number}": 1 for number in range(8)}))
-    assert set(plane.told()) == {"small", "three"}
-    assert plane.telemetry._received._by_host == {"10.0.0.2": 2, "10.0.0.1": 8}
+    assert set(plane.told()) == {"small", "none", "three"}
+    assert plane.telemetry._received._by_host == {"10.0.0.2": 3, "10.0.0.1": 10}
 
 
 async def test_what_was_added_and_totals_come_to_the_same() -> None:
