@@ -27,8 +27,9 @@ from ..server.metadata.node_tree import NodeTree
 from ..server.runtime.host import host_ports, now_ms
 from .arguments import Setting, Topics, partition_counts, properties
 from .broker import EMBEDDED_DEFAULTS, WAIT_SECONDS
-from .disk import ForgetfulDisk
+from .disk import FaultyDisk, ForgetfulDisk
 from .embedded import Embedded, blocking
+from .faults import Faults
 from .folders import TemporaryFolder
 from .links import Links
 from .registry import RegistryBeside
@@ -44,9 +45,10 @@ LOOK_SECONDS = 0.005
 class ClusterBroker:
     """One broker of the cluster, running or not."""
 
-    def __init__(self, broker_id: int, settings: Mapping[str, str]) -> None:
+    def __init__(self, broker_id: int, settings: Mapping[str, str], faults: Faults) -> None:
         self.broker_id = broker_id
         self.settings = dict(settings)
+        self.faults = faults
         self.server: BrokerServer | None = None
         self.store: EndableSession | None = None
         self.is_missed = False
@@ -97,10 +99,19 @@ class Cluster(Embedded):
             settings["super.users"] = f"User:{BROKER};{settings.get('super.users') or ''}"
         self._settings = {name: value for name, value in settings.items() if value is not None}
         self._topics = partition_counts(topics)
-        self._members = {broker_id: ClusterBroker(broker_id, self._settings) for broker_id in range(1, brokers + 1)}
+        self._is_lasting = self._settings.get("acks.all.durability") != "page-cache"
+        self._members = {one: self._member(one) for one in range(1, brokers + 1)}
         self._tree = NodeTree(now_ms)
         self._links = Links()
         self._temporary: TemporaryFolder | None = None
+
+    def _member(self, broker_id: int) -> ClusterBroker:
+        faults = Faults(self._on_loop, FaultyDisk() if self._is_lasting else ForgetfulDisk())
+        return ClusterBroker(broker_id, self._settings, faults)
+
+    def faults(self, broker_id: int) -> Faults:
+        """What goes wrong on purpose at one broker, while it runs and when it comes back. Raises KeyError."""
+        return self._members[broker_id].faults
 
     # -- what clients and tests want to know -----------------------------------------------------------------------
 
@@ -207,9 +218,12 @@ class Cluster(Embedded):
             member.store = EndableSession(self._tree)
             return member.store
 
-        ports = host_ports(loop, cleaning_work(config.log_cleaner_worker, loop))
-        if config.acks_all_durability == "page-cache":
-            ports = replace(ports, filesystem=ForgetfulDisk(), is_lasting=False)
+        ports = replace(
+            host_ports(loop, cleaning_work(config.log_cleaner_worker, loop)),
+            filesystem=member.faults.disk,
+            is_lasting=self._is_lasting,
+            fault=member.faults.points.__contains__,
+        )
         server = BrokerServer(config, ports, loop, join_store=join)
         try:
             await server.start()
@@ -218,6 +232,7 @@ class Cluster(Embedded):
             raise
         await server.state.security.set_passwords(self._access.passwords)
         server.apis.surround(self._links.around(broker_id))
+        member.faults.attach(server.apis, server.state)
         member.server = server
         # It comes back to where clients know it.
         member.settings["listeners"] = ",".join(f"{one.name}://{one.host}:{one.port}" for one in server.listeners)
@@ -241,6 +256,7 @@ class Cluster(Embedded):
         """It runs no more. Cuts stay: they are the network's."""
         member = self._members[broker_id]
         member.server, member.is_missed = None, False
+        member.faults.detach()
         self._links.resume(broker_id)
 
     # -- brokers that hang, and links that are cut -----------------------------------------------------------------

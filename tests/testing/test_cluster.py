@@ -325,3 +325,27 @@ def test_a_leader_moves_although_nobody_dies() -> None:
         with pytest.raises(ValueError, match="could lead"):
             cluster.move_leader("t", to=third)
     assert numbers.errors == []
+
+
+def test_one_broker_goes_wrong_on_purpose_and_again_after_its_start() -> None:
+    with Cluster(brokers=2, topics=["t"]) as cluster:
+        leader = cluster.leader("t")
+        (other,) = set(cluster.brokers) - {leader}
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "retry.backoff.ms": 1})
+        with (
+            cluster.faults(leader).error("Produce", ErrorCode.NOT_LEADER_OR_FOLLOWER, times=2) as refusals,
+            cluster.faults(other).watch("Produce") as elsewhere,
+        ):
+            answers: list[object] = []
+            producer.produce("t", b"v", on_delivery=lambda error, _: answers.append(error))
+            assert producer.flush(DEADLINE_S) == 0
+        assert answers == [None]
+        assert (len(refusals.requests), len(elsewhere.requests)) == (2, 0)
+        fault = cluster.faults(other).watch("Metadata")
+        cluster.kill(other)
+        cluster.start(other)
+        before = len(fault.requests)
+        AdminClient({"bootstrap.servers": cluster.address(other)}).list_topics(timeout=DEADLINE_S)
+        assert len(fault.requests) > before
+        with pytest.raises(KeyError):
+            cluster.faults(3)
