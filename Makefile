@@ -77,7 +77,7 @@ WHEELS := x86_64-linux-gnu.2.17=manylinux_2_17_x86_64 aarch64-linux-gnu.2.17=man
 
 wheels: $(STAMP)
 	rm -rf dist
-	$(BIN)/python -m pip install --quiet ziglang
+	$(BIN)/python -m pip install --quiet 'ziglang>=0.17'
 	$(BIN)/python -m hatchling build -t sdist
 	set -e; for wheel in $(WHEELS); do \
 		CC="$(abspath $(BIN))/python -m ziglang cc -target $${wheel%=*} -s" \

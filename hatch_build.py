@@ -29,6 +29,7 @@ IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 """Such a Python has no stable ABI."""
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX") if IS_FREE_THREADED else ".abi3.so"
 STABLE_ABI = 0x030B0000
+NAMED_PLATFORM = "BARNABAS_WHEEL_PLATFORM"
 
 
 class SpeedupsHook(BuildHookInterface[Any]):
@@ -49,6 +50,8 @@ class SpeedupsHook(BuildHookInterface[Any]):
             build_data["force_include"][str(output)] = f"barnabas/protocol/{name}"
             build_data["pure_python"] = False
             build_data["tag"] = wheel_tag()
+        elif NAMED_PLATFORM in os.environ:
+            raise RuntimeError(f"a wheel for {os.environ[NAMED_PLATFORM]} has compiled code, and none could be made")
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if self._folder is not None:
@@ -88,7 +91,7 @@ def with_whole_links(text: str, base: str) -> str:
 
 def wheel_tag() -> str:
     """Any Python from 3.11 on, on machines like this one, or those that the wheel is made for."""
-    platform = os.environ.get("BARNABAS_WHEEL_PLATFORM") or sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    platform = os.environ.get(NAMED_PLATFORM) or sysconfig.get_platform().replace("-", "_").replace(".", "_")
     if IS_FREE_THREADED:
         python = f"cp{sys.version_info[0]}{sys.version_info[1]}"
         return f"{python}-{python}t-{platform}"

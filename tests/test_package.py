@@ -7,15 +7,20 @@ import re
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from email.parser import Parser
 from pathlib import Path
 
 import pytest
 from hatch_build import with_whole_links
+from tests.tools import cache_dir, cache_entry, run_checked
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("protocol", "storage", "server", "clients", "testing", "simulation")
 PUBLISHED = "https://example.org/barnabas"
+WAIT_S = 300
+MACHINES = {"x86_64": 62, "aarch64": 183}
+"""As files of ELF name them."""
 
 
 def wheel(folder: Path, **environment: str) -> Path:
@@ -29,7 +34,7 @@ def wheel(folder: Path, **environment: str) -> Path:
         env=os.environ | {"TMPDIR": str(temporary), **environment},
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=WAIT_S,
     )
     assert done.returncode == 0, done.stderr
     assert list(temporary.iterdir()) == []
@@ -65,9 +70,42 @@ def test_a_wheel_without_a_compiler(tmp_path: Path) -> None:
     assert not [need for need in metadata.get_all("Requires-Dist", []) if "pydantic" in need]
 
 
+def test_a_wheel_for_a_platform_is_never_one_without_compiled_code(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="has compiled code, and none could be made"):
+        wheel(tmp_path, CC="false", BARNABAS_WHEEL_PLATFORM="manylinux_2_17_x86_64")
+    assert list(tmp_path.glob("*.whl")) == []
+
+
 @pytest.mark.verify
 def test_a_wheel_for_a_platform_that_was_named(tmp_path: Path) -> None:
     built = wheel(tmp_path, BARNABAS_WHEEL_PLATFORM="manylinux_2_17_x86_64")
     assert built.name.endswith("-cp311-abi3-manylinux_2_17_x86_64.whl")
     with zipfile.ZipFile(built) as archive:
         assert "barnabas/protocol/_speedups.abi3.so" in archive.namelist()
+
+
+def wheels_of_the_makefile() -> Iterator[tuple[str, str]]:
+    """What the compiler calls them, and what their wheels are tagged with."""
+    text = re.search(r"^WHEELS := ((?:.*\\\n)*.*)", (ROOT / "Makefile").read_text(), re.M)
+    assert text is not None
+    for pair in text[1].replace("\\\n", " ").split():
+        target, _, platform = pair.partition("=")
+        yield target, platform
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("target", "platform"), [*wheels_of_the_makefile()])
+def test_wheels_are_for_the_machines_that_they_name(target: str, platform: str, tmp_path: Path) -> None:
+    with cache_entry(cache_dir("python"), "ziglang-0.17.1") as (zig, scratch):
+        if scratch is not None:
+            run_checked([sys.executable, "-m", "pip", "install", "-q", "--target", str(scratch), "ziglang==0.17.1"])
+    compiler = f"env PYTHONPATH={zig} {sys.executable} -m ziglang cc -target {target} -s"
+    built = wheel(tmp_path, CC=compiler, BARNABAS_WHEEL_PLATFORM=platform)
+    assert built.name.endswith(f"-cp311-abi3-{platform}.whl")
+    with zipfile.ZipFile(built) as archive:
+        code = archive.read("barnabas/protocol/_speedups.abi3.so")
+    assert code[18] == MACHINES[platform.partition("_")[2].split("_", 2)[2]]
+    versions = {tuple(map(int, found)) for found in re.findall(rb"GLIBC_(\d+)\.(\d+)", code)}
+    assert versions if platform.startswith("many") else not versions
+    assert max(versions, default=(0, 0)) <= (2, 17), "older systems have no newer one"
