@@ -75,8 +75,8 @@ class FollowerLogs:
                 self._waiting.setdefault(partition, []).append((end, future))
                 futures.append(future)
                 self._flushes.request(partition)
-        if futures:
-            await asyncio.wait(futures)
+        for future in futures:
+            await future
 
     def flushed(self, partition: Partition) -> None:
         """More of a log is on disk."""

@@ -172,8 +172,10 @@ class GroupCommit:
                 partition.flushed(log.complete_flush(flush))
         if flushes:
             self._loop.call_soon(self._complete, directory, flushes)
-        else:
+        elif self._waiting.get(directory):
             self._loop.call_soon(self._begin_round, directory)
+        else:
+            self._end(directory)
 
     def _fail(self, directory: str, error: BaseException) -> None:
         self._waiting.pop(directory, None)
