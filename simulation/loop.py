@@ -1,8 +1,8 @@
 """An event loop without time and without sockets: virtual seconds pass when nothing else is left to do.
 
-Only public hooks of asyncio's base loop and its `_run_once` are replaced. Callbacks belong to a *node* (a simulated
-machine): within a node they run in the order they were scheduled, as asyncio promises; between nodes a seeded choice
-decides. Killing a node drops its callbacks for ever: no `finally` of a dead process runs, as with kill -9.
+What asyncio's base loop does to call back, now or later, is replaced, and its sockets. Callbacks belong to a *node* (a
+simulated machine): within a node they run in the order they were scheduled, as asyncio promises; between nodes a seeded
+choice decides. Killing a node drops its callbacks for ever: no `finally` of a dead process runs, as with kill -9.
 """
 
 from __future__ import annotations
@@ -32,6 +32,11 @@ LONGEST_CALL = 0.001
 """What is called in an executor begins within this time."""
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+
+WORLD = SimNode("world")
+"""Whatever belongs to no machine: the test itself, the network, the nemesis."""
+NOBODY = (WORLD, 0)
 
 
 class DeadlockError(AssertionError):
@@ -64,12 +69,48 @@ class SimFuture(asyncio.Future[Any]):
         return self._number
 
 
+def _nothing() -> None:
+    """What a cancelled callback does."""
+
+
+class SimHandle(asyncio.TimerHandle):
+    """A callback of a node, to be called now or at a time; the loop needs no more of it than this."""
+
+    __slots__ = ("life", "node")
+
+    def __init__(
+        self,
+        when: float,
+        callback: Callable[..., object],
+        args: tuple[Any, ...],
+        loop: SimLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        # As the base class does it, without the questions that it asks the loop: there are a million of these.
+        if context is None:
+            self.node, self.life = NODE.get(NOBODY)
+            context = contextvars.copy_context()
+        else:
+            self.node, self.life = context.get(NODE, NOBODY)
+        self._context = context
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+        self._when = when
+        self._cancelled = False
+        self._repr = self._source_traceback = None
+
+    def cancel(self) -> None:
+        if not self._cancelled:
+            self._cancelled = True
+            # Nothing is held that is not needed any more; `BaseEventLoop` would count it, too.
+            self._callback, self._args = _nothing, ()
+
+
 class SimLoop(asyncio.BaseEventLoop):
     """Runs callbacks of all nodes in one thread under virtual time. The same seed gives the same run."""
 
-    _ready: deque[asyncio.Handle]
-    _scheduled: list[asyncio.TimerHandle]
-    _timer_cancelled_count: int
+    _closed: bool
     _stopping: bool
 
     def __init__(self, rng: random.Random, *, most_steps: int = MOST_STEPS, step_seconds: float = 0.0) -> None:
@@ -78,12 +119,18 @@ class SimLoop(asyncio.BaseEventLoop):
         self._step_seconds = step_seconds
         self._random = rng
         self._now = 0.0
-        self._queues: dict[SimNode, deque[asyncio.Handle]] = {}
+        self._queues: dict[SimNode, deque[SimHandle]] = {}
+        """What is ready, by node."""
+        self._timers: list[tuple[float, int, SimHandle]] = []
+        """A heap: when, and in the order in which they were set."""
+        self._set_timers = count()
         self._steps = 0
         self._most_steps = most_steps
         self._steps_before = 0
         """Until nobody had anything to do last."""
         self._digest = 0
+        self._stamped, self._stamp = -1.0, b""
+        """The time as it goes into the digest, and when that was."""
         self._kept: list[object] = []
         self.frozen: set[SimNode] = set()
         """Machines that stand still: what happens to them waits, as with SIGSTOP."""
@@ -124,62 +171,106 @@ class SimLoop(asyncio.BaseEventLoop):
         self, node: SimNode, delay: float, callback: Callable[..., object], *arguments: Any
     ) -> asyncio.TimerHandle:
         """Schedule a callback of a node, whoever calls."""
-        return self.call_later(delay, callback, *arguments, context=node.context)
+        return self.call_at(self._now + delay, callback, *arguments, context=node.context)
 
-    # -- what the base loop asks for -------------------------------------------------------------------------------
+    # -- what the base loop does, without what only threads, sockets and its debug mode need -------------------------
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = SimHandle(self._now, callback, args, self, context)
+        self._enqueue(handle)
+        return handle
+
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """There is no other thread."""
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = SimHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._set_timers), handle))
+        return handle
+
+    def _enqueue(self, handle: SimHandle) -> None:
+        queue = self._queues.get(handle.node)
+        if queue is None:
+            self._queues[handle.node] = deque((handle,))
+        else:
+            queue.append(handle)
 
     def _run_once(self) -> None:
-        self._collect_due()
-        if not self._queues:
-            self._jump()
-            return
-        nodes = [node for node in self._queues if node not in self.frozen] if self.frozen else list(self._queues)
-        if not nodes:
-            self._jump()
-            return
-        node = nodes[0] if len(nodes) == 1 else nodes[self._random.randrange(len(nodes))]
+        """One step after the other, until somebody stops the loop."""
+        while True:
+            self._collect_due()
+            queues = self._queues
+            nodes = [node for node in queues if node not in self.frozen] if self.frozen else list(queues)
+            if nodes:
+                self._step(nodes[0] if len(nodes) == 1 else nodes[self._below(len(nodes))])
+            else:
+                self._jump()
+            if self._stopping:
+                return
+
+    def _below(self, most: int) -> int:
+        """`randrange` without its checks of what it is given."""
+        draw, bits = self._random.getrandbits, most.bit_length()
+        number = draw(bits)
+        while number >= most:
+            number = draw(bits)
+        return number
+
+    def _step(self, node: SimNode) -> None:
+        """Have a node do the next thing."""
         queue = self._queues[node]
         handle = queue.popleft()
         if not queue:
             del self._queues[node]
-        self._steps += 1
+        steps = self._steps = self._steps + 1
         self._now += self._step_seconds
-        if self._steps > self._most_steps:
-            raise StepLimitError(f"{self._steps} steps at {self._now:.3f} virtual seconds")
-        if self._steps - self._steps_before > MOST_STEPS_AT_ONCE:
+        if steps > self._most_steps:
+            raise StepLimitError(f"{steps} steps at {self._now:.3f} virtual seconds")
+        if steps - self._steps_before > MOST_STEPS_AT_ONCE:
             raise StepLimitError(f"{node.name} is busy for ever at {self._now:.3f} virtual seconds: {handle!r}")
-        if not self._steps % STEPS_OF_GARBAGE and not gc.isenabled():
+        if not steps % STEPS_OF_GARBAGE and not gc.isenabled():
             gc.collect()
-        self._digest = zlib.crc32(f"{self._now} {node.name}".encode(), self._digest)
-        if handle.cancelled():
+        if self._stamped != self._now:
+            self._stamped, self._stamp = self._now, f"{self._now} ".encode()
+        self._digest = zlib.crc32(node.label, zlib.crc32(self._stamp, self._digest))
+        if handle._cancelled:
             return
-        if not node.is_alive(node_of(handle)[1]):
+        if node.is_alive(handle.life):
+            handle._run()
+        else:
             self._kept.append(handle)
-            return
-        handle._run()
 
     def _collect_due(self) -> None:
-        """Sort what is ready, and the timers whose time has come, into the nodes' queues."""
-        ready, scheduled = self._ready, self._scheduled
-        while scheduled and (scheduled[0].cancelled() or scheduled[0].when() <= self._now):
-            timer: Any = heapq.heappop(scheduled)
-            timer._scheduled = False
-            if timer.cancelled():
-                self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
-            else:
-                ready.append(timer)
-        while ready:
-            handle = ready.popleft()
-            node = node_of(handle)[0]
-            self._queues.setdefault(node, deque()).append(handle)
+        """Sort the timers whose time has come into the nodes' queues."""
+        timers, now = self._timers, self._now
+        while timers and (timers[0][0] <= now or timers[0][2]._cancelled):
+            handle = heapq.heappop(timers)[2]
+            if not handle._cancelled:
+                self._enqueue(handle)
 
     def _jump(self) -> None:
         """Nothing is ready: let time pass until the next timer."""
-        if not self._scheduled:
+        if not self._timers:
             if self._stopping:
                 return
             raise DeadlockError(f"nothing is left to happen at {self._now:.3f} virtual seconds")
-        self._now = max(self._now, self._scheduled[0].when())
+        self._now = max(self._now, self._timers[0][0])
         self._steps_before = self._steps
 
     def _write_to_self(self) -> None:
@@ -253,14 +344,6 @@ FORMER: list[SimLoop] = []
 """The world that ended last. What came out of it is still being looked at."""
 MOST_AWAITS = 20
 """In the `finally` blocks of one task."""
-WORLD = SimNode("world")
-"""Whatever belongs to no machine: the test itself, the network, the nemesis."""
-
-
-def node_of(handle: Any) -> tuple[SimNode, int]:
-    """The machine that scheduled a callback, and in which of its lives."""
-    found: tuple[SimNode, int] = handle._context.get(NODE, (WORLD, 0))
-    return found
 
 
 def run(main: Callable[[SimLoop], Any], seed: int, *, most_steps: int = MOST_STEPS, step_seconds: float = 0.0) -> Any:
@@ -285,8 +368,8 @@ def leave(loop: SimLoop) -> None:
     for task in asyncio.all_tasks(loop):
         task._log_destroy_pending = False
         loop.keep(task)
-    loop._ready.clear()
-    loop._scheduled.clear()
+    loop._queues.clear()
+    loop._timers.clear()
     loop.close()
     FORMER.append(loop)
 

@@ -315,12 +315,17 @@ class Stream(asyncio.Transport):
         if self._closed or self._is_deaf:
             return
         self._inbox.append(piece)
-        sender._network.loop.call_in(sender._node, 0, sender._taken, len(piece))
+        sender._taken(len(piece))
         if not self._reading_paused and self._protocol is not None:
             self._deliver()
 
     def _taken(self, count: int) -> None:
+        """So much has arrived; whoever waits to write hears of it in a step of its own."""
         self._unsent_bytes -= count
+        if self._writing_paused and self.get_write_buffer_size() <= self._high // 4:
+            self._network.loop.call_in(self._node, 0, self._resume_writing)
+
+    def _resume_writing(self) -> None:
         if self._writing_paused and self.get_write_buffer_size() <= self._high // 4 and not self._closed:
             self._writing_paused = False
             self._protocol.resume_writing()

@@ -17,6 +17,7 @@ class SimNode:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.label = name.encode()
         self.incarnation = 0
         self.on_kill: dict[Callable[[], None], None] = {}
         """What must know at once that the machine is dead, in this order: its sockets."""
