@@ -41,11 +41,11 @@ simulate: $(STAMP)
 
 clusters: $(STAMP)
 	mkdir -p build
-	$(BIN)/python -m tests.sim.cluster --seeds 5000 --minutes $${MINUTES:-60} --progress build/clusters.json
+	$(BIN)/python -m tests.sim.cluster --seeds 5000 --minutes $${MINUTES:-60} --jobs 0 --progress build/clusters.json
 
 transactions: $(STAMP)
 	mkdir -p build
-	$(BIN)/python -m tests.sim.transactions --transactions 1000000 --minutes $${MINUTES:-60} --progress build/transactions.json
+	$(BIN)/python -m tests.sim.transactions --transactions 1000000 --minutes $${MINUTES:-60} --jobs 0 --progress build/transactions.json
 
 crash: $(STAMP)
 	BARNABAS_KILL_ROUNDS=$${ROUNDS:-200} $(BIN)/pytest -m verify tests/crash tests/storage/test_crash_points.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from tests.sim.scenario import play
 from tests.sim.search import search, search_parser
@@ -15,7 +16,7 @@ def main() -> int:
     options = parser.parse_args()
     return search(
         options,
-        lambda seed: play(seed, durability=options.durability),
+        partial(play, durability=options.durability),
         lambda progress: progress.played >= options.seeds,
     )
 

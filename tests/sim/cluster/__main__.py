@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
-from tests.sim.cluster.plan import ClusterPlan
-from tests.sim.cluster.scenario import play
+from tests.sim.cluster.scenario import play_seed
 from tests.sim.search import search, search_parser
 
 
@@ -16,7 +16,7 @@ def main() -> int:
     options = parser.parse_args()
     return search(
         options,
-        lambda seed: play(ClusterPlan.draw(seed, quick=options.quick)),
+        partial(play_seed, quick=options.quick),
         lambda progress: progress.played >= options.seeds,
     )
 

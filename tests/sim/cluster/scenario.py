@@ -237,3 +237,8 @@ def play(plan: ClusterPlan) -> Outcome[ClusterPlan]:
     """Carry out a plan and check what came of it."""
     command = f"python -m tests.sim.cluster --seed {plan.seed}{' --quick' if plan.is_quick else ''}"
     return outcome_of(ClusterRun, plan, command)
+
+
+def play_seed(seed: int, *, quick: bool = False) -> Outcome[ClusterPlan]:
+    """Carry out the plan that a seed draws."""
+    return play(ClusterPlan.draw(seed, quick=quick))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from tests.sim.search import search, search_parser
-from tests.sim.transactions.plan import TransactionPlan
-from tests.sim.transactions.scenario import play
+from tests.sim.transactions.scenario import play_seed
 
 
 def main() -> int:
@@ -16,7 +16,7 @@ def main() -> int:
     options = parser.parse_args()
     return search(
         options,
-        lambda seed: play(TransactionPlan.draw(seed, quick=options.quick)),
+        partial(play_seed, quick=options.quick),
         lambda progress: progress.acknowledged >= options.transactions,
     )
 

@@ -189,3 +189,8 @@ def play(plan: TransactionPlan) -> Outcome[TransactionPlan]:
     """Carry out a plan and check what came of it."""
     command = f"python -m tests.sim.transactions --seed {plan.seed}{' --quick' if plan.is_quick else ''}"
     return outcome_of(TransactionRun, plan, command)
+
+
+def play_seed(seed: int, *, quick: bool = False) -> Outcome[TransactionPlan]:
+    """Carry out the plan that a seed draws."""
+    return play(TransactionPlan.draw(seed, quick=quick))
