@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Self, cast
 
 if TYPE_CHECKING:
     from .handshake_line import HandshakeLine
@@ -31,6 +32,7 @@ class Handshake(asyncio.BufferedProtocol):
         self._loop = loop
         self._line = line
         self._address = address
+        self._stream: Any = None
         self._transport: asyncio.Transport | None = None
         self._tls: Any = None
         self._early: bytearray | None = bytearray()
@@ -50,6 +52,7 @@ class Handshake(asyncio.BufferedProtocol):
         None if it was lost on the way. Raises OSError (ssl.SSLError), TimeoutError.
         """
         _present.set(self)
+        self._stream = stream
         transport, _ = await self._loop.connect_accepted_socket(lambda: self, stream)
         try:
             if transport.is_closing():
@@ -87,6 +90,12 @@ class Handshake(asyncio.BufferedProtocol):
     def begin(self, step: Callable[[], None]) -> None:
         """Have the lane do this once the loop's TLS has returned."""
         self._step = step
+
+    def say_last(self, alert: bytes) -> None:
+        """Tell the client why its handshake failed: the loop's TLS does not, and cuts the connection off next."""
+        if alert and self._transport is not None and not self._transport.is_closing():
+            with suppress(OSError):
+                self._stream.send(alert)
 
     # -- what the transport calls ------------------------------------------------------------------------------------
 
@@ -149,6 +158,13 @@ class HandshakeBesideTheLoop(ssl.SSLObject):
     _handshake: Handshake | None = None
     _is_done = False
     _failure: Exception | None = None
+    _outgoing: ssl.MemoryBIO
+
+    @classmethod
+    def _create(cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any) -> Self:
+        made: Self = cast(Any, super())._create(incoming, outgoing, *args, **kwargs)
+        made._outgoing = outgoing
+        return made
 
     def do_handshake(self) -> None:
         """What the lane's last step came to; before that SSLWantReadError, and the lane begins with one."""
@@ -163,6 +179,8 @@ class HandshakeBesideTheLoop(ssl.SSLObject):
         if failure is None:
             self._handshake.begin(self._advance)
             raise ssl.SSLWantReadError
+        if not isinstance(failure, ssl.SSLWantReadError):
+            self._handshake.say_last(self._outgoing.read())
         raise failure
 
     def _advance(self) -> None:

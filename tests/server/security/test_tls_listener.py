@@ -207,6 +207,36 @@ def ask(
 
 
 @VERSIONS
+def test_who_is_refused_hears_why(files: Files, play: Any, version: ssl.TLSVersion) -> None:
+    """Java's clients tell their user, and go on asking a broker that hangs up without a word."""
+    expired = files.folder / "expired.pem"
+    files.authority.issue("anna", days=0).write(expired)
+    stranger = files.identity("eve", authority=Authority.new("another CA"))
+
+    def hear(port: int, shown: Path | None) -> None:
+        context = ssl.create_default_context(cafile=str(files.ca))
+        context.minimum_version = context.maximum_version = version
+        if shown is not None:
+            context.load_cert_chain(shown)
+        with (
+            socket.create_connection(("127.0.0.1", port), PATIENCE) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as stream,
+        ):
+            stream.recv(1)
+
+    async def talk(broker: Broker) -> None:
+        for shown, reason in (
+            (expired, "certificate expired"),
+            (stranger, "unknown ca"),
+            (None, "certificate required|handshake failure"),
+        ):
+            with pytest.raises(ssl.SSLError, match=reason):
+                await asyncio.to_thread(hear, broker.port, shown)
+
+    play(talk, files.listener | files.trusting | {"ssl.client.auth": "required"})
+
+
+@VERSIONS
 def test_a_session_is_resumed_until_there_is_a_new_certificate(files: Files, version: ssl.TLSVersion) -> None:
     context = ssl.create_default_context(cafile=str(files.ca))
     context.minimum_version = context.maximum_version = version
