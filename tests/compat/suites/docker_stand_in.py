@@ -44,6 +44,7 @@ KERBEROS_LOGIN = (
 SETTINGS = {
     "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
+    "group.initial.rebalance.delay.ms": "0",
     "super.users": "User:admin;User:ANONYMOUS",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,GSSAPI",
     "sasl.kerberos.service.name": "kafka",
