@@ -7,8 +7,9 @@ or none: where one cannot be, the others are told OPERATION_NOT_ATTEMPTED.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TypeAlias
 
 from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode
@@ -26,82 +27,92 @@ from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...coordinator.transaction.metadata import V1, V2, Place
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.topic_names import is_internal
-from ...runtime.turns import GROUPS, Pace
+from ...runtime.turns import Steps
 from ..request_context import RequestContext
 from ..transaction_errors import known_to
 
 FIRST_VERSION_WITH_FENCING = 2
 FIRST_VERSION_OF_BROKERS = 4
 
+Outcomes: TypeAlias = dict[Place, ErrorCode]
 
-async def handle(
+
+def handle(
     ctx: RequestContext,
     request: AddPartitionsToTxnRequest,
     *,
     metadata: MetadataCache,
     transactions: TransactionCoordinator,
-) -> AddPartitionsToTxnResponse:
+) -> Steps[None]:
     """Answers when what is added is durable."""
-    if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
-        # Of several entries for one id the first one counts. None waits for another to be durable.
-        wanted = {one.transactional_id: one for one in reversed(request.transactions)}
-        begun, pace = {}, Pace(GROUPS)
-        for one in dict.fromkeys(each.transactional_id for each in request.transactions):
-            begun[one] = await _begin(ctx, wanted[one], metadata, transactions)
-            await pace.step()
-        results = [
-            AddPartitionsToTxnResult(transactional_id=one, topic_results=_results(await outcome))
-            for one, outcome in begun.items()
-        ]
-        return AddPartitionsToTxnResponse(results_by_transaction=results)
-    only = AddPartitionsToTxnTransaction(
-        transactional_id=request.v3_and_below_transactional_id,
-        producer_id=request.v3_and_below_producer_id,
-        producer_epoch=request.v3_and_below_producer_epoch,
-        topics=request.v3_and_below_topics,
-    )
-    outcome = await _begin(ctx, only, metadata, transactions)
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(await outcome))
+    if ctx.api_version < FIRST_VERSION_OF_BROKERS:
+        only = AddPartitionsToTxnTransaction(
+            transactional_id=request.v3_and_below_transactional_id,
+            producer_id=request.v3_and_below_producer_id,
+            producer_epoch=request.v3_and_below_producer_epoch,
+            topics=request.v3_and_below_topics,
+        )
+
+        def added(outcomes: Outcomes) -> None:
+            ctx.respond(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(outcomes)))
+
+        yield from _begin(ctx, only, metadata, transactions, added)
+        return
+    # Of several entries for one id the first one counts. None waits for another to be durable.
+    wanted = {one.transactional_id: one for one in reversed(request.transactions)}
+    found: dict[str, Outcomes] = {}
+
+    def one_found(name: str, outcomes: Outcomes) -> None:
+        found[name] = outcomes
+        if len(found) == len(wanted):
+            respond()
+
+    def respond() -> None:
+        names = dict.fromkeys(each.transactional_id for each in request.transactions)
+        results = [AddPartitionsToTxnResult(transactional_id=one, topic_results=_results(found[one])) for one in names]
+        ctx.respond(AddPartitionsToTxnResponse(results_by_transaction=results))
+
+    if not wanted:
+        respond()
+    for one in reversed(wanted.values()):
+        yield from _begin(ctx, one, metadata, transactions, partial(one_found, one.transactional_id))
+        yield
 
 
-async def _begin(
+def _begin(
     ctx: RequestContext,
     wanted: AddPartitionsToTxnTransaction,
     metadata: MetadataCache,
     transactions: TransactionCoordinator,
-) -> asyncio.Future[dict[Place, ErrorCode]]:
-    """What becomes of one transaction's partitions."""
-    outcome: asyncio.Future[dict[Place, ErrorCode]] = asyncio.get_running_loop().create_future()
-    places, errors = await _sorted(ctx, wanted.topics, metadata)
+    found: Callable[[Outcomes], None],
+) -> Steps[None]:
+    """`found` is told once what becomes of one transaction's partitions."""
+    places, errors = yield from _sorted(ctx, wanted.topics, metadata)
     identity = ProducerIdentity(wanted.producer_id, wanted.producer_epoch)
     if errors:
-        outcome.set_result(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
-        return outcome
+        found(dict.fromkeys(places, ErrorCode.OPERATION_NOT_ATTEMPTED) | errors)
+        return
     if wanted.verify_only:
-        found = transactions.verify_partitions(wanted.transactional_id, identity, frozenset(places))
-        outcome.set_result({place: found[place] for place in places})
-        return outcome
+        verified = transactions.verify_partitions(wanted.transactional_id, identity, frozenset(places))
+        found({place: verified[place] for place in places})
+        return
 
     def reply(error: ErrorCode) -> None:
-        if not outcome.done():
-            error = known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)
-            outcome.set_result(dict.fromkeys(places, error))
+        found(dict.fromkeys(places, known_to(ctx.api_version, FIRST_VERSION_WITH_FENCING, error)))
 
     # Brokers have a request for many producers, of whom none is to wait for another's last transaction.
     if ctx.api_version >= FIRST_VERSION_OF_BROKERS:
         transactions.add_partitions(wanted.transactional_id, identity, frozenset(places), V2, reply)
     else:
         transactions.add_partitions_soon(wanted.transactional_id, identity, frozenset(places), V1, reply)
-    return outcome
 
 
-async def _sorted(
+def _sorted(
     ctx: RequestContext, topics: Iterable[AddPartitionsToTxnTopic], metadata: MetadataCache
-) -> tuple[list[Place], dict[Place, ErrorCode]]:
+) -> Steps[tuple[list[Place], Outcomes]]:
     """Partitions that may be added, each once, and what is wrong with the others."""
     places: dict[Place, None] = {}
-    errors: dict[Place, ErrorCode] = {}
-    pace = Pace()
+    errors: Outcomes = {}
     for topic in topics:
         is_allowed = ctx.api_version >= FIRST_VERSION_OF_BROKERS or (
             not is_internal(topic.name) and ctx.may(AclOperation.WRITE, AclResourceType.TOPIC, topic.name)
@@ -113,11 +124,11 @@ async def _sorted(
                 errors[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 places[topic.name, index] = None
-            await pace.step()
+            yield
     return list(places), errors
 
 
-def _results(outcomes: dict[Place, ErrorCode]) -> list[AddPartitionsToTxnTopicResult]:
+def _results(outcomes: Outcomes) -> list[AddPartitionsToTxnTopicResult]:
     topics: dict[str, AddPartitionsToTxnTopicResult] = {}
     for (name, index), error in outcomes.items():
         topic = topics.setdefault(name, AddPartitionsToTxnTopicResult(name=name))

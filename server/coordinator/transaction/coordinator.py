@@ -315,43 +315,47 @@ class TransactionCoordinator:
             place: ErrorCode.NONE if place in known.partitions else ErrorCode.TRANSACTION_ABORTABLE for place in places
         }
 
-    async def end(
-        self, transactional_id: str, identity: ProducerIdentity, *, is_commit: bool, client_version: int
-    ) -> ProducerIdentity:
-        """EndTxn: decide the transaction; markers follow. Gives who the producer is from now on, with version 2.
-
-        Raises KafkaError.
+    def end(
+        self,
+        transactional_id: str,
+        identity: ProducerIdentity,
+        wanted: TransactionState,
+        ended: Callable[[ProducerIdentity | ErrorCode], None],
+        *,
+        client_version: int,
+        spare: int = NO_PRODUCER_ID,
+    ) -> None:
+        """EndTxn: decide the transaction, PREPARE_COMMIT or PREPARE_ABORT; markers follow. `ended` is told once who the
+        producer is from now on, with version 2 of the protocol, or the error; `spare` is for one without epochs left.
         """
-        wanted = TransactionState.PREPARE_COMMIT if is_commit else TransactionState.PREPARE_ABORT
-        spare = NO_PRODUCER_ID
-        if client_version >= V2 and is_exhausted(identity.epoch):
-            spare = await self._producer_ids.next_id()
-        transaction = self._known(transactional_id)
+        try:
+            transaction = self._known(transactional_id)
+        except KafkaError as error:
+            ended(error.code)
+            return
         known, is_v2 = transaction.metadata, client_version >= V2
         if is_v2 and transaction.is_busy:
-            raise _concurrent()
+            ended(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return
         outcome = (end_v2 if is_v2 else end_v1)(known, *identity, wanted)
         if transaction.is_busy and outcome not in _BEFORE_CONCURRENCY:
-            raise _concurrent()
-        if outcome is ErrorCode.NONE:
-            return ProducerIdentity(known.producer_id, known.producer_epoch) if is_v2 else NOBODY
-        if isinstance(outcome, ErrorCode):
-            raise KafkaError(outcome, f"The transaction is {known.state.label}.")
-        new = known.ending(
-            outcome, V2 if is_v2 else V1, spare if known.is_exhausted else NO_PRODUCER_ID, self._now_ms()
-        )
-        error = await self._outcome(
-            partial(self._store, transaction, new, then=partial(self._completions.begin, transaction))
-        )
-        if error is not ErrorCode.NONE:
-            raise KafkaError(error, "The end of the transaction could not be written down.")
-        if not is_v2:
-            return NOBODY
-        return (
-            ProducerIdentity(new.producer_id, new.producer_epoch)
-            if new.next_id < 0
-            else ProducerIdentity(new.next_id, 0)
-        )
+            ended(ErrorCode.CONCURRENT_TRANSACTIONS)
+        elif outcome is ErrorCode.NONE:
+            ended(ProducerIdentity(known.producer_id, known.producer_epoch) if is_v2 else NOBODY)
+        elif isinstance(outcome, ErrorCode):
+            ended(outcome)
+        else:
+            new = known.ending(
+                outcome, V2 if is_v2 else V1, spare if known.is_exhausted else NO_PRODUCER_ID, self._now_ms()
+            )
+
+            def stored(error: ErrorCode) -> None:
+                if error is ErrorCode.NONE:
+                    ended(_after(new) if is_v2 else NOBODY)
+                else:
+                    ended(error)
+
+            self._store(transaction, new, stored, then=partial(self._completions.begin, transaction))
 
     # -- what nobody asks for --------------------------------------------------------------------------------------
 
@@ -497,6 +501,13 @@ def _may_be(known: TransactionMetadata, expected: ProducerIdentity) -> bool:
     if known.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == known.producer_id:
         return True
     return expected.producer_id == known.previous_id and is_exhausted(expected.epoch)
+
+
+def _after(ending: TransactionMetadata) -> ProducerIdentity:
+    """Who the producer is in its next transaction, by version 2 of the protocol."""
+    if ending.next_id == NO_PRODUCER_ID:
+        return ProducerIdentity(ending.producer_id, ending.producer_epoch)
+    return ProducerIdentity(ending.next_id, 0)
 
 
 def _refusal(known: TransactionMetadata, identity: ProducerIdentity) -> ErrorCode:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ....protocol.errors import ErrorCode
 from ....protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
@@ -49,10 +49,10 @@ class TransactionMetadata(NamedTuple):
             return None
         return self.start_ms + self.timeout_ms
 
-    def _step(self, state: TransactionState, now_ms: int, changed: TransactionMetadata) -> TransactionMetadata:
-        """`changed` in another state; a way that the table does not know is a bug."""
+    def _step(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
+        """The same with changes, in another state; a way that the table does not know is a bug."""
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
-        return changed._replace(state=state, update_ms=now_ms, previous_id=self.producer_id)
+        return self._replace(state=state, update_ms=now_ms, previous_id=self.producer_id, **changes)
 
     def with_next_epoch(
         self, timeout_ms: int, expected_epoch: int | None, now_ms: int
@@ -66,31 +66,38 @@ class TransactionMetadata(NamedTuple):
                 epoch, last = self.producer_epoch, self.last_epoch  # it asks again what it was not answered
             else:
                 return ErrorCode.PRODUCER_FENCED
-        return self._empty(self._replace(producer_epoch=epoch, last_epoch=last, timeout_ms=timeout_ms), now_ms)
+        return self._empty(now_ms, producer_epoch=epoch, last_epoch=last, timeout_ms=timeout_ms)
 
     def with_new_id(self, producer_id: int, timeout_ms: int, now_ms: int, *, keep_last: bool) -> TransactionMetadata:
         """The epochs are used up: go on under another producer id."""
         last = self.producer_epoch if keep_last else NO_PRODUCER_EPOCH
-        changed = self._replace(producer_id=producer_id, producer_epoch=0, last_epoch=last, timeout_ms=timeout_ms)
-        return self._empty(changed, now_ms)
+        return self._empty(now_ms, producer_id=producer_id, producer_epoch=0, last_epoch=last, timeout_ms=timeout_ms)
 
-    def _empty(self, changed: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-        return self._step(TransactionState.EMPTY, now_ms, changed._replace(partitions=frozenset(), start_ms=NO_TIME))
+    def _empty(self, now_ms: int, **changes: Any) -> TransactionMetadata:
+        return self._step(TransactionState.EMPTY, now_ms, partitions=frozenset(), start_ms=NO_TIME, **changes)
 
     def with_partitions(self, added: frozenset[Place], client_version: int, now_ms: int) -> TransactionMetadata:
         """More partitions take part; the first ones begin the transaction."""
-        start_ms = now_ms if self.state in AT_REST else self.start_ms
-        changed = self._replace(partitions=self.partitions | added, start_ms=start_ms, client_version=client_version)
-        return self._step(TransactionState.ONGOING, now_ms, changed)
+        return self._step(
+            TransactionState.ONGOING,
+            now_ms,
+            partitions=self.partitions | added,
+            start_ms=now_ms if self.state in AT_REST else self.start_ms,
+            client_version=client_version,
+        )
 
     def ending(self, state: TransactionState, client_version: int, next_id: int, now_ms: int) -> TransactionMetadata:
         """It is decided how the transaction ends; markers are to be written."""
-        changed = self._replace(next_id=next_id, client_version=client_version)
-        if client_version >= V2:
-            changed = changed._replace(producer_epoch=self.producer_epoch + 1, last_epoch=self.producer_epoch)
-        if self.state in AT_REST:
-            changed = changed._replace(start_ms=now_ms)
-        return self._step(state, now_ms, changed)
+        is_v2 = client_version >= V2
+        return self._step(
+            state,
+            now_ms,
+            next_id=next_id,
+            client_version=client_version,
+            producer_epoch=self.producer_epoch + 1 if is_v2 else self.producer_epoch,
+            last_epoch=self.producer_epoch if is_v2 else self.last_epoch,
+            start_ms=now_ms if self.state in AT_REST else self.start_ms,
+        )
 
     def fenced(self, client_version: int, now_ms: int) -> TransactionMetadata:
         """The open transaction is aborted against its producer, whose epoch is worth nothing from now on."""
@@ -101,10 +108,15 @@ class TransactionMetadata(NamedTuple):
 
     def completed(self, now_ms: int) -> TransactionMetadata:
         """All markers are written."""
-        changed = self._replace(next_id=NO_PRODUCER_ID, partitions=frozenset())
-        if self.client_version >= V2 and self.next_id != NO_PRODUCER_ID:
-            changed = changed._replace(producer_id=self.next_id, producer_epoch=0)
-        return self._step(COMPLETED[self.state], now_ms, changed)
+        is_other = self.client_version >= V2 and self.next_id != NO_PRODUCER_ID
+        return self._step(
+            COMPLETED[self.state],
+            now_ms,
+            next_id=NO_PRODUCER_ID,
+            partitions=frozenset(),
+            producer_id=self.next_id if is_other else self.producer_id,
+            producer_epoch=0 if is_other else self.producer_epoch,
+        )
 
 
 def is_exhausted(epoch: int) -> bool:
