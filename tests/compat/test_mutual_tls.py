@@ -132,10 +132,14 @@ def test_who_shows_the_right_certificate_writes_and_nobody_else(secured: Broker,
 @pytest.mark.parametrize("version", ["4.1.1", "3.9.1"])
 def test_java_shows_one_too(secured: Broker, world: World, tmp_path: Path, version: str) -> None:
     tools = KafkaTools(version)
-    for name, is_right in (("anna", True), ("forged", False)):
+    for name, is_right in (("anna", True), ("forged", False), ("expired", False)):
         file = tmp_path / f"{name}.properties"
         file.write_text("".join(f"{key}={value}\n" for key, value in world.shown(name).settings.items()))
         where = ("--bootstrap-server", secured.bootstrap, "--command-config", str(file))
         result = tools.run("kafka-topics", *where, "--list")
         assert (result.returncode == 0) == is_right
         assert ("t\n" in result.stdout) == is_right
+        # It hears that it is refused, and does not ask again until its time is over.
+        assert ("SslAuthenticationException" in result.stdout + result.stderr) != is_right, (
+            result.stdout + result.stderr
+        )
