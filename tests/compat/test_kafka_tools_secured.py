@@ -18,7 +18,10 @@ CONFIG = {
 
 
 @pytest.mark.parametrize("version", ["4.1.1", pytest.param("3.9.1", marks=pytest.mark.verify)])
-@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", pytest.param("PLAIN", marks=pytest.mark.verify)])
+@pytest.mark.parametrize(
+    "mechanism",
+    ["SCRAM-SHA-512", *(pytest.param(name, marks=pytest.mark.verify) for name in ("SCRAM-SHA-256", "PLAIN"))],
+)
 def test_an_operator_with_kafkas_tools(version: str, mechanism: str, tmp_path: Path) -> None:
     require_java()
     with Broker({"t": 1}, sasl={"admin": "adm1n"}, tls=True, config=CONFIG) as broker, ToolSession(version) as tools:
@@ -50,4 +53,7 @@ def test_an_operator_with_kafkas_tools(version: str, mechanism: str, tmp_path: P
         status, text = tools.run("kafka-acls", *at, carl, "--list")
         assert "ClusterAuthorizationException" in text or status != 0, text
         status, text = tools.run("kafka-topics", *at, settings("carl", "wrong"), "--list")
+        assert status != 0 and "SaslAuthenticationException" in text, text
+        tools.output("kafka-configs", *at, admin, "--alter", *entity, "--delete-config", "SCRAM-SHA-512")
+        status, text = tools.run("kafka-topics", *at, carl, "--list")
         assert status != 0 and "SaslAuthenticationException" in text, text
