@@ -18,7 +18,7 @@ from .reasons import reason
 from .session import Bootstrap, fail, print_rows
 from .spark_output import KEEP_VERSIONS, check_output, written
 
-_ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?\w*(?:Error|Exception): ")
+_ERROR_LINE = re.compile(r"^(?:: )?(?:[\w.]+\.)?\w*(?:Error|Exception): ")
 
 app = typer.Typer(
     help="Jobs on Spark: compact, table, export, replay, audit, pipeline. On this machine, or on a cluster (--master).",

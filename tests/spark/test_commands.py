@@ -87,6 +87,8 @@ def test_one_mistake_is_one_line_and_needs_no_spark(
 def test_of_two_tracebacks_the_reason_is_told() -> None:
     java = "Job aborted\norg.apache.PythonException: Traceback\n  File x\nValueError: no column\n\tat java"
     assert spark_commands.told(RuntimeError(java)) == "no column"
+    called = "An error occurred while calling o1.\n: org.X.SparkClassNotFoundException: [DATA_SOURCE] no delta\n\tat"
+    assert spark_commands.told(RuntimeError(called)) == "[DATA_SOURCE] no delta"
     assert spark_commands.told(RuntimeError("[PATH_NOT_FOUND] there is no such path\nJVM stacktrace")) == (
         "[PATH_NOT_FOUND] there is no such path"
     )
