@@ -38,6 +38,8 @@ TRANSACTION_ACTS = (
 """What transactions are for. A deserter begins one and is never heard of again."""
 STATES = ("tail", "slow disk", "flush-late", "produce-answer-lost", "requests lost", "answers lost", "requests late")
 """What is so all the time."""
+CROWDED = 0.5
+"""Share of the long seeds with many copiers that never wait."""
 V2 = 2
 UNSAFE_BEFORE_V2 = frozenset({"cut", "cut off", "cut one way", "slow link", "cut a copier"})
 """What has requests arrive late, perhaps in the middle of the next transaction. Where that has the same epoch, as in
@@ -60,6 +62,8 @@ class TransactionPlan(ClusterPlan):
     timeout_ms: int
     """`transaction.timeout.ms`"""
     request_timeout_ms: int
+    reader_min_bytes: int
+    """Before a reader's fetch is answered, or its time is over."""
     version: int
     """The level of `transaction.version` at the start."""
 
@@ -73,16 +77,17 @@ class TransactionPlan(ClusterPlan):
         """`quick` for a few simulated seconds."""
         rng = random.Random(f"{seed}/transactions")
         base = ClusterPlan.draw(seed, quick=quick)
-        drawn = rng.choice([1, 1, 3])
+        is_crowded = not quick and rng.random() < CROWDED
+        drawn = rng.choice([1] * 7 + [3] if is_crowded else [1, 1, 3])
         brokers = brokers or drawn
         durability = base.settings["acks.all.durability"]
         menu = [*BROKER_ACTS, *(CLUSTER_ACTS if brokers > 1 else ()), *TRANSACTION_ACTS, *STATES]
-        share = rng.choice([0.0, 0.2, 0.4, 0.7])
+        share = rng.choice([0.0, 0.05, 0.1, 0.2, 0.3] if is_crowded else [0.0, 0.2, 0.4, 0.7])
         version = rng.choice([2, 2, 1, 0])
         faults = {fault for fault in menu if rng.random() < share} - (set() if durability == "disk" else NEEDS_DISK)
         if version < V2 or "change the version" in faults:
             faults -= UNSAFE_BEFORE_V2
-        return cls(
+        plan = cls(
             **{
                 **{one.name: getattr(base, one.name) for one in fields(ClusterPlan)},
                 "brokers": brokers,
@@ -104,7 +109,24 @@ class TransactionPlan(ClusterPlan):
             linger=rng.choice([0.0, 0.0, 0.0, 0.05, 0.8]),
             timeout_ms=rng.choice([500, 1000, 4000]),
             request_timeout_ms=rng.choice([300, 1000, 3000]),
+            reader_min_bytes=1 if quick else rng.choice([1, 1000, 4000]),
             version=version,
+        )
+        return plan._crowded(rng) if is_crowded else plan
+
+    def _crowded(self, rng: random.Random) -> TransactionPlan:
+        """The same with many that copy without a pause: most transactions are made in these."""
+        return replace(
+            self,
+            copiers=rng.randint(6, 12),
+            seconds=rng.uniform(8, 20) if self.faults else rng.uniform(2, 4),
+            gap=rng.uniform(0.3, 3.0),
+            downtime=rng.uniform(0.02, 0.7),
+            input_records=4000,
+            most_records=rng.choice([1, 3]),
+            abort_chance=rng.choice([0.0, 0.05, 0.2]),
+            linger=0.0,
+            reader_min_bytes=rng.choice([1000, 4000]),
         )
 
     def with_faults(self, faults: frozenset[str], **changes: Any) -> TransactionPlan:

@@ -29,6 +29,8 @@ INPUT_VALUE = b"x"
 LAST_RECORDS = 30
 """In each partition of the input, once all is calm."""
 SETTLE_SECONDS = 60.0
+FED_BYTES = 300
+"""In a batch of the input: who begins again somewhere reads all of that one."""
 MOST_COPIES_BYTES = 20_000
 
 
@@ -115,7 +117,12 @@ class TransactionRun(ClusterRun):
     async def _feed(self, records: int) -> None:
         plan = self.plan
         async with self._reached(
-            lambda: Producer(self.bootstrap, rng=random.Random(f"{plan.seed}/feeder"), wall_clock_ms=self.world.now_ms)
+            lambda: Producer(
+                self.bootstrap,
+                batch_size=FED_BYTES,
+                rng=random.Random(f"{plan.seed}/feeder"),
+                wall_clock_ms=self.world.now_ms,
+            )
         ) as producer:
             for partition in range(plan.copiers):
                 await producer.send_many(INPUT, [INPUT_VALUE] * records, partition=partition)
@@ -150,6 +157,7 @@ class TransactionRun(ClusterRun):
             auto_offset_reset="earliest",
             isolation_level=isolation_level,
             max_partition_fetch_bytes=MOST_COPIES_BYTES,
+            fetch_min_bytes=plan.reader_min_bytes,
             request_timeout_ms=3000,
             rng=random.Random(f"{plan.seed}/reader/{isolation_level}/{group_id}"),
         )

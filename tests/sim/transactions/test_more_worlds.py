@@ -1,0 +1,13 @@
+"""The second half of a hundred thousand transactions: a file is one process's, and two share the work."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.transactions.many_worlds import PARTS, play_part
+
+
+@pytest.mark.verify
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("part", range(PARTS // 2, PARTS))
+def test_everything_is_copied_once_in_many_worlds(part: int) -> None:
+    play_part(part)
