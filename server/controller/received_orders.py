@@ -222,6 +222,7 @@ class ReceivedOrders:
         pace = Pace()
         for topic in update.topics:
             cache.put_topics([self._merged(topic)])
+            await self._give_up_moved(topic)
             await pace.step(len(topic.partitions))
         gone = []
         for topic in update.removed:
@@ -249,6 +250,20 @@ class ReceivedOrders:
             return
         self._is_new_here = False
         self._metadata.remove_topics([name for name in self._metadata.topic_names if name not in present])
+
+    async def _give_up_moved(self, topic: TopicImage) -> None:
+        """Nobody tells a broker that was away of replicas that were moved from it. Their folders stay as they are."""
+        moved = []
+        for image in topic.partitions.values():
+            if self._broker_id not in image.replicas:
+                partition = TopicPartition(topic.name, image.partition)
+                order = self._hosted.get(partition)
+                if order is not None and order.leader_epoch < image.leader_epoch:
+                    moved.append(partition)
+        for partition, error in (await stop_here(self._replicas, moved, None)).items():
+            logger.warning("%s is no longer here, it has moved to other brokers meanwhile", partition)
+            if error is ErrorCode.NONE:
+                del self._hosted[partition]
 
     def _merged(self, topic: TopicImage) -> TopicImage:
         former = self._metadata.topic(topic.name)

@@ -111,12 +111,15 @@ class Member:
     async def start(self) -> Member:
         await self.cluster_store.prepare()
         await self.dynamic_config.load(self.config_store, self.broker_id)
-        endpoint = BrokerEndpoint(LISTENER, "127.0.0.1", 9000 + self.broker_id)
-        registration = BrokerRegistration(self.broker_id, (endpoint,), rack=self.plane.racks.get(self.broker_id))
-        registered = await self.cluster_store.register_broker(registration)
-        self.control.registered(registered)
+        await self.register()
         await self.control.start()
         return self
+
+    async def register(self) -> None:
+        """Be among the live brokers, maybe once more."""
+        endpoint = BrokerEndpoint(LISTENER, "127.0.0.1", 9000 + self.broker_id)
+        registration = BrokerRegistration(self.broker_id, (endpoint,), rack=self.plane.racks.get(self.broker_id))
+        self.control.registered(await self.cluster_store.register_broker(registration))
 
     async def ask(self, broker_id: int, request: Any, *, lowest: int = 0, highest: int = UNBOUNDED) -> Any:
         """Sends a request to another member over the wire that there is not."""

@@ -460,6 +460,25 @@ async def test_partition_moves_to_other_brokers() -> None:
         assert plane.members[3].leads(T0)
 
 
+async def test_replica_that_moved_while_its_broker_had_no_session_is_given_up_with_its_folder_left() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 2))
+        away = plane.members[2]
+        await plane.until(lambda: T0 in away.replicas.roles)
+        await plane.members[1].store.delete("/brokers/ids/2")
+        await plane.until(lambda: 2 not in plane.members[3].metadata.brokers)
+        assert await plane.controller.reassign({T0: (1, 3)}) == {T0: None}
+        await plane.until(lambda: T0 in plane.members[3].replicas.roles)
+        assert isinstance(await propose(plane, 1, (1, 3)), PartitionState)
+        await plane.until(lambda: plane.controller.reassignments() == [])
+        assert T0 in away.replicas.roles
+        await away.register()
+        await plane.until(lambda: T0 not in away.replicas.roles)
+        assert away.replicas.deleted == []
+        assert await plane.controller.reassign({T0: (1, 2)}) == {T0: None}
+        await plane.until(lambda: T0 in away.replicas.roles)
+
+
 async def test_reassignment_outlives_its_controller() -> None:
     async with ClusterPlane(brokers=4) as plane:
         await create(plane, (2, 3))
