@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from uuid import UUID
 
+    from ...protocol.refused_before import RefusedBefore
     from ..config.listeners import ListenerConfig
     from .authentication import SaslAuthentication
 
@@ -46,3 +47,5 @@ class Session:
     """Name and version of the client's software, as it says itself (KIP-511)."""
     telemetry_client: UUID | None = None
     """As whom the client was told which metrics are wanted of it: on one connection there is one at a time."""
+    refused_before: RefusedBefore | None = None
+    """Of its produce requests, once there was one."""

@@ -22,6 +22,7 @@ from ....protocol.messages.produce import (
     ProduceResponse,
 )
 from ....protocol.produce_entries import SINCE_TOPIC_IDS, AllAppended, ProduceEntries, response_of
+from ....protocol.refused_before import RefusedBefore
 from ....storage.record_validator import RecordValidationError
 from ...coordinator.transaction.enlistment import Manner
 from ...replication.delayed_produce import AppendCallback, AppendResult
@@ -157,8 +158,11 @@ class _Produce(AllAppended):
     def _response(self, results: list[AppendResult]) -> Steps[ProduceResponse]:
         """The answer if not all of it went well."""
         answers = []
-        for (_, index), result in zip(self.places, results, strict=True):
-            answers.append(self._answer(index, result))
+        session = self._ctx.session
+        before = session.refused_before = session.refused_before or RefusedBefore()
+        for place, result in zip(self.places, results, strict=True):
+            error = before.heard(place, result if isinstance(result, KafkaError) else None)
+            answers.append(self._answer(place[1], error or result))
             yield
         response = response_of(self.places, answers)
         if self._ctx.api_version >= SINCE_LEADER_HINTS:

@@ -25,11 +25,12 @@ from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.batch_header import write_crc
 from barnabas.protocol.compression import Compression
-from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record import TimestampType
 from barnabas.protocol.record_batch import iter_batches
+from barnabas.protocol.refused_before import BEHIND, MOST_PLACES, RefusedBefore
 from barnabas.simulation.machines import WorkDelays
 
 SLOW_DISK = WorkDelays(usual=0.5)
@@ -556,6 +557,32 @@ def test_a_duplicate_of_what_is_not_on_disk_yet_waits_for_the_disk_too() -> None
         assert log.log_end_offset == 1
 
     play(talk, delays=SLOW_DISK)
+
+
+def test_who_comes_behind_a_batch_that_was_refused_for_now_hears_the_same() -> None:
+    async def talk(plane: DataPlane) -> None:
+        partition, connection, other = plane.partition(), await plane.connect(), await plane.connect()
+        assert await error_of(connection, idempotent(7, 0, 0)) is ErrorCode.NONE
+        partition.is_leader = False
+        assert await error_of(connection, idempotent(7, 0, 1)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition.is_leader = True
+        assert await error_of(other, idempotent(7, 0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        for sequence in range(2, 2 + BEHIND):
+            assert await error_of(connection, idempotent(7, 0, sequence)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await error_of(connection, idempotent(7, 0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "a real gap"
+        for sequence in range(1, 3):
+            assert await error_of(connection, idempotent(7, 0, sequence)) is ErrorCode.NONE
+
+    play(talk)
+
+
+def test_what_was_refused_before_is_bounded() -> None:
+    before, error = RefusedBefore(), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+    for index in range(MOST_PLACES + 10):
+        assert before.heard(("t", index), error) is error
+    gap = KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+    assert before.heard(("t", 9), gap) is gap
+    assert before.heard(("t", 10), gap) is error
 
 
 def test_epochs_of_producers() -> None:
