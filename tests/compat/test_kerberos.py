@@ -15,6 +15,7 @@ from tests.compat.one_record import WRITTEN
 from tests.kafka import KafkaTools
 from tests.kdc import REALM, Kdc, require_kerberos
 from tests.server.config.config_client import ConfigClient
+from tests.server_process import wait_until
 from tests.tools import require_tool
 
 from barnabas.clients.security import security_of
@@ -231,12 +232,13 @@ def test_brokers_come_to_each_other_by_tickets(kdc: Kdc) -> None:
     }
     with Cluster(brokers=2, topics={"t": 1}, config=config) as cluster:
         assert cluster.wait_for_isr("t", brokers=2, timeout=PATIENCE) == (1, 2)
-        names = {
-            str(one.session.principal)
-            for broker_id in cluster.brokers
-            for one in list(cluster.server(broker_id).sockets._connections)
-        }
-        assert names == {"User:kafka"}
+
+        def names() -> set[str]:
+            servers = map(cluster.server, cluster.brokers)
+            return {str(one.session.principal) for server in servers for one in list(server.sockets._connections)}
+
+        # A connection may just have come, and not have shown its ticket yet.
+        wait_until(lambda: names() == {"User:kafka"}, timeout_s=PATIENCE, what="all are known by their tickets")
 
 
 def test_garbage_is_refused_and_the_next_is_served(secured: Broker, kdc: Kdc) -> None:
