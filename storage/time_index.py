@@ -1,5 +1,6 @@
 """The time index of a segment: from which offset on records as young as a timestamp may be found."""
 
+from bisect import bisect_left, bisect_right
 from typing import ClassVar, NamedTuple
 
 from ..protocol.file_layouts import TIME_INDEX_ENTRY
@@ -56,14 +57,8 @@ class TimeIndex(IndexFile):
 
     def lookup(self, target_timestamp: int) -> TimestampOffset:
         """The greatest entry at or below `target_timestamp`, or (-1, base offset): scan forward from its offset."""
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle).timestamp <= target_timestamp:
-                low = middle + 1
-            else:
-                high = middle
-        return self.entry(low - 1) if low else TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        after = bisect_right(range(self.entries), target_timestamp, key=lambda slot: self.entry(slot).timestamp)
+        return self.entry(after - 1) if after else TimestampOffset(NO_TIMESTAMP, self.base_offset)
 
     def entry(self, slot: int) -> TimestampOffset:
         buffer, position = self._locate(slot)
@@ -72,14 +67,7 @@ class TimeIndex(IndexFile):
 
     def truncate_to(self, offset: int) -> None:
         """Remove every entry at or above `offset`."""
-        low, high = 0, self.entries
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle).offset < offset:
-                low = middle + 1
-            else:
-                high = middle
-        self._truncate_to_entries(low)
+        self._truncate_to_entries(bisect_left(range(self.entries), offset, key=lambda slot: self.entry(slot).offset))
 
     def sanity_check(self) -> None:
         IndexFile.sanity_check(self)
