@@ -15,7 +15,7 @@ from ...protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ...protocol.topic_partition import TopicPartition
+from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..client import Client
 from ..connection import BrokerConnection
 from ..errors import code_of
@@ -113,13 +113,14 @@ class TransactionAdmin:
 
     async def open_transactions(self, partitions: Iterable[TopicPartition]) -> list[OpenTransaction]:
         """What is open on these partitions, as their leaders know it. Raises KafkaError."""
-        by_leader: dict[int, dict[str, list[int]]] = {}
+        by_leader: dict[int, list[TopicPartition]] = {}
         for partition in partitions:
-            topics = by_leader.setdefault(await self._leader_of(partition), {})
-            topics.setdefault(partition.topic, []).append(partition.partition)
+            by_leader.setdefault(await self._leader_of(partition), []).append(partition)
 
-        async def ask(leader: int, topics: dict[str, list[int]]) -> list[OpenTransaction]:
-            wanted = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+        async def ask(leader: int, led: list[TopicPartition]) -> list[OpenTransaction]:
+            wanted = [
+                TopicRequest(name=name, partition_indexes=indexes) for name, indexes in indexes_by_topic(led).items()
+            ]
             response = await self._client.ask(leader, DescribeProducersRequest(topics=wanted))
             found = []
             for topic in response.topics:

@@ -23,7 +23,7 @@ from ...protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from ...protocol.schema import ZERO_UUID
-from ...protocol.topic_partition import TopicPartition
+from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..cluster import ClusterView
 from ..errors import code_of
 from .membership import OUTSIDE, Generation
@@ -90,10 +90,7 @@ def fetch_requests(
 
     Offsets that an open transaction is about to change are waited for (KIP-447). `ids` count from version 10 on.
     """
-    topics: dict[str, list[int]] | None = None if partitions is None else {}
-    for tp in partitions or ():
-        assert topics is not None
-        topics.setdefault(tp.topic, []).append(tp.partition)
+    topics = None if partitions is None else indexes_by_topic(partitions)
     stable = version >= _FIRST_FETCH_WITH_STABLE
     if version >= _FIRST_FETCH_WITH_GROUPS:
         named = (

@@ -14,7 +14,7 @@ from ...protocol.messages.describe_log_dirs import DescribableLogDirTopic, Descr
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...protocol.replica_ids import CONSUMER_REPLICA_ID
-from ...protocol.topic_partition import TopicPartition
+from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..client import parse_bootstrap
 from ..cluster import ClusterView
 from ..errors import BrokerUnreachableError, code_of
@@ -194,10 +194,10 @@ class BlockingClient:
             connection = self.connection(leader)
             if not connection.supports(ApiKey.DESCRIBE_LOG_DIRS):
                 continue
-            by_topic: dict[str, list[int]] = {}
-            for tp in led:
-                by_topic.setdefault(tp.topic, []).append(tp.partition)
-            topics = [DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in by_topic.items()]
+            topics = [
+                DescribableLogDirTopic(topic=name, partitions=indexes)
+                for name, indexes in indexes_by_topic(led).items()
+            ]
             response: Any = connection.ask(DescribeLogDirsRequest(topics=topics))
             for result in response.results:
                 for topic in result.topics:

@@ -25,7 +25,7 @@ from ...protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from ...protocol.producer_identity import ProducerIdentity
-from ...protocol.topic_partition import TopicPartition
+from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..cluster import BrokerNode
 from ..errors import code_of
 from .client import BlockingClient
@@ -87,12 +87,10 @@ class TaskTransaction:
 
     def add(self, partitions: Iterable[TopicPartition]) -> None:
         """Those partitions take part from now on. Raises KafkaError."""
-        topics: dict[str, list[int]] = {}
         new = set(partitions) - self._added
-        for partition in sorted(new):
-            topics.setdefault(partition.topic, []).append(partition.partition)
         if not new:
             return
+        topics = indexes_by_topic(sorted(new))
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self.identity.producer_id,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from itertools import islice
 
-from ...protocol.topic_partition import TopicPartition
+from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..metadata.metadata_cache import MetadataCache, TopicImage
 from ..metadata.znodes import TopicRegistration
 from ..runtime.turns import PARTITIONS_TOLD, Pace
@@ -24,10 +24,7 @@ class Announcer:
 
     def show(self, partitions: Iterable[TopicPartition]) -> None:
         """Show partitions as the context has them. Those being deleted are not shown."""
-        indexes: dict[str, list[int]] = {}
-        for name, index in partitions:
-            if name not in self._context.doomed:
-                indexes.setdefault(name, []).append(index)
+        indexes = indexes_by_topic(one for one in partitions if one.topic not in self._context.doomed)
         self._metadata.put_topics([self._context.image(name) for name in indexes])
         if self._channel.others:
             images = tuple(self._context.partial_image(name, its_indexes) for name, its_indexes in indexes.items())
@@ -42,9 +39,7 @@ class Announcer:
         """Tell these brokers everything, some partitions at a time: ten thousand would take a tenth of a second."""
         everything = ((topic.name, index) for topic in self._shown() for index in topic.assignment)
         while broker_ids and (some := list(islice(everything, PARTITIONS_TOLD))):
-            indexes: dict[str, list[int]] = {}
-            for name, index in some:
-                indexes.setdefault(name, []).append(index)
+            indexes = indexes_by_topic(some)
             self._tell(broker_ids, tuple(self._context.partial_image(name, its) for name, its in indexes.items()))
             await asyncio.sleep(0)
 

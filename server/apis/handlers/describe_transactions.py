@@ -10,6 +10,7 @@ from ....protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from ....protocol.topic_partition import indexes_by_topic
 from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...runtime.turns import Steps
 from ..answer_budget import Budget
@@ -44,9 +45,6 @@ def _described(ctx: RequestContext, transactional_id: str, transactions: Transac
     if transaction is None:
         raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, "There is no such transactional id.")
     known = transaction.metadata
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(known.partitions):
-        topics.setdefault(topic, []).append(index)
     return TransactionState(
         transactional_id=transactional_id,
         transaction_state=known.state.label,
@@ -56,7 +54,7 @@ def _described(ctx: RequestContext, transactional_id: str, transactions: Transac
         producer_epoch=known.producer_epoch,
         topics=[
             TopicData(topic=topic, partitions=indexes)
-            for topic, indexes in topics.items()
+            for topic, indexes in indexes_by_topic(sorted(known.partitions)).items()
             if ctx.may(AclOperation.DESCRIBE, AclResourceType.TOPIC, topic)
         ],
     )

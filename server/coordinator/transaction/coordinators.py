@@ -19,7 +19,7 @@ from ....protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from ....protocol.producer_identity import ProducerIdentity
-from ....protocol.topic_partition import TopicPartition
+from ....protocol.topic_partition import TopicPartition, indexes_by_topic
 from .broker_queues import BrokerQueues
 from .coordinator import TransactionCoordinator
 from .metadata import Place
@@ -164,15 +164,15 @@ def _request(waiting: deque[_Question]) -> tuple[list[_Question], AddPartitionsT
 
 
 def _transaction(one: _Question) -> AddPartitionsToTxnTransaction:
-    topics: dict[str, list[int]] = {}
-    for topic, index in one.places:
-        topics.setdefault(topic, []).append(index)
     return AddPartitionsToTxnTransaction(
         transactional_id=one.transactional_id,
         producer_id=one.identity.producer_id,
         producer_epoch=one.identity.epoch,
         verify_only=one.is_verification,
-        topics=[AddPartitionsToTxnTopic(name=name, partitions=indexes) for name, indexes in topics.items()],
+        topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in indexes_by_topic(one.places).items()
+        ],
     )
 
 

@@ -18,7 +18,7 @@ from ....protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ....protocol.topic_partition import TopicPartition
+from ....protocol.topic_partition import TopicPartition, indexes_by_topic
 from .broker_queues import BrokerQueues
 from .markers import MarkerWriter, TransactionMarker, Written
 from .metadata import Place
@@ -90,14 +90,14 @@ def _request(waiting: deque[_Markers]) -> tuple[list[_Markers], WriteTxnMarkersR
 
 
 def _writable(one: _Markers) -> WritableTxnMarker:
-    topics: dict[str, list[int]] = {}
-    for topic, index in one.places:
-        topics.setdefault(topic, []).append(index)
     return WritableTxnMarker(
         producer_id=one.marker.producer_id,
         producer_epoch=one.marker.producer_epoch,
         transaction_result=one.marker.is_commit,
-        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()],
+        topics=[
+            WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+            for name, indexes in indexes_by_topic(one.places).items()
+        ],
         coordinator_epoch=one.marker.coordinator_epoch,
     )
 

@@ -6,6 +6,7 @@ from ....protocol.codec import decode_versioned, encode_versioned, peek_version
 from ....protocol.coordinator_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ....protocol.errors import ProtocolError
 from ....protocol.record import NO_PRODUCER_ID
+from ....protocol.topic_partition import indexes_by_topic
 from ..coordinator_log import Entry
 from .metadata import TransactionMetadata
 from .states import TransactionState
@@ -26,9 +27,7 @@ def transaction_entry(transactional_id: str, metadata: TransactionMetadata, leve
     Kafka 4.1 never writes the producer ids before and after; here they are where they say something, which is when
     epochs are used up: a coordinator that loads them goes on where the one before was.
     """
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(metadata.partitions):
-        topics.setdefault(topic, []).append(index)
+    topics = indexes_by_topic(sorted(metadata.partitions))
     is_other = metadata.previous_id not in (metadata.producer_id, NO_PRODUCER_ID)
     value = TransactionLogValue(
         producer_id=metadata.producer_id,
