@@ -35,7 +35,8 @@ certificates, compression (`OTEL_EXPORTER_OTLP_HEADERS` and so on).
 `docker/grafana/dashboard.json` is a dashboard for Grafana; `--profile metrics` of `docker/docker-compose.yml` brings it
 with Prometheus and Grafana, and `docker/prometheus.yml` is what Prometheus is told.
 
-Without either setting nothing is measured. With one a request costs some hundred nanoseconds more.
+Without either setting nothing is measured. With one a request costs some hundred nanoseconds more. To read 3000
+partitions takes some 15 ms of the loop, in turns of less than a millisecond; they are rendered beside it.
 
 | metric | labels | what | in Kafka |
 |--|--|--|--|"""

@@ -40,6 +40,9 @@ INHERITED = {
     "kafka_server_socket_server_metrics_connection_count",
 }
 """Names that promtool finds fault with: they are Kafka's."""
+PARTITIONS = 3000
+MOST_SECONDS_OF_A_TURN = 0.02
+"""It is less than one thousandth on a machine of today."""
 Values = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -241,6 +244,40 @@ def test_a_scrape_of_many_partitions_wakes_no_garbage_collector() -> None:
             return added
 
         assert broker._call(kept()) < 150
+
+
+@pytest.mark.verify
+def test_a_scrape_of_many_partitions_gives_way_to_others() -> None:
+    """Time of the processor, not by the clock: whatever else the machine does, it is what the loop is busy for."""
+    with Broker({"t": PARTITIONS}, config={"metrics.listeners": "127.0.0.1:0"}) as broker:
+        metrics = broker.server.metrics
+        assert metrics is not None
+
+        async def turns(work: asyncio.Task[object]) -> list[float]:
+            """How long each turn of the loop was while that went on."""
+            gc.collect()
+            found, last = list[float](), time.thread_time()
+            while not work.done():
+                await asyncio.sleep(0)
+                now = time.thread_time()
+                found.append(now - last)
+                last = now
+            return found
+
+        async def looked_at() -> list[float]:
+            return await turns(asyncio.create_task(metrics.reading()))
+
+        of_reading = min((broker._call(looked_at()) for _ in range(3)), key=max)
+        began = time.process_time()
+        told = values(read(broker))
+        spent = time.process_time() - began
+        assert one(told, "kafka_log_log_logendoffset", topic="t", partition=str(PARTITIONS - 1)) == 0
+        print(
+            f"{PARTITIONS} partitions: {1000 * sum(of_reading):.0f} ms of the loop in {len(of_reading)} turns, the "
+            f"longest {1000 * max(of_reading):.1f} ms; {1000 * spent:.0f} ms for a scrape, reading it included"
+        )
+        assert len(of_reading) >= PARTITIONS / SAMPLES, "so many logs in a turn"
+        assert max(of_reading) < MOST_SECONDS_OF_A_TURN
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool")
