@@ -66,6 +66,7 @@ def test_images_have_what_the_package_needs() -> None:
         "construct",
         "cramjam",
         "crc32c",
+        "cryptography",
         "kazoo",
         "lz4",
         "rich",

@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -13,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.barnabas_server import BarnabasServer
+from tests.barnabas_server import BarnabasServer, start_command
 from tests.kafka import ZooKeeperServer
-from tests.server_process import free_port, wait_until
+from tests.server_process import ServerProcess, free_port, wait_until
 
 from barnabas.clients.cli.start import parser
 from barnabas.protocol.properties import parse_properties
@@ -26,6 +29,8 @@ DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 MEMBERS = ["broker-1", "broker-2", "broker-3"]
+SECURED, SECURED_CLIENT = "secured", "secured-client"
+CERTS = "/etc/barnabas/certs"
 IMAGE_COMMAND = re.compile(r'ENTRYPOINT (\[.*"start".*\])')
 DEADLINE_S = 60
 
@@ -38,7 +43,7 @@ def with_defaults(text: str) -> str:
 def properties(service: str) -> dict[str, str]:
     """The settings with which a broker of the compose file starts."""
     image = yaml.safe_load(IMAGE_COMMAND.findall((DOCKER / "Dockerfile").read_text())[0])
-    command = [*SERVICES[service].get("entrypoint", image), *SERVICES[service]["command"]]
+    command = [*SERVICES[service].get("entrypoint", image), *SERVICES[service].get("command", ())]
     assert command[:2] == ["barnabas", "start"]
     options = parser().parse_args([with_defaults(argument) for argument in command[2:]])
     file = DOCKER / Path(options.properties).name
@@ -61,7 +66,7 @@ def published(service: str) -> dict[int, int]:
     return found
 
 
-@pytest.mark.parametrize("service", ["broker", *MEMBERS])
+@pytest.mark.parametrize("service", ["broker", *MEMBERS, SECURED])
 def test_a_broker_is_reached_where_it_says(service: str) -> None:
     listeners = {listener.name: listener for listener in config(service).listeners}
     host, containers = listeners["HOST"], listeners["CONTAINERS"]
@@ -72,7 +77,8 @@ def test_a_broker_is_reached_where_it_says(service: str) -> None:
         notice for notice in config(service).notices if "docs/security.md" not in notice and "port 9404" not in notice
     ]
     assert told == [], "every setting is known"
-    (volume,) = SERVICES[service]["volumes"]
+    volume, *others = SERVICES[service]["volumes"]
+    assert others == ([f"certs:{CERTS}:ro"] if service == SECURED else [])
     name, folder = volume.split(":")
     assert name in COMPOSE["volumes"]
     assert config(service).log_dirs == [folder]
@@ -91,13 +97,79 @@ def test_three_brokers_are_one_cluster() -> None:
         assert one.default_replication_factor == 3
 
 
-def test_the_demo_starts_without_the_cluster_and_the_cluster_without_the_demo() -> None:
-    of_cluster = {name for name, service in SERVICES.items() if service.get("profiles") == ["cluster"]}
-    assert of_cluster == {*MEMBERS, "zookeeper"}
-    for name, service in SERVICES.items():
-        for needed, how in service.get("depends_on", {}).items():
-            assert (needed in of_cluster) == (name in of_cluster)
-            assert how == {"condition": "service_healthy"}
+def test_the_demo_starts_without_the_profiles_and_each_of_them_without_the_demo() -> None:
+    of_profile = {
+        profile: {name for name, service in SERVICES.items() if service.get("profiles", [None]) == [profile]}
+        for profile in (None, "cluster", "secured", "metrics")
+    }
+    assert of_profile["cluster"] == {*MEMBERS, "zookeeper"}
+    assert of_profile["secured"] == {"certificates", SECURED, SECURED_CLIENT}
+    assert set().union(*of_profile.values()) == set(SERVICES)
+    for members in of_profile.values():
+        for name in members:
+            for needed, how in SERVICES[name].get("depends_on", {}).items():
+                assert needed in members
+                ends = needed == "certificates"
+                assert how == {"condition": "service_completed_successfully" if ends else "service_healthy"}
+
+
+def test_the_secured_broker_lets_nobody_in_unasked() -> None:
+    secured = config(SECURED)
+    assert {listener.security_protocol for listener in secured.listeners} == {"SASL_SSL"}
+    assert not secured.allow_insecure_listeners
+    assert secured.static["authorizer.class.name"] and not secured.notices
+    image = (DOCKER / "Dockerfile").read_text()
+    for file in (
+        SERVICES[SECURED]["entrypoint"][-1],
+        SERVICES[SECURED_CLIENT]["environment"]["BARNABAS_COMMAND_CONFIG"],
+    ):
+        assert f"docker/{Path(file).name} " in image
+    assert f" {CERTS}\n" in image, "what a new volume takes its owner from"
+
+
+def shell(service: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run what a service of the compose file runs, with the certificates of a folder of this machine."""
+    (script,) = SERVICES[service]["command"]
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return subprocess.run(
+        [*SERVICES[service]["entrypoint"], script],
+        cwd=folder,
+        env={**os.environ, "PATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+
+
+def test_the_secured_profile_runs(tmp_path: Path) -> None:
+    """With its own commands and files; only addresses and folders are this machine's."""
+    certs = tmp_path / "certs"
+    certs.mkdir()
+    for _ in range(2):
+        made = shell("certificates", certs)
+        assert made.returncode == 0, made.stderr
+    assert made.stdout == "", "the second start keeps them"
+    here = {key: value.replace(CERTS, str(certs)) for key, value in properties(SECURED).items()}
+    here |= {"listeners": "HOST://localhost:0,CONTAINERS://localhost:0", "log.dirs": str(tmp_path / "data")}
+    here |= {"advertised.listeners": "", "health.port": "0"}
+    settings = tmp_path / "secured.properties"
+    settings.write_text("".join(f"{key}={value}\n" for key, value in here.items()))
+    client = tmp_path / "client.properties"
+    client.write_text((DOCKER / "client.properties").read_text().replace(CERTS, str(certs)))
+    stranger = tmp_path / "stranger.properties"
+    stranger.write_text(client.read_text().replace("alice-secret", "guessed"))
+    broker = ServerProcess([*start_command(), str(settings)], tmp_path / "broker.log")
+    try:
+        broker.wait_ready(lambda: "\nready " in broker.log_tail(), timeout_s=DEADLINE_S, what="ready")
+        (address,) = re.findall(r"^listening CONTAINERS://(\S+)$", broker.log_tail(), re.MULTILINE)
+        where = {"BARNABAS_BOOTSTRAP_SERVER": address}
+        read = shell(SECURED_CLIENT, tmp_path, BARNABAS_COMMAND_CONFIG=str(client), **where)
+        assert (read.returncode, read.stdout.splitlines()) == (0, ["998", "999", "1000"]), read.stderr
+        refused = shell(SECURED_CLIENT, tmp_path, BARNABAS_COMMAND_CONFIG=str(stranger), **where)
+        assert refused.returncode == 1 and "Authentication failed" in refused.stderr
+    finally:
+        broker.end()
 
 
 @pytest.mark.verify
