@@ -328,7 +328,7 @@ def test_errors_of_partitions_that_nobody_could_hear() -> None:
 async def test_an_answer_that_drips() -> None:
     async with Broker(["t"]) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
-        with broker.faults.drip("ApiVersions", 1000):
+        with broker.faults.drip("ApiVersions", 200):
             writer.write(struct.pack(">ihhih", 10, ApiKey.API_VERSIONS, 0, 7, -1))
             pieces = []
             size = None
