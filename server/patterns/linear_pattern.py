@@ -12,6 +12,8 @@ from .regex_syntax import ALPHABET, OTHERS, Chars, Choice, Node, Place, RegexSyn
 
 MOST_STEPS = 5000
 """Of the graph of one expression."""
+MOST_PARTS = 50_000
+"""Looked at to make it: groups with nothing in them make no step, however often they are repeated."""
 MOST_CHARACTERS = 20_000
 """Of one expression: each is looked at while it is read."""
 MOST_WORK = 200_000
@@ -34,6 +36,7 @@ class LinearPattern:
         self._follows: list[tuple[Chars | Place | None, tuple[int, ...]]] = []
         """Of each step: what it takes to go on (None for nothing), and where to."""
         self._known: dict[_Point, frozenset[int]] = {}
+        self._parts = 0
         self._work = 0
         if len(text) > MOST_CHARACTERS:
             raise RegexSyntaxError("it is too large")
@@ -63,6 +66,9 @@ class LinearPattern:
 
     def _build(self, node: Node, then: int) -> int:
         """The step at which a node begins, if `then` is what follows it."""
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise RegexSyntaxError("it is too large")
         match node:
             case Sequence(parts):
                 for part in reversed(parts):

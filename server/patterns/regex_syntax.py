@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple
 
@@ -64,6 +64,8 @@ class Repeat(NamedTuple):
     part: Node
     least: int
     most: int | None
+    times: int
+    """How often the most repeated thing in it is repeated."""
 
 
 Node = Chars | Sequence | Choice | Repeat | Place
@@ -74,6 +76,11 @@ def mask_of(accepts: Callable[[str], bool]) -> int:
     return sum(1 << number for number, character in enumerate(ALPHABET) if accepts(character))
 
 
+_UPPER, _LOWER = mask_of(str.isupper), mask_of(str.islower)
+_LOWER_BY = ord("a") - ord("A")
+"""As many places behind its capital a letter is, here as in ASCII."""
+_THIRD_FORMS = ((ord("\u017f"), mask_of("sS".__contains__)), (ord("\u212a"), mask_of("kK".__contains__)))
+"""Two letters have one, if capitals do not matter."""
 _DIGITS = mask_of(str.isdigit)
 _WORDS = mask_of(lambda character: character.isalnum() or character == "_")
 _SPACE = mask_of(str.isspace)
@@ -87,16 +94,20 @@ _POSIX = {
     "cntrl": 0,
     "digit": _DIGITS,
     "graph": _PRINTED & ~_SPACE,
-    "lower": mask_of(str.islower),
+    "lower": _LOWER,
     "print": _PRINTED,
     "punct": mask_of(lambda character: character in string.punctuation),
     "space": _SPACE,
-    "upper": mask_of(str.isupper),
+    "upper": _UPPER,
     "word": _WORDS,
     "xdigit": mask_of(lambda character: character in string.hexdigits),
 }
 _CATEGORY_NAMES = "C Cc Cf Co Cs L Ll Lm Lo Lt Lu M Mc Me Mn N Nd Nl No P Pc Pd Pe Pf Pi Po Ps S Sc Sk Sm So Z Zl Zp Zs"
-_CATEGORIES = frozenset(_CATEGORY_NAMES.split())
+_KINDS = [unicodedata.category(character) for character in ALPHABET]
+_CATEGORIES = {
+    name: sum(1 << number for number, kind in enumerate(_KINDS) if kind.startswith(name))
+    for name in _CATEGORY_NAMES.split()
+}
 _ESCAPES = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 _ANCHORS = {"A": Place.BEGIN, "z": Place.END, "b": Place.WORD_EDGE, "B": Place.NO_WORD_EDGE}
 _COUNT = re.compile(r"\{(\d+)(,(\d*))?\}")
@@ -174,10 +185,11 @@ class _Parser:
         self._take("?")
         if self._bounds() is not None:
             raise RegexSyntaxError("bad repetition operator")
-        repeat = Repeat(node, *bounds)
-        if _repetitions(repeat) > MOST_REPETITIONS:
+        least, most = bounds
+        times = max(least if most is None else most, 1) * _repetitions(node)
+        if times > MOST_REPETITIONS:
             raise RegexSyntaxError("invalid repetition size")
-        return repeat
+        return Repeat(node, least, most, times)
 
     def _bounds(self) -> tuple[int, int | None] | None:
         """The repetition that comes next, None if there is none. A `{` that is no count stands for itself."""
@@ -252,9 +264,13 @@ class _Parser:
         return Chars(self._range(code, code))
 
     def _range(self, low: int, high: int) -> int:
-        if self._folds:
-            return mask_of(lambda character: any(low <= ord(form) <= high for form in _forms(character)))
-        return mask_of(lambda character: low <= ord(character) <= high)
+        first, last = ord(ALPHABET[0]), ord(ALPHABET[-1])
+        count = min(high, last) - max(low, first) + 1
+        mask = self._folded((1 << count) - 1 << max(low, first) - first) if count > 0 else 0
+        for third, letters in _THIRD_FORMS:
+            if self._folds and low <= third <= high:
+                mask |= letters
+        return mask
 
     def _class_escape(self) -> int | None:
         """The characters that an escape like `\\d` or `\\pL` stands for, None if it is another kind of escape."""
@@ -276,8 +292,7 @@ class _Parser:
         if name == "Any":
             return EVERYTHING
         if name in _CATEGORIES:
-            forms = _forms if self._folds else str
-            return mask_of(lambda one: any(unicodedata.category(form).startswith(name) for form in forms(one)))
+            return self._folded(_CATEGORIES[name])
         if name not in SCRIPTS:
             raise RegexSyntaxError(f"invalid character class range: {name}")
         letters = _POSIX["alpha"]
@@ -345,16 +360,10 @@ class _Parser:
         return self._escaped_character() if character == "\\" else ord(character)
 
     def _folded(self, mask: int) -> int:
+        """With the other form of each letter, where capitals do not matter."""
         if not self._folds:
             return mask
-        members = {character for number, character in enumerate(ALPHABET) if mask >> number & 1}
-        return mask_of(lambda character: not members.isdisjoint(_forms(character)))
-
-
-def _forms(character: str) -> Iterable[str]:
-    """The characters that are the same one if capitals do not matter: two letters have a third form."""
-    forms = {character, character.lower(), character.upper()}
-    return forms | {"s": {"\u017f"}, "k": {"\u212a"}}.get(character.lower(), set())
+        return mask | (mask & _UPPER) << _LOWER_BY | (mask & _LOWER) >> _LOWER_BY
 
 
 def _number(digits: str) -> int:
@@ -364,8 +373,8 @@ def _number(digits: str) -> int:
 def _repetitions(node: Node) -> int:
     """How often the most repeated thing in a node is repeated."""
     match node:
-        case Repeat(part, least, most):
-            return max(least if most is None else most, 1) * _repetitions(part)
+        case Repeat(times=times):
+            return times
         case Sequence(parts) | Choice(parts):
             return max(map(_repetitions, parts), default=1)
         case _:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+import sys
+from contextlib import suppress
+from typing import Any
 
 import pytest
 import re2
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.server.coordinator.group.consumer.topic_pattern import topics_of
-from barnabas.server.patterns.linear_pattern import LinearPattern
+from barnabas.server.patterns.linear_pattern import MOST_CHARACTERS, LinearPattern
 from barnabas.server.patterns.regex_syntax import RegexSyntaxError
 
 PIECES = [
@@ -96,6 +99,36 @@ def test_no_expression_takes_long() -> None:
     with pytest.raises(RegexSyntaxError, match="too much work"):
         for _ in range(10_000):
             heavy.matches("".join(rng.choice("ab") for _ in range(249)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(?i)" + "a" * 19_990,
+        "(?i)[" + "\u4e00" * 19_990 + "]",
+        "(?i)[" + "a-z" * 6600 + "]",
+        "(?i)" + r"\pL" * 6600,
+        "(?i)[" + "[:alpha:]" * 2200 + "]",
+        "(" * 99 + "a" * 19_700 + ")*" * 99,
+        "(" + "()" * 9990 + "){1000}",
+        "(){1000}" * 2500,
+    ],
+)  # fmt: skip
+def test_no_expression_is_long_to_read(text: str) -> None:
+    """Counted in calls: time would be another machine's."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        with suppress(RegexSyntaxError):
+            LinearPattern(text)
+    finally:
+        sys.setprofile(None)
+    assert calls < 50 * MOST_CHARACTERS
 
 
 def test_many_names_are_no_more_work_than_one() -> None:
