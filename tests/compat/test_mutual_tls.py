@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.compat import one_record
-from tests.compat.one_record import WRITTEN
+from tests.compat.one_record import PATIENCE, WRITTEN
 from tests.kafka import KafkaTools
 
 from barnabas.clients import security_of
@@ -20,8 +20,10 @@ from barnabas.testing import Broker
 class Shown:
     """What a client shows and trusts."""
 
-    def __init__(self, ca: Path, own: Path) -> None:
+    def __init__(self, ca: Path, own: Path, patience_ms: int) -> None:
+        """`patience_ms` is how long it tries."""
         self.ca, self.own = str(ca), str(own)
+        self.patience_ms = patience_ms
 
     @property
     def context(self) -> ssl.SSLContext:
@@ -65,7 +67,8 @@ class World:
         }
 
     def shown(self, name: str) -> Shown:
-        return Shown(self.folder / "ca.pem", self.folder / f"{name}.pem")
+        # Who is refused may go on trying, and who is not has time.
+        return Shown(self.folder / "ca.pem", self.folder / f"{name}.pem", PATIENCE * 1000 if name == "anna" else 4000)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +90,7 @@ def by_confluent(broker: Broker, shown: Shown) -> str:
             "ssl.ca.location": shown.ca,
             "ssl.certificate.location": shown.own,
             "ssl.key.location": shown.own,
-            "message.timeout.ms": 4000,
+            "message.timeout.ms": shown.patience_ms,
         }
     )
 
@@ -97,7 +100,8 @@ def of_python(broker: Broker, shown: Shown) -> dict[str, Any]:
 
 
 def by_kafka_python(broker: Broker, shown: Shown) -> str:
-    return one_record.by_kafka_python(of_python(broker, shown) | {"max_block_ms": 4000, "bootstrap_timeout_ms": 4000})
+    limits = dict.fromkeys(("max_block_ms", "bootstrap_timeout_ms"), shown.patience_ms)
+    return one_record.by_kafka_python(of_python(broker, shown) | limits)
 
 
 def by_aiokafka(broker: Broker, shown: Shown) -> str:
@@ -105,7 +109,7 @@ def by_aiokafka(broker: Broker, shown: Shown) -> str:
 
 
 def by_ours(broker: Broker, shown: Shown) -> str:
-    return one_record.by_ours(broker.bootstrap, security_of(shown.settings), delivery_timeout_ms=4000)
+    return one_record.by_ours(broker.bootstrap, security_of(shown.settings), delivery_timeout_ms=shown.patience_ms)
 
 
 CLIENTS: dict[str, Callable[[Broker, Shown], str]] = {

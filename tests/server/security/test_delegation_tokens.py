@@ -14,6 +14,7 @@ from copy import copy
 from typing import Any
 
 import pytest
+from tests.standing_clock import StandingClock
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.security import Security
@@ -163,25 +164,18 @@ async def test_a_token_lasts_as_long_as_it_may_and_is_renewed_by_those_who_may()
 
 
 async def test_a_session_ends_with_its_token() -> None:
-    async with serving() as broker:
+    clock = StandingClock()
+    async with serving(clock) as broker:
         anna = await connect(broker, "anna")
         token = await made(anna)
         await anna.send(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=2000))
         job = await by_token(broker, token)
+        clock.at_ms += 2001
         # It is cut off, or is refused when it shows the token again.
         with pytest.raises(KafkaError):
             while True:
                 await job.send(MetadataRequest(topics=[]), 12)
                 await asyncio.sleep(0.05)
-
-
-class StandingClock(Clock):
-    """Goes on when it is told to."""
-
-    at_ms = 1_000_000_000_000
-
-    def now_ms(self) -> int:
-        return self.at_ms
 
 
 async def test_a_token_in_its_last_millisecond_is_for_no_more_than_that() -> None:

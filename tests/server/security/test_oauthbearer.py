@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from tests.identity_provider import AUDIENCE, ISSUER, IdentityProvider, ec_key
+from tests.standing_clock import StandingClock
 
 from barnabas.clients.bearer_tokens import unsecured_token
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
@@ -29,7 +30,7 @@ from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
 from barnabas.server.security import key_set
 from barnabas.server.security.bearer_tokens import LONGEST_TOKEN, TokenRefusedError, TokenValidator
-from barnabas.testing import Broker, Cluster
+from barnabas.testing import Broker, Clock, Cluster
 
 PATIENCE = 60
 LISTENER = {"listeners": "SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms": "OAUTHBEARER"}
@@ -85,8 +86,8 @@ def world(provider: IdentityProvider, tmp_path: Path) -> World:
 
 
 @asynccontextmanager
-async def serving(config: dict[str, str]) -> AsyncIterator[Broker]:
-    async with asyncio.timeout(PATIENCE), Broker(config=LISTENER | FAST | config) as broker:
+async def serving(config: dict[str, str], clock: Clock | None = None) -> AsyncIterator[Broker]:
+    async with asyncio.timeout(PATIENCE), Broker(config=LISTENER | FAST | config, clock=clock) as broker:
         yield broker
 
 
@@ -145,8 +146,11 @@ async def test_who_shows_a_bad_token_hears_it_and_is_cut_off(provider: IdentityP
 
 async def test_a_session_ends_with_its_token(provider: IdentityProvider) -> None:
     settings = {"sasl.oauthbearer.jwks.endpoint.url": provider.keys_url, "sasl.oauthbearer.clock.skew.seconds": "0"}
-    async with serving(settings) as broker:
-        connection = await connect(broker, showing(provider.token(exp=int(time.time()) + 3)))
+    clock = StandingClock()
+    async with serving(settings, clock) as broker:
+        began = clock.at_ms // 1000
+        connection = await connect(broker, showing(provider.token(iat=began, exp=began + 2)))
+        clock.at_ms += 2001
         # It is cut off, or is refused when it shows the token again.
         with pytest.raises(KafkaError):
             while True:
