@@ -161,9 +161,15 @@ def descriptors_of(text: str, references: Iterable[tuple[str, str]]) -> bytes:
         return _compiled(text, others)
     found: dict[str, Any] = {}
     for index, (name, other) in enumerate(others):
-        whole = descriptor_pb2.FileDescriptorSet.FromString(descriptors_of(other, others[:index]))
-        whole.file[-1].name = name
-        found.update((one.name, one) for one in whole.file)
+        registered = _registered_descriptor(other)
+        if registered is None:
+            files = list(descriptor_pb2.FileDescriptorSet.FromString(_compiled(other, others[:index])).file)
+        else:
+            files = [registered]
+            for needed in registered.dependency:
+                _add_googles(needed, found)
+        files[-1].name = name
+        found.update((one.name, one) for one in files)
     for name in main.dependency:
         _add_googles(name, found)
     main.name = main.name or "barnabas-main.proto"

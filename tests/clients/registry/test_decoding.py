@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from google.protobuf import descriptor_pb2
 
+from barnabas.clients.console.decoding import worker
 from barnabas.clients.registry.decoding import RegistryDecoder
 from barnabas.testing import Broker
 
@@ -65,6 +68,31 @@ def test_schemas_that_refer_to_others(broker: Broker, client: SchemaRegistryClie
     flight = framed(client, "avro")[5:]
     data = b"\0" + known.to_bytes(4, "big") + b"\x02" + flight + b"\0"
     assert RegistryDecoder(broker.schema_registry_url).decode(data) == [ROW]
+
+
+def test_registered_descriptors_are_each_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many refer to one another; with a turn for each way to come to one, twenty would take a million."""
+    kind = descriptor_pb2.FieldDescriptorProto
+    files = []
+    for n in range(20):
+        file = descriptor_pb2.FileDescriptorProto(
+            name=f"f{n}.proto", package="p", syntax="proto3", dependency=[f"f{n - 1}.proto"] if n else []
+        )
+        fields = file.message_type.add(name=f"M{n}").field
+        fields.add(name="n", number=1, type=kind.TYPE_INT32, label=1)
+        if n:
+            fields.add(name="m", number=2, type=kind.TYPE_MESSAGE, type_name=f".p.M{n - 1}", label=1)
+        files.append((file.name, base64.b64encode(file.SerializeToString()).decode()))
+    read = []
+    monkeypatch.setattr(
+        worker,
+        "_registered_descriptor",
+        lambda text, real=worker._registered_descriptor: (read.append(text), real(text))[1],
+    )
+    *others, (_, main) = files
+    decode = worker.decoder_of({"kind": "PROTOBUF", "text": main, "references": others})
+    assert decode(b"\x08\x07\x12\x02\x08\x05", False) == {"n": 7, "m": {"n": 5}}
+    assert len(read) == len(files)
 
 
 @pytest.mark.parametrize(
