@@ -49,7 +49,7 @@ class RegisteredSchema:
                 Reference(str(one["name"]), str(one["subject"]), int(one["version"]))
                 for one in body.get("references") or ()
             )
-        except (TypeError, KeyError, ValueError, AttributeError):
+        except (TypeError, KeyError, ValueError, AttributeError, OverflowError):
             raise invalid_schema("references have a name, a subject and a version") from None
         contract = {name: body[name] for name in _CONTRACT if body.get(name)}
         return cls(text, kind, references, json.dumps(contract, sort_keys=True))

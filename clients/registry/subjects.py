@@ -88,7 +88,7 @@ class Subjects:
             said = None if value is None else json.loads(value)
             if isinstance(what, Mapping) and (said is None or isinstance(said, Mapping)):
                 self._apply(what, said)
-        except (ValueError, KeyError, TypeError, RegistryError) as error:
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError, RegistryError) as error:
             logger.warning("a record of %s is passed over: %s", records.TOPIC, error)
 
     def _apply(self, key: Mapping[str, Any], value: Mapping[str, Any] | None) -> None:
@@ -105,17 +105,22 @@ class Subjects:
             _set(self.modes, subject, None if value is None else value["mode"])
 
     def _apply_schema(self, subject: str, number: int, value: Mapping[str, Any] | None) -> None:
+        version = None if value is None else _version(subject, number, value)
         numbers = self._versions.setdefault(subject, {})
         gone = numbers.pop(number, None)
-        if value is not None:
-            schema, schema_id = RegisteredSchema.from_json(value), int(value["id"])
-            numbers[number] = Version(subject, number, schema_id, schema, bool(value.get("deleted")))
-            self._ids.setdefault(schema, schema_id)
-            self.last_id = max(self.last_id, schema_id)
+        if version is not None:
+            numbers[number] = version
+            self._ids.setdefault(version.schema, version.schema_id)
+            self.last_id = max(self.last_id, version.schema_id)
         elif gone is not None and not self.of_id(gone.schema_id):
             self._ids.pop(gone.schema, None)
         if not numbers:
             del self._versions[subject]
+
+
+def _version(subject: str, number: int, value: Mapping[str, Any]) -> Version:
+    schema = RegisteredSchema.from_json(value)
+    return Version(subject, number, int(value["id"]), schema, bool(value.get("deleted")))
 
 
 def _set(settings: dict[str | None, str], subject: str | None, value: str | None) -> None:
