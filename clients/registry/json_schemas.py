@@ -22,6 +22,8 @@ _TELLS_NOTHING = frozenset(
 )
 _MOST_STEPS = 50_000
 """References to references make a small schema a large one."""
+_CHARS_A_STEP = 400
+_NAMES_A_STEP = 100
 
 
 class JsonSchema:
@@ -57,6 +59,8 @@ class JsonSchema:
             return _Comparison(self, written).differences(self._schema, written._schema, "#")
         except (RecursionError, OverflowError):
             return ["the schemas are too large to be compared"]
+        except (TypeError, AttributeError, ValueError):
+            return ["a $ref leads to what is no schema"]
 
     def resolve(self, schema: Any) -> dict[str, Any]:
         """What a schema says once `$ref` is followed and `allOf` is taken together. Raises OverflowError."""
@@ -70,11 +74,19 @@ class JsonSchema:
             return _ANYTHING
         whole = {name: value for name, value in schema.items() if name != "allOf"}
         for part in schema.get("allOf", ()):
-            whole = _both(whole, self.resolve(part))
+            said = self.resolve(part)
+            self._step((_size(whole) + _size(said)) // _NAMES_A_STEP)
+            whole = _both(whole, said)
         return whole
 
-    def _step(self) -> None:
-        self._steps += 1
+    def worded(self, schema: Any) -> str:
+        """The same text for the same schema. Raises OverflowError."""
+        text = json.dumps(schema, sort_keys=True)
+        self._step(len(text) // _CHARS_A_STEP)
+        return text
+
+    def _step(self, count: int = 1) -> None:
+        self._steps += count
         if self._steps > _MOST_STEPS:
             raise OverflowError
 
@@ -96,6 +108,10 @@ def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return whole
 
 
+def _size(schema: Mapping[str, Any]) -> int:
+    return len(schema) + len(schema.get("properties", ())) + len(schema.get("required", ()))
+
+
 class _Comparison:
     """Of a reader's schema and a writer's."""
 
@@ -107,7 +123,7 @@ class _Comparison:
     def differences(self, reader: Any, writer: Any, at: str) -> list[str]:
         """What may be written and not be read. A pair that is being looked at already adds nothing."""
         reader, writer = self._reading.resolve(reader), self._written.resolve(writer)
-        pair = (json.dumps(reader, sort_keys=True), json.dumps(writer, sort_keys=True))
+        pair = (self._reading.worded(reader), self._written.worded(writer))
         if pair not in self._known:
             self._known[pair] = []
             self._known[pair] = list(self._compared(reader, writer, at))

@@ -14,6 +14,7 @@ import pytest
 
 from barnabas.clients.reach import Reach
 from barnabas.clients.registry.app import MOST_BODY_BYTES
+from barnabas.clients.registry.json_schemas import JsonSchema
 from barnabas.clients.registry.registry import Registry
 from barnabas.testing import Broker, Cluster
 
@@ -212,6 +213,11 @@ def test_what_is_no_schema_is_refused(api: Api, body: dict[str, Any]) -> None:
     assert api("POST", "/subjects/wrong/versions", body) == 42201
 
 
+def test_a_version_without_end_is_none(api: Api) -> None:
+    body = '{"schema":"\\"int\\"","references":[{"name":"R","subject":"s","version":1e999}]}'
+    assert api.raw("POST", "/subjects/wrong/versions", content=body).json()["error_code"] == 42201
+
+
 def test_json_schemas(api: Api) -> None:
     def schema(**more: Any) -> str:
         return json.dumps({"type": "object", "properties": {"a": {"type": "integer"}}, **more})
@@ -251,6 +257,24 @@ def test_a_small_schema_that_is_a_large_one_is_refused_in_time(api: Api) -> None
     assert api.register("bomb", '{"type":"string"}', "JSON") == 409
     api.register("round", '{"$ref":"#"}', "JSON")
     assert api.register("round", '{"allOf":[{"$ref":"#"}]}', "JSON") == 409
+
+
+def test_comparing_costs_no_more_than_a_moment() -> None:
+    """Each of these has the whole, or all names of another, looked at once for each of its parts."""
+    many = {"type": "object", "properties": {f"p{n}": {"$ref": "#/x"} for n in range(5_000)}}
+    joined = {"allOf": [{"$ref": "#/names"}] * 5_000}
+    names = {"required": [f"name{n}" for n in range(5_000)]}
+    for said in (many, joined):
+        text = {"$ref": "#/x", "names": names}
+        schema, other = (JsonSchema(json.dumps({**text, "x": {**said, "maxProperties": n}}), {}) for n in (5, 4))
+        assert other.cannot_read(schema) == ["the schemas are too large to be compared"]
+
+
+def test_what_is_no_schema_where_a_reference_leads_is_told(api: Api) -> None:
+    for number, other in enumerate(({"required": 7}, {"type": 7}, {"maximum": "x"}, {"properties": 7}, {"allOf": 7})):
+        text = json.dumps({"allOf": [{"required": ["a"], "maximum": 3, "type": "number"}, {"$ref": "#/x"}], "x": other})
+        api.register(f"astray-{number}", '{"type":"number","maximum":5}', "JSON")
+        assert api.register(f"astray-{number}", text, "JSON") in (409, 42201), other
 
 
 PROTO = 'syntax = "proto3"; package p; import "google/protobuf/timestamp.proto"; message A { %s }'
@@ -298,7 +322,15 @@ def test_what_another_wrote_counts_and_what_makes_no_sense_is_passed_over(tmp_pa
     """Schemas are there again after a restart, Confluent's records among them."""
     confluent = b'{"keytype":"SCHEMA","subject":"s","version":4,"magic":1}'
     value = b'{"subject":"s","version":4,"id":70,"md5":"x","schema":"\\"string\\"","deleted":false}'
-    noise = [(b"{", b"{"), (b"7", b"7"), (b'{"keytype":"SCHEMA"}', b"{}"), (b'{"keytype":"NOOP","magic":0}', None)]
+    noise = [
+        (b"{", b"{"),
+        (b"7", b"7"),
+        (b"[" * 100_000, b"7"),
+        (b'{"keytype":"SCHEMA"}', b"{}"),
+        (b'{"keytype":"SCHEMA","subject":"s","version":1e999}', b"{}"),
+        (confluent, b'{"subject":"s","version":4,"id":1e999,"schema":"\\"int\\""}'),
+        (b'{"keytype":"NOOP","magic":0}', None),
+    ]
     with Broker(data_dir=tmp_path) as broker:
         broker.create_topic("_schemas", 1, {"cleanup.policy": "compact"})
         broker.produce("_schemas", [(confluent, value), *noise])
