@@ -37,6 +37,8 @@ class LinearPattern:
         """Of each step: what it takes to go on (None for nothing), and where to."""
         self._known: dict[_Point, frozenset[int]] = {}
         self._parts = 0
+        self._sets: dict[frozenset[int], frozenset[int]] = {}
+        """Of equal ones there is one object: it is found by what it is, and not by a look at each of its steps."""
         self._work = 0
         if len(text) > MOST_CHARACTERS:
             raise RegexSyntaxError("it is too large")
@@ -100,7 +102,8 @@ class LinearPattern:
         """The steps that can be next once a character was taken; at the end those that are reached."""
         known = self._known.get(point)
         if known is None:
-            known = self._known[point] = self._work_out(*point)
+            steps = self._work_out(*point)
+            known = self._known[point] = self._sets.setdefault(steps, steps)
         return known
 
     def _work_out(self, steps: frozenset[int], is_begin: bool, was_word: bool, character: str) -> frozenset[int]:

@@ -137,6 +137,15 @@ def test_many_names_are_no_more_work_than_one() -> None:
     assert all(pattern.matches(f"payments-{chr(0x4E00 + number)}") for number in range(20_000))
 
 
+def test_however_many_steps_are_followed_at_once_a_known_way_is_one_look() -> None:
+    """Equal sets of thousands of steps that were two objects would be compared, step by step, at each character."""
+    pattern = LinearPattern("((.?){1000}(.?){1000})*")
+    assert all(pattern.matches(f"t-{number}") for number in range(200))
+    found = list(pattern._known.values())
+    assert max(map(len, found)) > 2000
+    assert len({id(steps) for steps in found}) == len(set(found)) < len(found)
+
+
 @pytest.mark.parametrize(
     ("text", "is_meant"),
     [(".*", True), ("[^a]+", True), (r"\W+", True), (r"\w+", False), ("\u6771", False), (r"\P{Latin}+", True)],
