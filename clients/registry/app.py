@@ -158,7 +158,7 @@ async def _register(request: Request, registry: Registry) -> Any:
 
 
 async def _look_up(request: Request, registry: Registry) -> Any:
-    found = registry.look_up(_named(request), await _body(request), deleted=_flag(request, "deleted"))
+    found = await registry.look_up(_named(request), await _body(request), deleted=_flag(request, "deleted"))
     return _described(request, registry, found)
 
 
@@ -172,7 +172,7 @@ async def _delete_version(request: Request, registry: Registry) -> Any:
 
 
 async def _compatible(request: Request, registry: Registry) -> Any:
-    found = registry.incompatibilities(_named(request), request.path_params.get("version"), await _body(request))
+    found = await registry.incompatibilities(_named(request), request.path_params.get("version"), await _body(request))
     return {"is_compatible": not found, **({"messages": found} if _flag(request, "verbose") else {})}
 
 

@@ -37,7 +37,12 @@ def imported(schema: RegisteredSchema, find: Callable[[Reference], RegisteredSch
 
 def read(schema: RegisteredSchema, find: Callable[[Reference], RegisteredSchema]) -> Any:
     """The schema, read: it has a `text` to be kept, an `identity`, and `cannot_read`. Raises RegistryError."""
-    return _read(schema.kind, schema.text, tuple(imported(schema, find).items()))
+    return read_with(schema, imported(schema, find))
+
+
+def read_with(schema: RegisteredSchema, texts: Mapping[str, str]) -> Any:
+    """The same, by `imported` texts; any thread may. Raises RegistryError."""
+    return _read(schema.kind, schema.text, tuple(texts.items()))
 
 
 @lru_cache(maxsize=2000)

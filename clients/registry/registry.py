@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..host import beside_loop
 from ..reach import Reach
 from . import formats, records
 from .compatibility import DEFAULT_LEVEL, incompatibilities, level_of
@@ -27,6 +28,7 @@ class Registry:
         self.subjects = Subjects()
         self._log = SchemaLog(reach, self.subjects.apply)
         self._turn = asyncio.Lock()
+        self._reading = asyncio.Lock()
 
     async def start(self) -> None:
         """Read what is there. Raises KafkaError, ValueError."""
@@ -40,7 +42,7 @@ class Registry:
 
     async def register(self, subject: str, body: Mapping[str, Any]) -> Version:
         """The version that a schema is of the subject, made if it is none yet. Raises RegistryError."""
-        schema = self._kept(RegisteredSchema.from_json(body))
+        schema = await self._kept(RegisteredSchema.from_json(body))
         async with self._turn:
             if subject in ("", "__GLOBAL", "__EMPTY"):
                 raise RegistryError(
@@ -59,10 +61,10 @@ class Registry:
             await self._log.write([records.schema_record(version)])
             return version
 
-    def look_up(self, subject: str, body: Mapping[str, Any], *, deleted: bool = False) -> Version:
+    async def look_up(self, subject: str, body: Mapping[str, Any], *, deleted: bool = False) -> Version:
         """The version that a schema is. Raises RegistryError."""
         self.subjects.versions(subject, deleted=deleted)
-        found = self._find(subject, self._kept(RegisteredSchema.from_json(body)), deleted=deleted)
+        found = self._find(subject, await self._kept(RegisteredSchema.from_json(body)), deleted=deleted)
         if found is None:
             raise no_schema()
         return found
@@ -120,9 +122,9 @@ class Registry:
             await self._log.write([records.delete_subject_record(subject, alive[-1].number)])
             return [version.number for version in alive]
 
-    def incompatibilities(self, subject: str, number: str | None, body: Mapping[str, Any]) -> list[str]:
+    async def incompatibilities(self, subject: str, number: str | None, body: Mapping[str, Any]) -> list[str]:
         """What speaks against a schema as the next version, or against it beside this one. Raises RegistryError."""
-        schema = self._kept(RegisteredSchema.from_json(body))
+        schema = await self._kept(RegisteredSchema.from_json(body))
         if number is not None:
             return self._against(subject, schema, [self.version(subject, number)])
         versions = self.subjects.versions(subject) if self.subjects.has(subject) else []
@@ -180,7 +182,7 @@ class Registry:
 
     # -- inside ------------------------------------------------------------------------------------------------------
 
-    def _kept(self, schema: RegisteredSchema) -> RegisteredSchema:
+    async def _kept(self, schema: RegisteredSchema) -> RegisteredSchema:
         """As it is kept: read, in its own words, with the references it has now. Raises RegistryError."""
         pinned = [
             replace(one, version=self.subjects.version(one.subject, one.version).number)
@@ -189,7 +191,15 @@ class Registry:
             for one in schema.references
         ]
         schema = replace(schema, references=tuple(pinned))
-        return schema.with_text(self._read(schema).text)
+        kept = schema.with_text((await self._read_beside(schema)).text)
+        await self._read_beside(kept)  # which is known then where the loop compares it
+        return kept
+
+    async def _read_beside(self, schema: RegisteredSchema) -> Any:
+        """Beside the loop, one at a time: what a stranger sends may take half a minute. Raises RegistryError."""
+        texts = formats.imported(schema, self._find_reference)
+        async with self._reading:
+            return await beside_loop(lambda: formats.read_with(schema, texts))
 
     def _read(self, schema: RegisteredSchema) -> Any:
         return formats.read(schema, self._find_reference)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -13,7 +15,9 @@ import httpx
 import pytest
 
 from barnabas.clients.reach import Reach
+from barnabas.clients.registry import protobuf_schemas
 from barnabas.clients.registry.app import MOST_BODY_BYTES
+from barnabas.clients.registry.compiler import compile_text
 from barnabas.clients.registry.json_schemas import JsonSchema
 from barnabas.clients.registry.registry import Registry
 from barnabas.testing import Broker, Cluster
@@ -298,6 +302,25 @@ def test_protobuf_as_text(api: Api) -> None:
         assert found == {"is_compatible": allowed}, fields
     other = {"schema": STRING}
     assert api("POST", "/compatibility/subjects/proto/versions", other) == {"is_compatible": False}
+
+
+def test_others_are_answered_while_a_schema_is_read(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(text: str, imported: Mapping[str, str]) -> bytes:
+        begun.set()
+        assert may_end.wait(60)
+        return compile_text(text, imported)
+
+    monkeypatch.setattr(protobuf_schemas, "compile_text", slow)
+    with ThreadPoolExecutor(1) as pool:
+        reading = pool.submit(api.register, "slow", PROTO % "int32 slow = 1;", "PROTOBUF")
+        try:
+            assert begun.wait(60)
+            assert "slow" not in api("GET", "/subjects")
+        finally:
+            may_end.set()
+        assert reading.result() in {one["id"] for one in api("GET", "/schemas", subjectPrefix="slow")}
 
 
 def test_records_are_confluents(broker: Broker, api: Api) -> None:
