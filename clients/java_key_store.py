@@ -28,26 +28,36 @@ _DIGEST_BYTES = 20
 _LINE = 64
 
 
-class JavaKeyStore(NamedTuple):
-    """What a store holds, in PEM."""
+class ProtectedKey(NamedTuple):
+    """A key that nobody can read without its password."""
 
-    key: str
-    """The first one; empty if there is none."""
+    alias: str
+    protected: bytes
     chain: list[str]
-    """Of that key, its own certificate first."""
+    """In PEM, its own certificate first."""
+
+    def reveal(self, password: str) -> str:
+        """The key in PEM. Raises ValueError."""
+        return _pem("PRIVATE KEY", _revealed(self.protected, password, self.alias))
+
+
+class JavaKeyStore(NamedTuple):
+    """What a store holds; certificates in PEM."""
+
+    keys: list[ProtectedKey]
     trusted: list[str]
 
 
-def read_jks(data: bytes, password: str | None, key_password: str | None) -> JavaKeyStore:
-    """Without a password nothing is checked, and only certificates can be read. Raises ValueError."""
+def read_jks(data: bytes, password: str | None) -> JavaKeyStore:
+    """Without a password nothing is checked. Raises ValueError."""
     body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
     if password is not None:
         expected = hashlib.sha1(_encoded(password) + _WORDS + body).digest()  # noqa: S324 - the format's
         if not hmac.compare_digest(expected, digest):
             raise ValueError("the password is wrong, or the store is damaged")
     try:
-        return _read(_Reader(body), key_password or password)
-    except (struct.error, UnicodeDecodeError, IndexError) as error:
+        return _read(_Reader(body))
+    except (struct.error, UnicodeDecodeError) as error:
         raise ValueError(f"the store is damaged: {error}") from error
 
 
@@ -75,11 +85,11 @@ class _Reader:
         return _pem("CERTIFICATE", self.take(self.number("I")))
 
 
-def _read(reader: _Reader, password: str | None) -> JavaKeyStore:
+def _read(reader: _Reader) -> JavaKeyStore:
     magic, version, count = reader.take(len(MAGIC)), reader.number("I"), reader.number("I")
     if magic != MAGIC or version not in _VERSIONS:
         raise ValueError(f"no JKS store of version 1 or 2, but of {version}")
-    key, chain, trusted = "", list[str](), list[str]()
+    keys, trusted = list[ProtectedKey](), list[str]()
     for _ in range(count):
         tag = reader.number("I")
         alias = reader.take(reader.number("H")).decode()
@@ -89,11 +99,10 @@ def _read(reader: _Reader, password: str | None) -> JavaKeyStore:
         elif tag == _KEY:
             protected = reader.take(reader.number("I"))
             certificates = [reader.certificate(version) for _ in range(reader.number("I"))]
-            if not key and password is not None:
-                key, chain = _pem("PRIVATE KEY", _revealed(protected, password, alias)), certificates
+            keys.append(ProtectedKey(alias, protected, certificates))
         else:
             raise ValueError(f"the store is damaged: an entry of kind {tag}")
-    return JavaKeyStore(key, chain, trusted)
+    return JavaKeyStore(keys, trusted)
 
 
 def _revealed(protected: bytes, password: str, alias: str) -> bytes:
@@ -101,7 +110,10 @@ def _revealed(protected: bytes, password: str, alias: str) -> bytes:
     where = protected.find(_PROTECTION)
     if where < 0:
         raise ValueError(f"the key {alias} is protected in a way that is not JKS's")
-    content = _octets(protected, where + len(_PROTECTION))
+    try:
+        content = _octets(protected, where + len(_PROTECTION))
+    except IndexError:
+        raise ValueError(f"the store is damaged at the key {alias}") from None
     salt, hidden, digest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
     secret, link, stream = _encoded(password), salt, bytearray()
     while len(stream) < len(hidden):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .host import private_folder
 from .java_key_store import MAGIC as JKS_MAGIC
-from .java_key_store import read_jks
+from .java_key_store import JavaKeyStore, read_jks
 
 _JCEKS_MAGIC = b"\xce\xce\xce\xce"
 _CONVERT = "keytool -importkeystore -srckeystore {} -destkeystore store.p12 -deststoretype PKCS12"
@@ -31,7 +31,7 @@ def load_trust(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
     elif _is_pem(settings, "truststore", location):
         context.load_verify_locations(cafile=location)
     else:
-        _, certificates = _store(location, settings.get("ssl.truststore.password"), None, for_trust=True)
+        certificates = _trusted(location, settings.get("ssl.truststore.password"))
         context.load_verify_locations(cadata=certificates)
     return True
 
@@ -48,7 +48,7 @@ def load_key(context: ssl.SSLContext, settings: Mapping[str, str]) -> bool:
         # Without a password OpenSSL would ask for one on the terminal.
         context.load_cert_chain(location, password=password or "")
     else:
-        key, certificates = _store(location, settings.get("ssl.keystore.password"), password)
+        key, certificates = _own_key(location, settings.get("ssl.keystore.password"), password)
         if not key:
             raise ValueError(f"ssl.keystore.location: {location} holds no private key")
         _load_text(context, key + certificates, None)
@@ -66,19 +66,37 @@ def _is_pem(settings: Mapping[str, str], role: str, location: str) -> bool:
     return settings.get(f"ssl.{role}.type", "").upper() == "PEM" or begin[:1] != b"\x30"
 
 
-def _store(
-    location: str, password: str | None, key_password: str | None, *, for_trust: bool = False
-) -> tuple[str, str]:
-    """The private key, empty if there is none, and the certificates of a store that is not PEM, as PEM."""
-    data = Path(location).read_bytes()
-    if data[: len(JKS_MAGIC)] != JKS_MAGIC:
+def _trusted(location: str, password: str | None) -> str:
+    """The certificates of a trust store that is not PEM, as PEM."""
+    store = _jks(location, password)
+    if store is None:
+        return _pkcs12(location, password)[1]
+    # As Java does it: whoever has a key here is trusted, too, whatever that key's password is.
+    return "".join([*store.trusted, *(one for key in store.keys for one in key.chain[:1])])
+
+
+def _own_key(location: str, password: str | None, key_password: str | None) -> tuple[str, str]:
+    """The first private key, empty if there is none, and its certificates of a store that is not PEM, as PEM."""
+    store, key_password = _jks(location, password), key_password or password
+    if store is None:
         return _pkcs12(location, password)
+    if not store.keys or not key_password:
+        return "", ""
     try:
-        found = read_jks(data, password or None, key_password or None)
+        return store.keys[0].reveal(key_password), "".join(store.keys[0].chain)
     except ValueError as error:
         raise ValueError(f"{location}: {error}") from error
-    # As Java does it: whoever has a key here is trusted, too.
-    return found.key, "".join([*found.trusted, *found.chain[:1]] if for_trust else found.chain)
+
+
+def _jks(location: str, password: str | None) -> JavaKeyStore | None:
+    """What a store of Java's old format holds; None if it is another's."""
+    data = Path(location).read_bytes()
+    if data[: len(JKS_MAGIC)] != JKS_MAGIC:
+        return None
+    try:
+        return read_jks(data, password or None)
+    except ValueError as error:
+        raise ValueError(f"{location}: {error}") from error
 
 
 def _pkcs12(location: str, password: str | None) -> tuple[str, str]:

@@ -63,6 +63,13 @@ def test_certificates_of_a_jks_store_are_trusted(password: str | None) -> None:
     assert tls.cert_store_stats()["x509"] == 2
 
 
+@pytest.mark.parametrize("password", ["sesame", None])
+def test_who_has_a_key_in_a_trust_store_is_trusted_whatever_its_password_is(password: str | None) -> None:
+    tls = security.security_of(of_store("truststore", "key.jks", password)).tls
+    assert tls is not None
+    assert tls.cert_store_stats()["x509"] == 1
+
+
 @pytest.mark.parametrize(
     ("name", "key_password"), [("key.jks", "p\u00e4ssword"), ("rsa.jks", None), ("legacy.p12", None)]
 )
@@ -101,7 +108,8 @@ def test_a_damaged_jks_store_is_refused_wherever_it_is_cut() -> None:
     whole = (VECTORS / "key.jks").read_bytes()
     for size in range(len(whole)):
         with pytest.raises(ValueError, match=r"damaged|no JKS store|wrong|protected"):
-            read_jks(whole[:size], None, "p\u00e4ssword")
+            for key in read_jks(whole[:size], None).keys:
+                key.reveal("p\u00e4ssword")
 
 
 def test_a_store_of_another_old_kind_is_refused_with_what_to_do(tmp_path: Path) -> None:
