@@ -88,7 +88,7 @@ class RequestMeters:
         if key is ApiKey.FETCH:
             respond = self._counting(respond)
 
-        slow, is_fetch = self.slow.of(name, key), key is ApiKey.FETCH
+        slow, asked = self.slow.of(name, key), _fetch_wait if key is ApiKey.FETCH else _no_wait
 
         def answered(
             timing: list[float],
@@ -96,7 +96,7 @@ class RequestMeters:
             context: RequestContext,
             response: Any,
             *,
-            request: Any,
+            waited: float,
             is_timed: bool,
         ) -> None:
             answered = clock()
@@ -107,7 +107,7 @@ class RequestMeters:
             if is_timed:
                 times.add(*phases)
             if sent - began > slow.floor:
-                slow.add(context, request.max_wait_ms / 1000 if is_fetch else 0.0, sent, phases)
+                slow.add(context, waited, sent, phases)
 
         def handled(context: RequestContext, request: Any) -> Any:
             cell[0] = number = cell[0] + 1
@@ -119,12 +119,14 @@ class RequestMeters:
                     timing.append(clock())
                     return answer
 
-                return context.handle_through(timed, request, partial(answered, timing, request=request, is_timed=True))
+                return context.handle_through(
+                    timed, request, partial(answered, timing, waited=asked(request), is_timed=True)
+                )
             began = clock()
             answer = handle(context, request)
             now = clock()
             if (answer is None or type(answer) in LATER) and context.channel.is_handling:
-                context.answer_through(partial(answered, [began, now], request=request, is_timed=False))
+                context.answer_through(partial(answered, [began, now], waited=asked(request), is_timed=False))
                 return answer
             if now - began > slow.floor:
                 slow.add(context, 0.0, now, (now - began, 0.0, 0.0))
@@ -147,3 +149,13 @@ class RequestMeters:
             respond(context, response)
 
         return count_and_respond
+
+
+def _fetch_wait(request: Any) -> float:
+    """Seconds that the client itself wants to wait, found before: no request is kept until it is answered."""
+    seconds: float = request.max_wait_ms / 1000
+    return seconds
+
+
+def _no_wait(_: Any) -> float:
+    return 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,10 @@ from barnabas.server.metrics.slow_requests import KEPT, MINUTE, MINUTES, SlowReq
 
 SESSION = SimpleNamespace(principal=SimpleNamespace(name="User"), client_host="10.0.0.1")
 SENDING = 0.5
+
+
+class Referred(SimpleNamespace):
+    """Can be referred to weakly."""
 
 
 class Desk:
@@ -44,6 +49,7 @@ class Desk:
             context.respond(SimpleNamespace(responses=[]))
 
     def slowest(self) -> list[SlowRequest]:
+        """As they are told."""
         return [one for _, one in self.meters.slow.slowest()]
 
 
@@ -75,6 +81,25 @@ def test_the_waiting_that_was_asked_for_is_not_slow(
         desk.ask(-SENDING)
     desk.ask(0.0, remote, wait_ms)
     assert [one.slowness for one in desk.slowest()] == [pytest.approx(slowness)]
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["timed", "not timed"])
+@pytest.mark.parametrize("key", [ApiKey.FETCH, ApiKey.PRODUCE])
+def test_a_request_is_not_kept_until_it_is_answered(key: ApiKey, before: int) -> None:
+    """What waits for replicas would keep the records that it has brought."""
+    desk = Desk(key)
+    for _ in range(before):
+        desk.ask(0.0)
+    channel = SimpleNamespace(session=SESSION, is_handling=True)
+    context = RequestContext(RequestHeader(key, 3, 7, "anna"), channel, desk.respond)
+    request = Referred(local=0.0, remote=1.0, max_wait_ms=500)
+    kept = weakref.ref(request)
+    desk.handle(context, request)
+    del request
+    assert kept() is None, "it is let go"
+    desk.now += 1.0
+    context.respond(SimpleNamespace(responses=[]))
+    assert [one.remote for one in desk.slowest() if one.remote] == [1.0]
 
 
 def test_what_was_slow_is_forgotten_after_some_minutes_and_little_is_kept() -> None:
