@@ -76,14 +76,22 @@ class OtlpExport:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(self._interval)
-            reading = await self._metrics.reading()
-            telemetry, now_ms = self._state.telemetry, self._state.ports.now_ms()
-            clients = [] if telemetry is None else telemetry.received()
-            works = await self._state.ports.work.run(LANE, partial(self._push, reading, clients, now_ms))
+            works, reason = False, None
+            try:
+                works = await self._push_now()
+            except Exception as error:  # noqa: BLE001 - older exporters let what requests raises through
+                reason = error
             if works != self._works:
                 self._works = works
                 say = logger.info if works else logger.warning
-                say("Metrics %s to %s", "are pushed again" if works else "cannot be pushed", self._endpoint)
+                done = "are pushed again" if works else "cannot be pushed"
+                say("Metrics %s to %s", done, self._endpoint, exc_info=reason)
+
+    async def _push_now(self) -> bool:
+        reading = await self._metrics.reading()
+        telemetry, now_ms = self._state.telemetry, self._state.ports.now_ms()
+        clients = [] if telemetry is None else telemetry.received()
+        return await self._state.ports.work.run(LANE, partial(self._push, reading, clients, now_ms))
 
     def _push(self, reading: Reading, clients: Sequence[ClientMetrics], now_ms: int) -> bool:
         """Whether the collector took all of it. Beside the loop."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from queue import Queue
 from typing import Any
 
 import pytest
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
 from barnabas.server.config.broker_config import BrokerConfig
@@ -103,6 +105,27 @@ def test_a_collector_that_refuses_is_told_of_once(collector: Collector, caplog: 
         assert broker.server.metrics is not None
     said = [record.getMessage() for record in caplog.records if record.name == otlp_export.logger.name]
     assert said == [f"Metrics cannot be pushed to {collector.endpoint}"]
+
+
+def test_a_push_that_raises_is_not_the_last(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As exporters do that know of fewer errors of their connections."""
+    caplog.set_level("INFO", otlp_export.logger.name)
+    export, pushes = OTLPMetricExporter.export, itertools.count()
+
+    def failing_at_first(exporter: OTLPMetricExporter, *told: Any, **how: Any) -> Any:
+        if next(pushes) < 2:
+            raise ConnectionRefusedError("nobody listens")
+        return export(exporter, *told, **how)
+
+    monkeypatch.setattr(OTLPMetricExporter, "export", failing_at_first)
+    with Broker(config=settings(collector)):
+        for _ in range(2):
+            collector.requests.get(timeout=PATIENCE_S)
+    said = [record.getMessage() for record in caplog.records if record.name == otlp_export.logger.name]
+    assert said[0] == f"Metrics cannot be pushed to {collector.endpoint}"
+    assert said[1:] in ([], [f"Metrics are pushed again to {collector.endpoint}"])
 
 
 def test_what_pushes_has_to_be_installed(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
