@@ -16,23 +16,19 @@ ABOUT = "barnabas_client_info"
 
 
 def client_families(clients: Sequence[ClientMetrics], *, is_openmetrics: bool) -> Iterator[str]:
-    """A piece for each family. Where clients differ in what a name stands for, it is what the first one says."""
-    families: dict[str, tuple[bool, list[tuple[str, float]]]] = {}
+    """A piece for each family. Where clients differ in what a name stands for both are told: nobody hides another's."""
+    families: dict[tuple[str, bool], list[tuple[str, float]]] = {}
     about: list[tuple[str, float]] = []
     for client in clients:
         about.append((label_text(iter({**dict(client.about), **dict(client.labels)}.items())), 1))
         for name, is_counter, labels, value in client.series:
-            kind, values = families.setdefault(name, (is_counter, []))
-            if kind is is_counter:
-                values.append((label_text(iter((*client.labels, *labels))), value))
+            values = families.setdefault((name, is_counter), [])
+            values.append((label_text(iter((*client.labels, *labels))), value))
     if about:
         yield family_text(ABOUT, "gauge", "a client that pushes metrics, and what it says of itself", iter(about),
                           is_openmetrics)  # fmt: skip
-    for name, (is_counter, values) in families.items():
-        yield family_text(
-            PREFIX + name,
-            "counter" if is_counter else "gauge",
-            "pushed by clients (KIP-714)",
-            iter(values),
-            is_openmetrics,
-        )
+    for (name, is_counter), values in families.items():
+        family, kind = PREFIX + name, "counter" if is_counter else "gauge"
+        if is_counter and is_openmetrics and (name, False) in families:
+            family, kind = f"{family}_total", "unknown"  # there a counter and a gauge may not have one name
+        yield family_text(family, kind, "pushed by clients (KIP-714)", iter(values), is_openmetrics)

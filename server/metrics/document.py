@@ -84,8 +84,8 @@ and a minute at least, is told of no more. Patterns of `match` that only Java ca
 no client, of which the log warns.
 
 Bounds: `telemetry.max.bytes` for what is pushed, decompressed as well; 1000 series of a client and 20,000 of all, where
-the address that has most makes room; 8 labels of 128 characters; no more than one push for a connection and interval,
-whatever the client calls itself. Histograms are left out: no client has any.
+the address that has most makes room; 8 labels of 128 characters; no more than one push for a connection and interval
+and one to take leave, whatever the client calls itself. Histograms are left out: no client has any.
 
 ## What Kafka has and this has not
 

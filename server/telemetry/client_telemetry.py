@@ -53,8 +53,8 @@ def can_be_read() -> bool:
 class TelemetryClient:
     """One client as it is known here."""
 
-    __slots__ = ("attributes", "id", "last_error", "last_get", "last_push", "seen", "subscription", "terminating",
-                 "version", "wish")  # fmt: skip
+    __slots__ = ("attributes", "id", "last_error", "last_farewell", "last_get", "last_push", "seen", "subscription",
+                 "terminating", "version", "wish")  # fmt: skip
 
     def __init__(self, client: UUID, attributes: dict[str, str], now: float) -> None:
         self.id = client
@@ -65,7 +65,7 @@ class TelemetryClient:
         self.version = -1
         """Of the subscriptions of which its wish was made."""
         self.subscription = 0
-        self.last_get = self.last_push = NEVER
+        self.last_get = self.last_push = self.last_farewell = NEVER
         self.last_error = ErrorCode.NONE
         self.terminating = False
 
@@ -90,12 +90,19 @@ class TelemetryClient:
         self.last_get = now
         return True
 
-    def may_push(self, now: float) -> bool:
-        """Whether it is time to push: after it has asked, or an interval after the last push. Then it has pushed."""
-        if self.last_get <= self.last_push and now - self.last_push < self.interval:
-            return False
-        self.last_push = now
-        return True
+    def may_push(self, now: float, *, is_last: bool) -> bool:
+        """Whether it is time to push: after it has asked, or an interval after the last push. Then it has pushed.
+
+        The last one of a client may come sooner, but no sooner than an interval after another one that did: nobody
+        takes their leave again and again.
+        """
+        if self.last_get > self.last_push or now - self.last_push >= self.interval:
+            self.last_push = now
+            return True
+        if is_last and now - self.last_farewell >= self.interval:
+            self.last_farewell = now
+            return True
+        return False
 
     def is_expired(self, now: float) -> bool:
         return now - self.seen > max(LEAST_EXPIRY_SECONDS, EXPIRY_INTERVALS * self.interval)
@@ -169,7 +176,7 @@ class ClientTelemetry:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "Client sent the previous request with state terminating to TRUE"
             )
-        if not client.may_push(now) and not request.terminating:
+        if not client.may_push(now, is_last=request.terminating):
             raise KafkaError(
                 ErrorCode.THROTTLING_QUOTA_EXCEEDED,
                 f"Request from the client [{client.id}] arrived before the next push interval time",
@@ -205,7 +212,7 @@ class ClientTelemetry:
         new = TelemetryClient(client, _attributes(session, client_id, client), now)
         new.subscribe(self._subscriptions.wish(new.attributes), self._subscriptions.version)
         if before is not None:
-            new.last_get, new.last_push = before.last_get, before.last_push
+            new.last_get, new.last_push, new.last_farewell = before.last_get, before.last_push, before.last_farewell
         if len(self._clients) >= MOST_CLIENTS:
             self._forget(next(iter(self._clients)))
         self._clients[client] = new

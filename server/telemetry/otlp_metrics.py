@@ -25,6 +25,7 @@ OF_KAFKA = "org.apache.kafka."
 OURS = frozenset({"client_id", "client_instance_id"})
 """Labels that say whose number it is, which is not for clients to say."""
 _NO_NAME = re.compile(r"[^a-zA-Z0-9_]+")
+_TOTAL = re.compile(r"(?:_total)+\Z")
 _DELTA = 1
 """AGGREGATION_TEMPORALITY_DELTA."""
 
@@ -91,7 +92,7 @@ def _of_metric(metric: Any) -> Iterator[PushedPoint | None]:
     if kind not in ("gauge", "sum"):
         return  # clients have no others (KIP-714)
     data = getattr(metric, kind)
-    name = _plain(metric.name.removeprefix(OF_KAFKA), LONGEST_NAME).removesuffix("_total")
+    name = _TOTAL.sub("", _plain(metric.name.removeprefix(OF_KAFKA), LONGEST_NAME))
     is_counter = kind == "sum" and data.is_monotonic
     is_delta = kind == "sum" and data.aggregation_temporality == _DELTA
     for point in data.data_points:

@@ -10,6 +10,8 @@ from uuid import UUID
 import pytest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
+from prometheus_client.parser import text_string_to_metric_families as prometheus
 
 from barnabas.protocol.compression import Compression, compress
 from barnabas.protocol.config_resources import ConfigResourceType
@@ -145,6 +147,23 @@ async def test_after_its_last_push_a_client_is_heard_no_more() -> None:
     assert plane.told() == {}
 
 
+async def test_nobody_takes_their_leave_again_and_again() -> None:
+    plane, connection = Plane(), session()
+    client = plane.ask(connection)
+    await plane.push(connection, client, otlp({"a": 1}))
+    await plane.push(connection, client, otlp({"a": 2}), terminating=True)
+    await refused(ErrorCode.INVALID_REQUEST, plane, client)
+    await refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, plane, client, otlp({"a": 3}), terminating=True)
+    with pytest.raises(KafkaError, match="before the next push interval"):
+        plane.ask(connection, UUID(int=5))
+    other = plane.telemetry._clients[UUID(int=5)]
+    await refused(ErrorCode.THROTTLING_QUOTA_EXCEEDED, plane, other, otlp({"a": 3}), terminating=True)
+    plane.now += 1
+    await refused(ErrorCode.INVALID_REQUEST, plane, other)
+    await plane.push(connection, other, otlp({"a": 4}), terminating=True)
+    assert plane.told() == {"app": {"a": 4}}
+
+
 async def test_a_changed_subscription_is_told_at_once() -> None:
     plane = Plane()
     client = plane.ask(session())
@@ -265,11 +284,16 @@ def test_names_and_labels_are_harmless() -> None:
     assert {len(value) for _, value in told.labels} == {otlp_metrics.LONGEST_VALUE}
 
 
-async def test_clients_that_differ_about_a_name_break_no_scrape() -> None:
-    plane = Plane()
-    for name, data in (("one", otlp({"x.total": 1})), ("two", otlp(sums={"x": 2}))):
+@pytest.mark.parametrize("parse", [prometheus, openmetrics])
+async def test_clients_that_differ_about_a_name_break_no_scrape_and_hide_nothing(parse: Any) -> None:
+    plane, is_openmetrics = Plane(), parse is openmetrics
+    for name, data in (("one", otlp({"x.total_total": 1})), ("two", otlp(sums={"x": 2})), ("three", otlp({"x": 3}))):
         connection = session()
         await plane.push(connection, plane.ask(connection, client_id=name), data)
-    text = "".join(client_families(plane.telemetry.received(), is_openmetrics=False))
-    assert text.count("# TYPE kafka_client_x ") == 1
-    assert "kafka_client_x_total" not in text
+    text = "".join(client_families(plane.telemetry.received(), is_openmetrics=is_openmetrics))
+    heads = [line.split()[2] for line in text.splitlines() if line.startswith("# TYPE kafka_client_")]
+    assert heads == ["kafka_client_x", "kafka_client_x_total"]
+    families = parse(text + "# EOF\n" * is_openmetrics)
+    told = {(one.name, one.labels["client_id"]): one.value for family in families for one in family.samples}
+    expected = {("kafka_client_x", "one"): 1, ("kafka_client_x_total", "two"): 2, ("kafka_client_x", "three"): 3}
+    assert {key: value for key, value in told.items() if key[0].startswith("kafka_client_")} == expected
