@@ -50,6 +50,8 @@ class FaultTarget:
 
     def is_named(self, exchange: Exchange) -> bool:
         """Whether a request is about it, as far as can be told."""
+        if exchange.api is ApiKey.METADATA and exchange.request.topics:
+            return any(map(self._is_of, exchange.request.topics))
         return exchange.api in ONLY_ANSWERED or self._divided(exchange.request, ITEMS[exchange.api][0])[1] is not None
 
     def fail(self, error: KafkaError, handled: bool, exchange: Exchange) -> Any:

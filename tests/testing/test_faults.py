@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 from barnabas.clients.admin import Admin
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 from barnabas.testing import Broker, ErrorCode, KafkaError
@@ -312,6 +312,22 @@ async def test_metadata_of_a_partition_without_a_leader() -> None:
         (topic,) = answer.topics
         told = {one.partition_index: (one.error_code, one.leader_id) for one in topic.partitions}
         assert told == {0: (0, broker.server.state.broker_id), 1: (ErrorCode.LEADER_NOT_AVAILABLE, -1)}
+        connection.close()
+
+
+async def test_metadata_of_another_topic_are_no_occasion() -> None:
+    async with Broker({"t": 1, "u": 1}) as broker:
+        connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+        topic_id = broker.server.state.metadata.topic_id("t")
+        with broker.faults.error("Metadata", "LEADER_NOT_AVAILABLE", topic="t", times=2) as fault:
+            for topic, code in (
+                (MetadataRequestTopic(name="u"), 0),
+                (MetadataRequestTopic(name="t"), ErrorCode.LEADER_NOT_AVAILABLE),
+                (MetadataRequestTopic(topic_id=topic_id, name=None), ErrorCode.LEADER_NOT_AVAILABLE),
+            ):
+                answer = await connection.send(MetadataRequest(topics=[topic]), 12)
+                assert [part.error_code for one in answer.topics for part in one.partitions] == [code]
+        assert len(fault.requests) == 2
         connection.close()
 
 
