@@ -208,9 +208,9 @@ def test_a_topic_created_again_while_it_is_read_is_data_loss(cluster: Cluster) -
     ("bootstrap", "said"), [(None, "no topic nope"), ("127.0.0.1:1", "cannot reach broker at 127.0.0.1:1")]
 )
 def test_a_mistake_is_told_without_the_way_through_our_code(cluster: Cluster, bootstrap: str | None, said: str) -> None:
-    options = {**cluster.options("nope"), "kafka.request.timeout.ms": "100"}
+    options = cluster.options("nope")
     if bootstrap is not None:
-        options["kafka.bootstrap.servers"] = bootstrap
+        options |= {"kafka.bootstrap.servers": bootstrap, "kafka.request.timeout.ms": "100"}
     source = BarnabasSource(options)
     with pytest.raises((KafkaError, ValueError), match=said) as raised:
         source.reader(source.schema()).partitions()

@@ -86,8 +86,11 @@ async def test_who_does_not_read_holds_no_place(broker: Broker, url: str, monkey
         async with httpx.AsyncClient(base_url=url, timeout=TIMEOUT) as page:
 
             async def is_refused() -> bool:
-                async with page.stream("GET", "/api/topics/torrent/records", params=asked) as answer:
-                    return "already" in await anext(answer.aiter_lines())
+                try:
+                    async with page.stream("GET", "/api/topics/torrent/records", params=asked) as answer:
+                        return "already" in await anext(answer.aiter_lines())
+                except (httpx.ReadError, httpx.RemoteProtocolError):
+                    return False  # it had a place, and was too slow itself for so little patience
 
             while not await is_refused():
                 assert time.monotonic() < deadline

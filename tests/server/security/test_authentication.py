@@ -256,10 +256,10 @@ async def test_without_an_end_nobody_authenticates_twice() -> None:
 
 async def test_strangers_are_few_and_do_not_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strangers, "STRANGERS", 5)
-    monkeypatch.setattr(strangers, "SECONDS", 0.05)
     monkeypatch.setattr(socket_server, "SWEEP_SECONDS", 0.01)
     async with serving() as broker:
         known = await connect(broker, "PLAIN")
+        monkeypatch.setattr(strangers, "SECONDS", 0.05)
         clients = [await raw(broker) for _ in range(9)]
         for client in clients:
             assert await client.is_closed()
