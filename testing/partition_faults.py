@@ -63,8 +63,7 @@ class FaultTarget:
             context.refusals = (*context.refusals, Refusal(_NO_FIELD, None, error))
 
             def spoil(respond: Respond, context: RequestContext, response: Any) -> None:
-                self._mark(response, row, error)
-                respond(context, response)
+                respond(context, self._marked(response, row, error))
 
             return exchange.answered_through(spoil)
         row = ITEMS[key][0]
@@ -106,19 +105,27 @@ class FaultTarget:
             _with(request, topics_field, taken) if taken else None,
         )
 
-    def _mark(self, response: Any, row: Items, error: KafkaError) -> None:
+    def _marked(self, response: Any, row: Items, error: KafkaError) -> Any:
+        """A copy: the broker keeps parts of answers for the next one who asks."""
         topics_field, partitions_field = row.answered
+        topics = []
         for topic in getattr(response, topics_field, None) or ():
-            for answer in getattr(topic, partitions_field) if self._is_of(topic) else ():
-                if self._is(answer):
-                    answer.error_code = error.code
-                    if hasattr(answer, "records"):
-                        answer.records = None
-                    if hasattr(answer, "leader_id"):
-                        answer.leader_id = -1
+            if self._is_of(topic):
+                answers = [_failed(one, error) if self._is(one) else one for one in getattr(topic, partitions_field)]
+                topic = _with(topic, partitions_field, answers)
+            topics.append(topic)
+        return _with(response, topics_field, topics) if topics else response
 
 
-def _with(message: Any, field: str, items: list[Any]) -> Any:
+def _failed(answer: Any, error: KafkaError) -> Any:
+    failed = _with(answer, "error_code", error.code)
+    for field, nothing in (("records", None), ("leader_id", -1)):
+        if hasattr(failed, field):
+            setattr(failed, field, nothing)
+    return failed
+
+
+def _with(message: Any, field: str, value: Any) -> Any:
     changed = copy.copy(message)
-    setattr(changed, field, items)
+    setattr(changed, field, value)
     return changed

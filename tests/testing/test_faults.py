@@ -328,6 +328,8 @@ async def test_metadata_of_another_topic_are_no_occasion() -> None:
                 answer = await connection.send(MetadataRequest(topics=[topic]), 12)
                 assert [part.error_code for one in answer.topics for part in one.partitions] == [code]
         assert len(fault.requests) == 2
+        answer = await connection.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+        assert [part.error_code for one in answer.topics for part in one.partitions] == [0], "nothing of it stays"
         connection.close()
 
 
