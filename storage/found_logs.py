@@ -24,6 +24,7 @@ from .log_loader import NO_RECOVERY_POINT
 from .partition_dir import PartitionDir
 from .partition_files import holds_log
 from .partition_metadata import read_partition_metadata
+from .segment_files import LOG_SUFFIX
 
 ODD_FILE = (errno.EACCES, errno.EPERM, errno.ELOOP, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENXIO)
 """Errors that say something about one file and nothing about its disk."""
@@ -75,10 +76,32 @@ class FoundLogs:
         for path, reason in self.strays.items():
             logger.warning("%s is left alone: %s", path, reason)
             del folders[path]
+        for path in self._unmade(folders):
+            logger.warning("%s has no record and no topic id: the partition is in another directory", path)
+            del folders[path]
         return {
             log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]
             for log_dir, partition_dirs in found.items()
         }
+
+    def _unmade(self, folders: Mapping[str, FoundFolder]) -> list[str]:
+        """Of partitions in several directories: what is left of a log that was being made when its disk failed."""
+        places: dict[TopicPartition, list[str]] = {}
+        for path, folder in folders.items():
+            places.setdefault(folder.topic_partition, []).append(path)
+        unmade = []
+        for paths in places.values():
+            if len(paths) > 1:
+                empty = [path for path in paths if folders[path].topic_id is None and self._is_empty(path)]
+                unmade += empty if len(empty) < len(paths) else []
+        return unmade
+
+    def _is_empty(self, path: str) -> bool:
+        try:
+            logs = [name for name in self.fs.list_dir(path) if name.endswith(LOG_SUFFIX)]
+            return not any(self.fs.size(f"{path}/{name}") for name in logs)
+        except OSError:
+            return False
 
     def _holds_log(self, path: str) -> bool:
         try:

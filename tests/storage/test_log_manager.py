@@ -243,6 +243,23 @@ def test_a_partition_in_two_directories_is_refused(disk: SimDisk) -> None:
         load(manager)
 
 
+@pytest.mark.parametrize("root", ["/one", "/two"])
+def test_what_a_failing_disk_left_of_a_log_that_was_made_elsewhere_is_left_alone(disk: SimDisk, root: str) -> None:
+    manager = started(disk, "/one" if root == "/two" else "/two")
+    manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
+    shut_down(manager)
+    manager = started(disk, root)
+    manager.creation.get_or_create_log(A, is_new=True)
+    shut_down(manager)
+    left = sorted(disk.list_dir(f"{root}/a-0"))
+    again = started(disk, "/one", "/two")
+    assert values(again.logs[A]) == [b"1"]
+    assert sorted(disk.list_dir(f"{root}/a-0")) == left
+    again.delete_log(A)
+    again.creation.get_or_create_log(A, topic_id=ID_B, is_new=True)
+    shut_down(again)
+
+
 def test_a_folder_that_contradicts_itself_goes_offline_alone(disk: SimDisk) -> None:
     manager = started(disk)
     manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)

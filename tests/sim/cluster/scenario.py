@@ -113,10 +113,11 @@ class ClusterRun(Workload):
         await task
 
     def _absent(self) -> SimClusterBroker | None:
-        """A broker without which the others must go on: nobody's last one in sync."""
+        """A broker without which the others must go on: nobody's last one in sync that is registered."""
         broker = self.random.choice(list(self.world.brokers.values()))
-        states = self.invariants.in_sync().values()
-        needed = any(isr == [broker.broker_id] for isr in states)
+        tree, others = self.world.ensemble.tree, self.world.brokers.keys() - {broker.broker_id}
+        registered = {one for one in others if tree.look(f"/kafka/brokers/ids/{one}") is not None}
+        needed = any(registered.isdisjoint(isr) for isr in self.invariants.in_sync().values())
         return None if needed else broker
 
     def _take_away(self, broker: SimClusterBroker) -> None:
