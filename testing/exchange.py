@@ -7,6 +7,7 @@ will come to one, or None if the answer comes later or never.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import CoroutineType, GeneratorType
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..protocol.apis import ApiKey
 from ..protocol.errors import KafkaError
 from ..protocol.produce_entries import ProduceEntries
+from ..protocol.schema import fields_of
 from ..server.apis.error_answers import error_answer
 
 if TYPE_CHECKING:
@@ -136,8 +138,20 @@ def answer_from(function: Callable[[Any], Any], exchange: Exchange) -> Any:
 def change(function: Callable[[Any, Any], Any], exchange: Exchange) -> Any:
     """What a function makes of the answer."""
     return exchange.answered_through(
-        lambda respond, context, response: respond(context, function(exchange.request, response))
+        lambda respond, context, response: respond(context, function(exchange.request, _apart(response)))
     )
+
+
+def _apart(value: Any) -> Any:
+    """The same with messages and lists of its own: the broker keeps parts of answers for the next one who asks."""
+    if isinstance(value, list):
+        return [_apart(one) for one in value]
+    if not hasattr(type(value), "__wire_fields__"):
+        return value
+    copied = copy.copy(value)
+    for field in fields_of(type(value)):
+        setattr(copied, field.name, _apart(getattr(value, field.name)))
+    return copied
 
 
 def narrow(highest: Mapping[ApiKey, int], exchange: Exchange) -> Any:

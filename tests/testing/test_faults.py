@@ -315,6 +315,25 @@ async def test_metadata_of_a_partition_without_a_leader() -> None:
         connection.close()
 
 
+async def test_nothing_of_a_changed_answer_is_in_the_next_one() -> None:
+    """The broker keeps what it says of a topic."""
+
+    def without_leader(_: Any, response: MetadataResponse) -> MetadataResponse:
+        response.topics[0].partitions[0].leader_id = -1
+        return response
+
+    async with Broker(["t"]) as broker:
+        connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
+        leaders = []
+        for _ in range(2):
+            with broker.faults.change("Metadata", without_leader, times=1):
+                for _ in range(2):
+                    answer = await connection.send(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 12)
+                    leaders.append(answer.topics[0].partitions[0].leader_id)
+        assert leaders == [-1, broker.server.state.broker_id] * 2
+        connection.close()
+
+
 async def test_metadata_of_another_topic_are_no_occasion() -> None:
     async with Broker({"t": 1, "u": 1}) as broker:
         connection = await BrokerConnection.open("127.0.0.1", broker.port, ConnectionOptions())
