@@ -72,7 +72,7 @@ async def test_a_request_that_does_not_come_is_not_waited_for(
 
 
 async def test_who_does_not_read_holds_no_place(broker: Broker, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "READ_SECONDS", 0.3)
+    monkeypatch.setattr(patience, "READ_SECONDS", 2.0)  # who reads may have to wait for a processor
     monkeypatch.setattr(patience, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(records, "FOLLOW_SECONDS", 0.0)
     row = ("\U0001f40c" * LIST_CHARS,) * 2
