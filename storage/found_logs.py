@@ -59,6 +59,8 @@ class FoundLogs:
     open_log: OpenLog
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
+    unmade: set[str] = field(default_factory=set)
+    """Folders without a record of partitions that are in another directory: in the way of nothing."""
 
     def leave_strays(
         self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
@@ -76,8 +78,9 @@ class FoundLogs:
         for path, reason in self.strays.items():
             logger.warning("%s is left alone: %s", path, reason)
             del folders[path]
-        for path in self._unmade(folders):
-            logger.warning("%s has no record and no topic id: the partition is in another directory", path)
+        self.unmade = set(self._unmade(folders))
+        for path in self.unmade:
+            logger.warning("%s has no record: the partition is in another directory", path)
             del folders[path]
         return {
             log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]
@@ -91,17 +94,21 @@ class FoundLogs:
             places.setdefault(folder.topic_partition, []).append(path)
         unmade = []
         for paths in places.values():
-            if len(paths) > 1:
-                empty = [path for path in paths if folders[path].topic_id is None and self._is_empty(path)]
-                unmade += empty if len(empty) < len(paths) else []
+            if len(paths) > 1 and len({folders[path].topic_id for path in paths} - {None}) == 1:
+                newest = {path: self._newest(path, with_records=True) for path in paths}
+                if not any(newest.values()):
+                    newest = {path: self._newest(path, with_records=False) for path in paths}
+                    newest = {max(paths, key=lambda path: (newest[path], folders[path].topic_id is not None)): "kept"}
+                unmade += [path for path in paths if not newest.get(path)]
         return unmade
 
-    def _is_empty(self, path: str) -> bool:
+    def _newest(self, path: str, *, with_records: bool) -> str:
+        """The name of the newest of a folder's segments, or of those that hold records; "" if there is none."""
         try:
-            logs = [name for name in self.fs.list_dir(path) if name.endswith(LOG_SUFFIX)]
-            return not any(self.fs.size(f"{path}/{name}") for name in logs)
+            names = [name for name in self.fs.list_dir(path) if name.endswith(LOG_SUFFIX)]
+            return max((one for one in names if not with_records or self.fs.size(f"{path}/{one}")), default="")
         except OSError:
-            return False
+            return "it cannot be read"
 
     def _holds_log(self, path: str) -> bool:
         try:

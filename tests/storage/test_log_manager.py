@@ -244,16 +244,22 @@ def test_a_partition_in_two_directories_is_refused(disk: SimDisk) -> None:
 
 
 @pytest.mark.parametrize("root", ["/one", "/two"])
-def test_what_a_failing_disk_left_of_a_log_that_was_made_elsewhere_is_left_alone(disk: SimDisk, root: str) -> None:
+@pytest.mark.parametrize("left_id", [None, ID_A])
+@pytest.mark.parametrize("records", [0, 1])
+def test_what_a_failing_disk_left_of_a_log_that_was_made_elsewhere_is_left_alone(
+    disk: SimDisk, root: str, left_id: UUID | None, records: int
+) -> None:
     manager = started(disk, "/one" if root == "/two" else "/two")
-    manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True).append_as_leader(batch(b"1"), leader_epoch=0)
+    log = manager.creation.get_or_create_log(A, topic_id=ID_A, is_new=True)
+    for _ in range(records):
+        log.append_as_leader(batch(b"1"), leader_epoch=0)
     shut_down(manager)
     manager = started(disk, root)
-    manager.creation.get_or_create_log(A, is_new=True)
+    manager.creation.get_or_create_log(A, topic_id=left_id, is_new=True)
     shut_down(manager)
     left = sorted(disk.list_dir(f"{root}/a-0"))
     again = started(disk, "/one", "/two")
-    assert values(again.logs[A]) == [b"1"]
+    assert values(again.logs[A]) == [b"1"] * records
     assert sorted(disk.list_dir(f"{root}/a-0")) == left
     again.delete_log(A)
     again.creation.get_or_create_log(A, topic_id=ID_B, is_new=True)
