@@ -16,6 +16,8 @@ _READERS = {
     PROTOBUF: ("protobuf_schemas", "ProtobufSchema"),
 }
 _MOST_IMPORTED = 1000
+_SMALL = 8 << 10
+"""Characters: so many times two thousand are kept as they were read, and few that are larger."""
 
 
 def imported(schema: RegisteredSchema, find: Callable[[Reference], RegisteredSchema]) -> dict[str, str]:
@@ -42,10 +44,10 @@ def read(schema: RegisteredSchema, find: Callable[[Reference], RegisteredSchema]
 
 def read_with(schema: RegisteredSchema, texts: Mapping[str, str]) -> Any:
     """The same, by `imported` texts; any thread may. Raises RegistryError."""
-    return _read(schema.kind, schema.text, tuple(texts.items()))
+    size = len(schema.text) + sum(map(len, texts.values()))
+    return (_read_small if size <= _SMALL else _read_large)(schema.kind, schema.text, tuple(texts.items()))
 
 
-@lru_cache(maxsize=2000)
 def _read(kind: str, text: str, texts: tuple[tuple[str, str], ...]) -> Any:
     module, name = _READERS[kind]
     try:
@@ -55,3 +57,6 @@ def _read(kind: str, text: str, texts: tuple[tuple[str, str], ...]) -> Any:
         raise invalid_schema(f"{kind} needs {error.name}: pip install 'barnabas[schema-registry]'") from None
     except ValueError as error:
         raise invalid_schema(str(error)) from None
+
+
+_read_small, _read_large = lru_cache(maxsize=2000)(_read), lru_cache(maxsize=20)(_read)

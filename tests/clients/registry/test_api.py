@@ -15,11 +15,12 @@ import httpx
 import pytest
 
 from barnabas.clients.reach import Reach
-from barnabas.clients.registry import protobuf_schemas
+from barnabas.clients.registry import formats, protobuf_schemas
 from barnabas.clients.registry.app import MOST_BODY_BYTES
 from barnabas.clients.registry.compiler import compile_text
 from barnabas.clients.registry.json_schemas import JsonSchema
 from barnabas.clients.registry.registry import Registry
+from barnabas.clients.registry.schemas import JSON, RegisteredSchema
 from barnabas.testing import Broker, Cluster
 
 STRING, INT = '"string"', '"int"'
@@ -410,3 +411,15 @@ def test_doors(api: Api) -> None:
 def test_without_it_there_is_no_url() -> None:
     with Broker() as broker, pytest.raises(RuntimeError, match="schema_registry=True"):
         _ = broker.schema_registry_url
+
+
+def test_many_small_schemas_are_kept_as_they_were_read_and_few_large_ones() -> None:
+    def read(title: str) -> Any:
+        return formats.read_with(RegisteredSchema(json.dumps({"title": title}), JSON), {})
+
+    small, large = "x", "x" * MOST_BODY_BYTES
+    first = [read(title + "first") for title in (small, large)]
+    for number in range(30):
+        read(f"{small}{number}")
+        read(f"{large}{number}")
+    assert [read(title + "first") is one for title, one in zip((small, large), first, strict=True)] == [True, False]
