@@ -58,7 +58,7 @@ class GroupPages:
         }
 
     async def reset(self, group_id: str, body: Mapping[str, Any]) -> Facts:
-        """What a reset would do; `execute` does what was shown. Raises ValueError, too."""
+        """What a reset would do; `set_offsets` does what was shown. Raises ValueError, too."""
         try:
             target = ResetTarget(ResetKind(body.get("kind")), int(body.get("value") or 0))
         except (TypeError, ValueError):
