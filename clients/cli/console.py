@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .client_settings import DEFAULT_BOOTSTRAP
-from .console_options import parse_listen, reach_of, require_extra
+from .console_options import AllowHosts, AllowRemote, ServedAt, parse_listen, reach_of, require_extra
 from .session import Bootstrap, run
 from .start import DEFAULT_CONSOLE, SCHEMAS_HELP
 
@@ -17,15 +17,9 @@ app = typer.Typer(add_completion=False)
 @app.command()
 def console(
     *,
-    listen: Annotated[
-        str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Where to serve.")
-    ] = DEFAULT_CONSOLE,
-    allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Other machines may reach it; nobody has to prove who he is.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Another name it is reached by.")
-    ] = None,
+    listen: ServedAt = DEFAULT_CONSOLE,
+    allow_remote: AllowRemote = False,
+    allow_host: AllowHosts = None,
     schemas: Annotated[list[str] | None, typer.Option("--schemas", metavar="URL|PATH", help=SCHEMAS_HELP)] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:

@@ -1,10 +1,12 @@
-"""What both ways to a console share: its address as it is written, and how its clients are told the cluster."""
+"""What commands that serve pages share: their address as it is written, and how their clients are told the cluster."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from .client_settings import bootstrap_servers, client_arguments
 
@@ -13,6 +15,14 @@ if TYPE_CHECKING:
     from ..reach import Reach
 
 _NEEDED = ("starlette", "uvicorn")
+
+ServedAt = Annotated[str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Where to serve.")]
+AllowRemote = Annotated[
+    bool, typer.Option("--allow-remote", help="Other machines may reach it; nobody has to prove who he is.")
+]
+AllowHosts = Annotated[
+    list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Another name it is reached by.")
+]
 
 
 def require_extra() -> None:

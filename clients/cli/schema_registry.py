@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import Annotated
 
 import typer
 
 from .client_settings import DEFAULT_BOOTSTRAP
-from .console_options import parse_listen, reach_of
+from .console_options import AllowHosts, AllowRemote, ServedAt, parse_listen, reach_of
 from .session import Bootstrap, run
 
 app = typer.Typer(add_completion=False)
@@ -19,15 +18,9 @@ _NEEDED = ("starlette", "uvicorn", "avro", "jsonschema", "protoxy")
 @app.command()
 def schema_registry(
     *,
-    listen: Annotated[
-        str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="Where to serve.")
-    ] = "localhost:8081",
-    allow_remote: Annotated[
-        bool, typer.Option("--allow-remote", help="Other machines may reach it; nobody has to prove who he is.")
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None, typer.Option("--allow-host", metavar="NAME", help="Another name it is reached by.")
-    ] = None,
+    listen: ServedAt = "localhost:8081",
+    allow_remote: AllowRemote = False,
+    allow_host: AllowHosts = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
     """Serve schemas by subject and id, as Confluent's registry does; they are kept in topic _schemas.
