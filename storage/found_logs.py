@@ -8,7 +8,7 @@ from uuid import UUID
 from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .errors import CorruptCheckpointError, LogDirFailedError, StorageError
-from .filesystem import FileSystem
+from .filesystem import FileSystem, parent_of
 from .future_logs import OpenLog
 from .held_logs import HeldLogs
 from .log import Log
@@ -59,13 +59,15 @@ class FoundLogs:
     open_log: OpenLog
     strays: dict[str, str] = field(default_factory=dict)
     """Folders with a partition's name that are left alone, each with the reason."""
-    unmade: set[str] = field(default_factory=set)
-    """Folders without a record of partitions that are in another directory: in the way of nothing."""
 
     def leave_strays(
         self, found: Mapping[LogDir, Sequence[PartitionDir]], find_strays: FindStrays
     ) -> dict[LogDir, list[PartitionDir]]:
-        """The folders that hold partitions of this broker; all others stay untouched."""
+        """The folders that hold partitions of this broker.
+
+        All others stay untouched, but for what is left of a log that was being made when its disk failed: it has no
+        record, would be in the way of the log that is moved there, and be taken for it when the other disk is gone.
+        """
         folders = {}
         for log_dir, partition_dirs in found.items():
             for partition_dir in partition_dirs:
@@ -78,9 +80,12 @@ class FoundLogs:
         for path, reason in self.strays.items():
             logger.warning("%s is left alone: %s", path, reason)
             del folders[path]
-        self.unmade = set(self._unmade(folders))
-        for path in self.unmade:
-            logger.warning("%s has no record: the partition is in another directory", path)
+        for path in self._unmade(folders):
+            logger.warning("%s holds no record and goes: the partition is in another directory", path)
+            try:
+                next(log_dir for log_dir in found if parent_of(path) == log_dir.path).remove_log(path)
+            except OSError as error:
+                logger.warning("%s cannot be removed: %s", path, error)
             del folders[path]
         return {
             log_dir: [one for one in partition_dirs if f"{log_dir.path}/{one.name}" in folders]

@@ -140,7 +140,7 @@ class LogCreation:
         begin_anew()
         self._prepared.update(dict.fromkeys(log_dir.make_folders(topic_ids), log_dir))
 
-    def _begin_anew(self, log_dir: LogDir, topic_partitions: Sequence[TopicPartition]) -> Callable[[], None]:
+    def _begin_anew(self, log_dir: LogDir, topic_partitions: Iterable[TopicPartition]) -> Callable[[], None]:
         """Partitions are about to be made: their recovery starts at 0, and no older offsets of their names count.
 
         A deleted log's offsets must never be applied to a new log of the same name: a recovery point beyond its data
@@ -153,12 +153,9 @@ class LogCreation:
             self._checkpoints.take(log_dir, LOG_START_OFFSET_CHECKPOINT),
             self._cleaner_manager.checkpoint_of(log_dir, self._held.held_by(log_dir)),
         ]
-        unmade = self._found.unmade.intersection(f"{log_dir.path}/{one}" for one in topic_partitions)
-        return partial(self._clear, log_dir, unmade, checkpoints)
+        return partial(_write_all, checkpoints)
 
-    def _clear(self, log_dir: LogDir, unmade: Iterable[str], checkpoints: Iterable[Checkpoint]) -> None:
-        for path in unmade:
-            log_dir.remove_log(path)
-            self._found.unmade.discard(path)
-        for checkpoint in checkpoints:
-            checkpoint.write()
+
+def _write_all(checkpoints: Sequence[Checkpoint]) -> None:
+    for checkpoint in checkpoints:
+        checkpoint.write()
