@@ -106,7 +106,7 @@ def compile_extension(sources: Path, output: Path) -> bool:
     temporary = output.with_name(f"{output.name}.{os.getpid()}")
     command = [
         *shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc"),
-        *("-O3", "-fPIC", "-shared", *shlex.split(os.environ.get("CFLAGS", ""))),
+        *("-O3", "-fPIC", "-pthread", "-shared", *shlex.split(os.environ.get("CFLAGS", ""))),
         *(["-undefined", "dynamic_lookup"] if sys.platform == "darwin" else []),
         *([] if IS_FREE_THREADED else [f"-DPy_LIMITED_API={STABLE_ABI:#x}"]),
         *(f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")),

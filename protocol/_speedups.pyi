@@ -5,6 +5,7 @@ key's id, whether keys are compared).
 """
 
 from array import array
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 _Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -79,6 +80,16 @@ def encode_records(
 ) -> tuple[bytes, int]:
     """`record_codec.encode_records_here`."""
 
+def batch_of_pairs(
+    pairs: list[tuple[bytes | None, bytes | None]],
+    timestamp: int,
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+    /,
+) -> bytearray:
+    """`record_batch_builder.batch_of_pairs_here`."""
+
 def decode_records(
     data: _Buffer,
     position: int,
@@ -133,3 +144,26 @@ def write_produced(
     /,
 ) -> bytes | None:
     """`produce_entries.write_generally`; None where a place or a result is not of the kind that it takes."""
+
+def begin_sending(answers: dict[int, bytes], /) -> None:
+    """Have another thread send these; they stay as they are until they are given to `finish_sending`."""
+
+def finish_sending(answers: dict[int, bytes], /) -> list[tuple[int, int]]:
+    """`answer_box.finish_sending_here`, of what was begun as of what was not."""
+
+def metered(
+    calls: tuple[
+        Callable[..., Any], Callable[[], float], Callable[..., Any], Callable[..., None], bytearray, bytearray
+    ],
+    /,
+) -> Callable[[Any, Any], Any]:
+    """`server.metrics.metered_calls.metered_here`."""
+
+def stopwatch() -> float:
+    """`time.perf_counter`; as the clock of `metered` it is read without a call."""
+
+def mallopt(parameter: int, value: int, /) -> int:
+    """glibc's mallopt(3), which `server.runtime.host` reaches by `ctypes` otherwise; 0 with another C library."""
+
+def malloc_trim(pad: int, /) -> int:
+    """glibc's malloc_trim(3), likewise."""

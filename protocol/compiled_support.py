@@ -120,7 +120,7 @@ def truncated(needed: int, end: int) -> ProtocolError:
 
 
 def bad_length(length: int, label: str) -> ProtocolError:
-    """A length below zero that does not mean null, or means null where null is not allowed."""
+    """A length below zero that does not mean null, or means null where null is not allowed; or above the longest."""
     return ProtocolError(f"{label} must not be null" if length == -1 else f"length {length} of {label}")
 
 

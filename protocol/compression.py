@@ -113,7 +113,7 @@ def look_into(
     """
     view = memoryview(data)
     try:
-        plain = bytes(view) if codec == Compression.NONE else _module(codec).decompress(view, room, max_size, magic)
+        plain = _module(codec).decompress(view, room, max_size, magic) if codec else bytes(view)
     except ProtocolError as error:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"cannot decompress records: {error}") from error
     if plain is None or len(plain) > max_size:

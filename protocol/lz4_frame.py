@@ -10,12 +10,11 @@ Block and content checksums need not hold: the CRC of the batch has covered thes
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 
 import cramjam
-import lz4.block
 
 from .decompression_room import MOST_KEPT, Room
 from .errors import ProtocolError
@@ -29,11 +28,11 @@ _BLOCK_SIZE_BY_BD = {0x40: 64 * 1024, 0x50: 256 * 1024, 0x60: 1024 * 1024, 0x70:
 _STORED = 0x80000000
 _END_MARK = b"\x00\x00\x00\x00"
 _length = Struct("<I")
-_open_block = cramjam.lz4.decompress_block_into
+_pack_block, _open_block = cramjam.lz4.compress_block, cramjam.lz4.decompress_block_into
 # One length byte of 255 stands for 255 more bytes of a match: no honest block grows by more.
 _MAX_EXPANSION = 255
 _FAST_LEVEL = 9  # Kafka's default level, at which it takes the fast compressor instead of the high one
-_MAX_LEVEL = 12
+_MIN_HIGH_LEVEL, _MAX_LEVEL = 3, 12
 
 
 def xxhash32_short(data: bytes) -> int:
@@ -59,20 +58,22 @@ def _header_checksum(covered: bytes) -> int:
 
 _DESCRIPTOR = bytes((_FLG_VERSION_1 | _FLG_INDEPENDENT, 0x40))
 _HEADER = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_DESCRIPTOR),))
-_FIRST_BLOCK = len(_HEADER)
+_FRONT = Struct(f"<{len(_HEADER)}sI")
+"""That, and the length of the first block."""
+_front = _FRONT.unpack_from
+_FRONT_SIZE = _FRONT.size
 _HEADER_MAGIC_0 = _MAGIC + _DESCRIPTOR + bytes((_header_checksum(_MAGIC + _DESCRIPTOR),))
 
 
 def compress(data: memoryview, level: int | None, magic: int) -> bytes:
     """One LZ4 frame with `data` in blocks of 64 KiB; for `magic` 0 with the header checksum of message format v0."""
-    parts: list[bytes | memoryview] = [_HEADER if magic else _HEADER_MAGIC_0]
-    level = None if level in (None, _FAST_LEVEL) else min(level, _MAX_LEVEL)
+    header = _HEADER if magic else _HEADER_MAGIC_0
+    if level not in (None, _FAST_LEVEL):
+        return b"".join((header, *_packed_well(data, level), _END_MARK))
+    parts: list[bytes | memoryview] = [header]
     for start in range(0, len(data), _BLOCK_SIZE):
         block = data[start : start + _BLOCK_SIZE]
-        if level is None:
-            packed = lz4.block.compress(block, store_size=False)
-        else:
-            packed = lz4.block.compress(block, mode="high_compression", compression=level, store_size=False)
+        packed = memoryview(_pack_block(block, store_size=False))
         if len(packed) < len(block):
             parts += (_length.pack(len(packed)), packed)
         else:
@@ -81,17 +82,32 @@ def compress(data: memoryview, level: int | None, magic: int) -> bytes:
     return b"".join(parts)
 
 
+def _packed_well(data: memoryview, level: int) -> Iterator[memoryview]:
+    """Blocks with their lengths, by the high compressor: the library has it for whole frames only, with checksums."""
+    level = min(max(level, _MIN_HIGH_LEVEL), _MAX_LEVEL)
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(bytes(data))
+    frame = memoryview(compressor.finish())
+    position, _, checksum_size = _read_header(frame, check=False)
+    while length := _length.unpack_from(frame, position)[0] & ~_STORED:
+        end = position + _length.size + length
+        yield frame[position:end]
+        position = end + checksum_size
+
+
 def decompress(data: memoryview, room: Room, max_size: int, magic: int) -> memoryview | None:
     """What one LZ4 frame holds, until the next one is opened in `room`; None if that is more than `max_size` bytes.
 
     Raises ProtocolError for bytes that are no frame that Kafka's clients could read.
     """
-    if data[:_FIRST_BLOCK] == _HEADER and max_size >= _BLOCK_SIZE:  # one block is what a small batch has
-        length = len(data) - _FIRST_BLOCK - 2 * _length.size
-        if data[_FIRST_BLOCK : _FIRST_BLOCK + 4] == _length.pack(max(length, 0)) and data[-4:] == _END_MARK:
-            with suppress(cramjam.DecompressionError):
-                block = room.memory[:_BLOCK_SIZE]
-                return block[: _open_block(data[_FIRST_BLOCK + 4 : -4], block, _BLOCK_SIZE)]
+    length = len(data) - _FRONT_SIZE - len(_END_MARK)
+    # One block is what a small batch has.
+    if length > 0 and max_size >= _BLOCK_SIZE and _front(data) == (_HEADER, length) and data[-4:] == _END_MARK:
+        block = room.memory[:_BLOCK_SIZE]
+        try:
+            return block[: _open_block(data[_FRONT_SIZE:-4], block, _BLOCK_SIZE)]
+        except cramjam.DecompressionError:
+            pass
     position, block_size, checksum_size = _read_header(data, check=magic > 0)
     memory, size, end = room.memory, 0, len(data)
     before = bytearray()

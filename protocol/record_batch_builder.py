@@ -9,6 +9,7 @@ from .batch_header import BATCH_HEADER, CONTROL_MASK, HEADER_SIZE, TRANSACTIONAL
 from .checksum import crc32c
 from .compression import Compression, compress
 from .layouts import Int16, Int32, Layout
+from .native import native
 from .record import (
     LOG_OVERHEAD,
     NO_PARTITION_LEADER_EPOCH,
@@ -164,6 +165,40 @@ class RecordBatchBuilder:
         crc = crc32c(records, crc32c(back))
         length = HEADER_SIZE - LOG_OVERHEAD + len(records)
         return b"".join((_front.pack(self.base_offset, length, self._partition_leader_epoch, 2, crc), back, records))
+
+
+def batch_of_pairs(
+    pairs: list[tuple[bytes | None, bytes | None]],
+    timestamp: int,
+    attributes: int = 0,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+) -> bytearray:
+    """Keys and values of one moment as the batch that a coordinator writes: no headers, no codec, no sequence."""
+    if native is not None:
+        return native.batch_of_pairs(pairs, timestamp, attributes, producer_id, producer_epoch)
+    return batch_of_pairs_here(pairs, timestamp, attributes, producer_id, producer_epoch)
+
+
+def batch_of_pairs_here(
+    pairs: list[tuple[bytes | None, bytes | None]],
+    timestamp: int,
+    attributes: int,
+    producer_id: int,
+    producer_epoch: int,
+) -> bytearray:
+    """`batch_of_pairs` without compiled code. Raises ValueError if there is no pair."""
+    if not pairs:
+        raise ValueError("a batch has records")
+    builder = RecordBatchBuilder(
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=bool(attributes & TRANSACTIONAL_MASK),
+        is_control=bool(attributes & CONTROL_MASK),
+    )
+    for key, value in pairs:
+        builder.append(key, value, timestamp=timestamp)
+    return bytearray(builder.build())
 
 
 class ControlType(IntEnum):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
+from ..protocol.in_words import in_words
 
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 NO_HANDLE = (errno.EMFILE, errno.ENFILE)
@@ -35,7 +36,7 @@ class LogDirFailedError(StorageError):
     """
 
     def __init__(self, path: str, cause: OSError) -> None:
-        super().__init__(f"{path}: {cause}")
+        super().__init__(f"{path}: {in_words(cause)}")
         self.path = path
         self.cause = cause
 

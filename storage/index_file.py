@@ -23,8 +23,9 @@ PENDING_BYTES_MAX = 4096
 class IndexFile(ABC):
     """Entries of `ENTRY_SIZE` bytes, appended in order, looked up by binary search, cut from the end.
 
-    Invariant: the first `_written` entries are in the file, the others in `_pending`, and `_mapping` shows a prefix of
-    the written ones (it is dropped before the file shrinks, as reading beyond the end through it would be fatal).
+    Invariant: the first `_written` of its `entries` are in the file, the others in `_pending`, and `_mapping` shows a
+    prefix of the written ones (it is dropped before the file shrinks, as reading beyond the end through it would be
+    fatal).
     """
 
     __slots__ = (
@@ -35,32 +36,34 @@ class IndexFile(ABC):
         "_pending",
         "_written",
         "base_offset",
+        "entries",
+        "full_at",
         "max_entries",
         "path",
     )
 
     ENTRY_SIZE: ClassVar[int]
+    RESERVED: ClassVar[int] = 0
+    """Slots that are kept for the end."""
 
     def __init__(self, path: str, base_offset: int, max_index_size: int, fs: FileSystem) -> None:
         self.path = path
         self.base_offset = base_offset
         self.max_entries = max_index_size // self.ENTRY_SIZE
+        self.full_at = self.max_entries - self.RESERVED
+        """With so many entries it takes no more."""
         self._fs = fs
         self._file: File | None = None
         self._mapping: memoryview | bytes = b""
         self._pending = bytearray()
         self._has_content = fs.exists(path)
         size = fs.size(path) if self._has_content else 0
-        self._written = size // self.ENTRY_SIZE
+        self.entries = self._written = size // self.ENTRY_SIZE
         self._load_last_entry()
 
     @abstractmethod
     def _load_last_entry(self) -> None:
         """Refresh what the subclass remembers of the last entry, after loading and after a cut."""
-
-    @property
-    def entries(self) -> int:
-        return self._written + len(self._pending) // self.ENTRY_SIZE
 
     @property
     def size_in_bytes(self) -> int:
@@ -69,7 +72,7 @@ class IndexFile(ABC):
 
     @property
     def is_full(self) -> bool:
-        return self.entries >= self.max_entries
+        return self.entries >= self.full_at
 
     def sanity_check(self) -> None:
         """Raises `CorruptIndexError` if the file cannot be an index of this segment."""
@@ -87,7 +90,7 @@ class IndexFile(ABC):
         if self._pending:
             write_all(file, self._pending, self._written * self.ENTRY_SIZE)
             self._has_content = True
-            self._written += len(self._pending) // self.ENTRY_SIZE
+            self._written = self.entries
             self._pending = bytearray()
 
     def write_if_many_wait(self) -> None:
@@ -121,9 +124,6 @@ class IndexFile(ABC):
             self._file = self._fs.open(self.path, create=True)
         return self._file
 
-    def _append_entry(self, entry: bytes) -> None:
-        self._pending += entry
-
     def _last_entries(self, count: int) -> bytes:
         """The bytes of the last `count` entries, or of all if there are fewer."""
         size = count * self.ENTRY_SIZE
@@ -147,8 +147,9 @@ class IndexFile(ABC):
         if entries >= self._written:
             del self._pending[(entries - self._written) * self.ENTRY_SIZE :]
         else:
-            self._pending = bytearray()
             self._mapping = b""
             self._open().truncate(entries * self.ENTRY_SIZE)
+            self._pending = bytearray()
             self._written = entries
+        self.entries = entries
         self._load_last_entry()

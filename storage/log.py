@@ -232,10 +232,12 @@ class Log:
     def _segment_for(self, size: int, max_timestamp: int, first_offset: int, last_offset: int) -> LogSegment:
         """The segment that takes `size` bytes, after rolling if that is due. Errors as `append_as_leader`."""
         segment = self.active_segment
-        if segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms()):
+        with failing_read(self.directory):  # when the segment began may stand in its file alone
+            is_due = segment.should_roll(self._config, size, max_timestamp, last_offset, self._now_ms())
+            self._refresh_roll_timestamp()
+        if is_due:
             # Segments follow each other without a hole, by which recovery knows that none is missing.
             return self.roll(first_offset if last_offset - self.log_end_offset > MAX_RELATIVE_OFFSET else 0)
-        self._refresh_roll_timestamp()
         return segment
 
     def _take_in(self, segment: LogSegment, batches: Sequence[RecordBatch]) -> None:
@@ -451,7 +453,7 @@ class Log:
             return True
         with failing_dir(self.directory):
             self.active_segment = self._changes.cut(offset, self._now_ms())
-        self._after_truncation(offset)
+            self._after_truncation(offset)
         return True
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -461,8 +463,8 @@ class Log:
             self.producer_state.truncate_fully_and_start_at(offset)
             self._activate(self._create_segment(offset))
             self._fs.fsync_dir(self.path)
-        self.log_start_offset = offset
-        self._after_truncation(offset)
+            self.log_start_offset = offset
+            self._after_truncation(offset)
 
     def _after_truncation(self, offset: int) -> None:
         self.producer_state.map_end_offset = self.log_end_offset

@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TypeVar
 from uuid import UUID
 
+from ..protocol.in_words import in_words
 from ..protocol.room_logger import room_logger
 from ..protocol.topic_partition import TopicPartition
 from .checkpoint_file import OffsetCheckpointFile
@@ -194,7 +195,7 @@ class LogDir:
         """Marks the directory as not to be trusted until the next start."""
         if self.failure is None:
             self.failure = LogDirFailedError(self.path, cause)
-            logger.error("log directory %s is offline: %s", self.path, cause)
+            logger.error("log directory %s is offline: %s", self.path, in_words(cause))
         return self.failure
 
     def close(self) -> None:

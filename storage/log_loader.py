@@ -9,7 +9,7 @@ from typing import Protocol
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.record_batch import Batch, RecordBatch
 from ..protocol.room_logger import room_logger
-from .errors import CorruptIndexError, CorruptSegmentError
+from .errors import PASSING, CorruptIndexError, CorruptSegmentError
 from .filesystem import FileSystem
 from .leader_epochs import FILE_NAME as EPOCHS_FILE_NAME
 from .leader_epochs import LeaderEpochCache
@@ -377,7 +377,12 @@ def rebuild_producer_state(
         except (ProtocolError, KafkaError) as error:
             raise CorruptSegmentError(f"{segment.records.path}: a marker cannot be read: {error}") from error
     producers.map_end_offset = end_offset
-    _close(producers.take_snapshot())
+    try:
+        _close(producers.take_snapshot())
+    except OSError as error:
+        if error.errno not in PASSING:
+            raise
+        # All is in memory. Without the file the next start reads more of the log, or takes a later one.
 
 
 def create_segment(

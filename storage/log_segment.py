@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from ..protocol.errors import KafkaError, ProtocolError
 from ..protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, Batch
 from .batch_scan import HEADER_FRONT_SIZE, SCANNED_READ, BatchScan
-from .errors import CorruptSegmentError
+from .errors import NO_SPACE, CorruptSegmentError
 from .file_records import BatchPosition, FileRecords
 from .filesystem import File, FileSystem, Sendable
 from .log_config import LogConfig
@@ -365,8 +365,14 @@ class LogSegment:
         return transactions is not None and transactions.has_news
 
     def flush(self) -> None:
-        """Make everything in the segment durable."""
-        for file in self.unsynced_files(with_indexes=True):
+        """Make the segment durable. Entries of indexes that find no room wait on: a start can make them anew."""
+        try:
+            files = self.unsynced_files(with_indexes=True)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            files = [self.records.file]
+        for file in files:
             file.fsync()
 
     @property

@@ -8,6 +8,7 @@ from .errors import CorruptIndexError
 from .index_file import IndexFile
 
 _ENTRY = OFFSET_INDEX_ENTRY.struct
+_pack = _ENTRY.pack
 
 
 class OffsetPosition(NamedTuple):
@@ -37,9 +38,10 @@ class OffsetIndex(IndexFile):
         """Add an entry; its offset must be above the last one's. Raises `CorruptIndexError` if it is not."""
         if offset <= self.last_offset and self.entries:
             raise CorruptIndexError(f"{self.path}: offset {offset} after {self.last_offset}")
-        if self.is_full:
+        if self.entries >= self.full_at:
             raise CorruptIndexError(f"{self.path}: append to a full index of {self.entries} entries")
-        self._append_entry(_ENTRY.pack(offset - self.base_offset, position))
+        self._pending += _pack(offset - self.base_offset, position)
+        self.entries += 1
         self.last_offset, self.last_position = offset, position
 
     def append_many(self, entries: Sequence[tuple[int, int]]) -> None:
@@ -47,8 +49,9 @@ class OffsetIndex(IndexFile):
         entries = entries[: max(self.max_entries - self.entries, 0)]
         if entries:
             self.append(*entries[0])
-            base_offset, pack = self.base_offset, _ENTRY.pack
-            self._append_entry(b"".join([pack(offset - base_offset, position) for offset, position in entries[1:]]))
+            base_offset = self.base_offset
+            self._pending += b"".join([_pack(offset - base_offset, position) for offset, position in entries[1:]])
+            self.entries += len(entries) - 1
             self.last_offset, self.last_position = entries[-1]
 
     def lookup(self, target_offset: int) -> OffsetPosition:

@@ -77,9 +77,9 @@ def validate_and_assign(
             origin == "coordinator",
         )
         place = base_offset, leader_epoch
-        if len(records) > HEADER_SIZE and records[_CODEC_POSITION] & CODEC_MASK:
+        if len(records) > HEADER_SIZE and (codec := records[_CODEC_POSITION] & CODEC_MASK):
             is_usual = allow_zstd and config.compression_type == "producer" and records[MAGIC_POSITION] == 2
-            taken = _take_packed_batch(records, place, config, rules) if is_usual else None
+            taken = _take_packed_batch(records, codec, place, config, rules) if is_usual else None
         else:
             taken = take_batch(records, None, place, config.max_message_bytes, rules)
         if taken is not None:
@@ -100,14 +100,13 @@ def validate_and_assign(
 
 
 def _take_packed_batch(
-    records: memoryview, place: tuple[int, int], config: LogConfig, rules: RecordRules
+    records: memoryview, codec: int, place: tuple[int, int], config: LogConfig, rules: RecordRules
 ) -> tuple[int, int, int] | None:
     """`take_batch` of what may be compressed and is opened at once; None for all that has something wrong with it."""
-    room = take_room()
+    room, most = take_room(), config.max_message_bytes
     try:
-        codec = records[_CODEC_POSITION] & CODEC_MASK
-        plain = look_into(codec, records[HEADER_SIZE:], room, max_size=most_opened_at_once(config.max_message_bytes))
-        return take_batch(records, plain, place, config.max_message_bytes, rules)
+        plain = look_into(codec, records[HEADER_SIZE:], room, max_size=most_opened_at_once(most))
+        return take_batch(records, plain, place, most, rules)
     except (KafkaError, OSError):
         return None
     finally:

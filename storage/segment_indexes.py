@@ -127,17 +127,17 @@ class SegmentIndexes:
 
     def make_room(self) -> None:
         """Write entries that wait, before the data: once a batch is written nothing may fail any more."""
-        self.offset.write_if_many_wait()
-        self.time.write_if_many_wait()
+        (self._offset or self.offset).write_if_many_wait()
+        (self._time or self.time).write_if_many_wait()
 
     def append_entries(self, last_offset: int, position: int) -> None:
-        """An entry each for the batch at `position`, as far as there is room."""
-        offset_index, time_index = self.offset, self.time
-        if not offset_index.is_full:
+        """An entry each for the batch at `position`, as far as there is room; `max_timestamp_so_far` counts it in."""
+        offset_index, time_index = self._offset or self.offset, self._time or self.time
+        if offset_index.entries < offset_index.full_at:
             offset_index.append(last_offset, position)
-        if not time_index.is_full:
-            time_index.maybe_append(*self.max_timestamp)
-        self.is_full = offset_index.is_full or time_index.is_full
+        if time_index.entries < time_index.full_at:
+            time_index.maybe_append(self.max_timestamp_so_far, self.offset_of_max_timestamp_so_far)
+        self.is_full = offset_index.entries >= offset_index.full_at or time_index.entries >= time_index.full_at
 
     def take_in(self, last_offset: int, max_timestamp: int, position: int, size: int) -> None:
         """A batch of `size` bytes is at `position`; it gets entries if the last ones are far enough away."""

@@ -31,13 +31,10 @@ class TimeIndex(IndexFile):
     __slots__ = ("last_entry",)
 
     ENTRY_SIZE: ClassVar[int] = _ENTRY.size
+    RESERVED: ClassVar[int] = 1
 
     last_entry: TimestampOffset
     """The last entry, or (-1, base offset) if there is none."""
-
-    @property
-    def is_full(self) -> bool:
-        return self.entries >= self.max_entries - 1
 
     def maybe_append(self, timestamp: int, offset: int, *, use_reserved_slot: bool = False) -> bool:
         """Add an entry if `timestamp` is above the last one; returns whether it was added.
@@ -49,9 +46,10 @@ class TimeIndex(IndexFile):
             return False
         if offset < last_offset and self.entries:
             raise CorruptIndexError(f"{self.path}: offset {offset} after {last_offset}")
-        if self.entries >= (self.max_entries if use_reserved_slot else self.max_entries - 1):
+        if self.entries >= (self.max_entries if use_reserved_slot else self.full_at):
             raise CorruptIndexError(f"{self.path}: append to a full index of {self.entries} entries")
-        self._append_entry(_ENTRY.pack(timestamp, offset - self.base_offset))
+        self._pending += _ENTRY.pack(timestamp, offset - self.base_offset)
+        self.entries += 1
         self.last_entry = TimestampOffset(timestamp, offset)
         return True
 

@@ -23,7 +23,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSIONS = [name.rpartition(" ")[2] for name in PROJECT["classifiers"] if "Python :: 3." in name]
 FROM_MAVEN = {"3.14": "org.bytedeco:cpython:3.14.3-1.5.13:linux-x86_64"}
 """Jars that hold an interpreter, for machines that have none of that version."""
-TOOLS = ("hypothesis>=6.100", "pytest>=8", "pytest-asyncio>=0.25", "pytest-timeout>=2.3", "pytest-xdist>=3.6")
+TOOLS = (
+    "hypothesis>=6.100",
+    "lz4>=4.3",
+    "pytest>=8",
+    "pytest-asyncio>=0.25",
+    "pytest-timeout>=2.3",
+    "pytest-xdist>=3.6",
+)
 TESTS = ("testing/test_contents.py", "protocol/test_codec.py", "protocol/test_records_compression.py")
 COMMAND = ("-c", "from barnabas.clients.cli import main; main()")
 
@@ -112,7 +119,7 @@ def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_wheel_works_on(version: str, unpacked: Path) -> None:
     python = interpreter(version)
     optional = PROJECT["optional-dependencies"]
-    requirements = (*PROJECT["dependencies"], *optional["demo"], *TOOLS)
+    requirements = (*PROJECT["dependencies"], *optional["demo"], *optional["fast-zstd"], *TOOLS)
     python.folders = [unpacked, python.packages(requirements)]
     told = python.run(*COMMAND, "--version")
     assert f"(Python {version}." in told and "compiled code" in told

@@ -93,10 +93,23 @@ uint32_t crc32c(const uint8_t *data, size_t size)
                                                                                 : by_tables(data, size);
 }
 
-#elif defined(__ARM_FEATURE_CRC32)
+#elif defined(__aarch64__) && defined(__GNUC__) && (defined(__linux__) || defined(__ARM_FEATURE_CRC32))
 #include <arm_acle.h>
 
-uint32_t crc32c(const uint8_t *data, size_t size)
+#if defined(__ARM_FEATURE_CRC32)
+#define WITH_CRC32
+static inline int has_instruction(void) { return 1; }
+#else /* the compiler may not take it for granted; the first 64-bit processors lack it */
+#include <sys/auxv.h>
+#if defined(__clang__)
+#define WITH_CRC32 __attribute__((target("crc")))
+#else
+#define WITH_CRC32 __attribute__((target("+crc")))
+#endif
+static inline int has_instruction(void) { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+#endif
+
+WITH_CRC32 static uint32_t by_instruction(const uint8_t *data, size_t size)
 {
     uint32_t crc = 0xFFFFFFFF;
     uint64_t word;
@@ -107,6 +120,11 @@ uint32_t crc32c(const uint8_t *data, size_t size)
     for (; size; data++, size--)
         crc = __crc32cb(crc, *data);
     return ~crc;
+}
+
+uint32_t crc32c(const uint8_t *data, size_t size)
+{
+    return has_instruction() ? by_instruction(data, size) : by_tables(data, size);
 }
 
 #else

@@ -1,4 +1,4 @@
-/* Keys and values as the records of a batch. */
+/* Keys and values as the records of a batch, and as a whole batch. */
 #include "speedups.h"
 
 typedef struct {
@@ -26,12 +26,17 @@ static uint8_t *write_varlong(uint8_t *at, int64_t value)
     return at;
 }
 
-/* One of a list of bytes and None, -1 for the size of None; 0 with an exception for anything else. */
-static int item_of(PyObject *list, Py_ssize_t index, char **data, Py_ssize_t *size)
+/* Bytes or None, -1 for the size of None; 0 with an exception for anything else. */
+static int bytes_of(PyObject *item, char **data, Py_ssize_t *size)
 {
     *data = NULL, *size = -1;
-    PyObject *item = list == Py_None ? Py_None : PyList_GetItem(list, index);
     return item == Py_None || (item != NULL && PyBytes_AsStringAndSize(item, data, size) == 0);
+}
+
+/* The same of one of a list; None itself stands for a list of nothing else. */
+static int item_of(PyObject *list, Py_ssize_t index, char **data, Py_ssize_t *size)
+{
+    return bytes_of(list == Py_None ? Py_None : PyList_GetItem(list, index), data, size);
 }
 
 static int64_t body_size(const record_run *run, int64_t delta, Py_ssize_t key_size, Py_ssize_t value_size)
@@ -100,4 +105,78 @@ PyObject *encode_records(PyObject *module, PyObject *args)
         at += run.headers_size;
     }
     return Py_BuildValue("Nn", records, count);
+}
+
+static void write_u16(uint8_t *at, long long value) { at[0] = (uint8_t)(value >> 8), at[1] = (uint8_t)value; }
+
+/* A list of (key, value), each bytes or None: how many bytes they are as records, into `at` unless that is NULL; -1 with
+ * an exception. */
+static Py_ssize_t write_pairs(PyObject *pairs, uint8_t *at)
+{
+    static const record_run plain = {NULL, NULL, 0, "", 1}; /* no headers: their number */
+    Py_ssize_t key_size, value_size, total = 0, count = PyList_Size(pairs);
+    char *key, *value;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *pair = PyList_GetItem(pairs, i);
+        if (pair == NULL || !PyTuple_Check(pair) || PyTuple_Size(pair) != 2) {
+            PyErr_SetString(PyExc_TypeError, "a key and a value are wanted");
+            return -1;
+        }
+        if (!bytes_of(PyTuple_GetItem(pair, 0), &key, &key_size) || !bytes_of(PyTuple_GetItem(pair, 1), &value, &value_size))
+            return -1;
+        int64_t body = body_size(&plain, i, key_size, value_size);
+        total += varlong_size(body) + body;
+        if (at == NULL)
+            continue;
+        at = write_varlong(at, body);
+        *at++ = 0; /* attributes */
+        at = write_varlong(write_varlong(at, 0), i);
+        at = write_bytes(write_bytes(at, key, key_size), value, value_size);
+        *at++ = 0; /* headers */
+    }
+    return total;
+}
+
+PyObject *batch_of_pairs(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    long long numbers[4]; /* timestamp, attributes, producer id, producer epoch */
+    if (count != 5 || !PyList_Check(args[0])) {
+        PyErr_SetString(PyExc_TypeError, "batch_of_pairs takes a list and four numbers");
+        return NULL;
+    }
+    for (int i = 0; i < 4; i++) {
+        numbers[i] = PyLong_AsLongLong(args[i + 1]);
+        if (numbers[i] == -1 && PyErr_Occurred())
+            return NULL;
+    }
+    Py_ssize_t size = write_pairs(args[0], NULL), records = PyList_Size(args[0]);
+    if (size < 0)
+        return NULL;
+    if (records < 1 || size > INT32_MAX - HEADER_SIZE || (int16_t)numbers[1] != numbers[1]
+        || (int16_t)numbers[3] != numbers[3]) {
+        PyErr_SetString(PyExc_ValueError, "no records or too many, or a number that has no room");
+        return NULL;
+    }
+    PyObject *batch = PyByteArray_FromStringAndSize(NULL, HEADER_SIZE + size);
+    if (batch == NULL)
+        return NULL;
+    uint8_t *at = (uint8_t *)PyByteArray_AsString(batch);
+    write_i64(at, 0);
+    write_u32(at + SIZE_AT, (uint32_t)(HEADER_SIZE - LOG_OVERHEAD + size));
+    write_u32(at + LEADER_EPOCH_AT, UINT32_MAX); /* -1: the leader says which */
+    at[MAGIC_AT] = 2;
+    write_u16(at + ATTRIBUTES_AT, numbers[1]);
+    write_u32(at + LAST_DELTA_AT, (uint32_t)(records - 1));
+    write_i64(at + BASE_TIMESTAMP_AT, numbers[0]);
+    write_i64(at + MAX_TIMESTAMP_AT, numbers[0]);
+    write_i64(at + PRODUCER_ID_AT, numbers[2]);
+    write_u16(at + PRODUCER_ID_AT + 8, numbers[3]);
+    write_u32(at + SEQUENCE_AT, UINT32_MAX); /* -1: none */
+    write_u32(at + COUNT_AT, (uint32_t)records);
+    if (write_pairs(args[0], at + HEADER_SIZE) != size) {
+        Py_DECREF(batch);
+        return NULL;
+    }
+    write_u32(at + CRC_AT, crc32c(at + ATTRIBUTES_AT, (size_t)(HEADER_SIZE - ATTRIBUTES_AT + size)));
+    return batch;
 }

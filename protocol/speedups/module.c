@@ -1,13 +1,14 @@
 /* The extension module `_speedups`; `_speedups.pyi` says which Python function each of these is the twin of. */
 #include "speedups.h"
 
-enum { REVISION = 7 }; /* as in native.py */
+enum { REVISION = 10 }; /* as in native.py */
 
 static PyMethodDef functions[] = {
     {"scan_batches", scan_batches, METH_VARARGS, NULL},
     {"scan_records", scan_records, METH_VARARGS, NULL},
     {"take_batch", (PyCFunction)(void (*)(void))take_batch, METH_FASTCALL, NULL},
     {"encode_records", encode_records, METH_VARARGS, NULL},
+    {"batch_of_pairs", (PyCFunction)(void (*)(void))batch_of_pairs, METH_FASTCALL, NULL},
     {"decode_records", decode_records, METH_VARARGS, NULL},
     {"index_batches", index_batches, METH_VARARGS, NULL},
     {"zeroed", zeroed, METH_VARARGS, NULL},
@@ -16,6 +17,12 @@ static PyMethodDef functions[] = {
     {"filter_batches", filter_batches, METH_VARARGS, NULL},
     {"read_produce", (PyCFunction)(void (*)(void))read_produce, METH_FASTCALL, NULL},
     {"write_produced", (PyCFunction)(void (*)(void))write_produced, METH_FASTCALL, NULL},
+    {"begin_sending", begin_sending, METH_O, NULL},
+    {"finish_sending", finish_sending, METH_O, NULL},
+    {"metered", metered, METH_O, NULL},
+    {"stopwatch", stopwatch, METH_NOARGS, NULL},
+    {"mallopt", set_mallopt, METH_VARARGS, NULL},
+    {"malloc_trim", trim_heap, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -46,7 +46,7 @@ static PyObject *take_text(reader *in, int64_t size, int is_id)
 {
     if (in->at != NULL && size == -1)
         return Py_NewRef(Py_None);
-    const char *at = (const char *)take(in, size);
+    const char *at = size > INT16_MAX ? NULL : (const char *)take(in, size);
     if (at == NULL)
         return NULL;
     PyObject *text = is_id ? PyBytes_FromStringAndSize(at, size) : PyUnicode_DecodeUTF8(at, size, NULL);

@@ -131,6 +131,7 @@ PyObject *scan_records(PyObject *module, PyObject *args);
 PyObject *take_batch(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *decode_records(PyObject *module, PyObject *args);
 PyObject *encode_records(PyObject *module, PyObject *args);
+PyObject *batch_of_pairs(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *index_batches(PyObject *module, PyObject *args);
 PyObject *zeroed(PyObject *module, PyObject *args);
 PyObject *put_many(PyObject *module, PyObject *args);
@@ -138,5 +139,11 @@ PyObject *get_many(PyObject *module, PyObject *args);
 PyObject *filter_batches(PyObject *module, PyObject *args);
 PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *begin_sending(PyObject *module, PyObject *dict);
+PyObject *finish_sending(PyObject *module, PyObject *dict);
+PyObject *metered(PyObject *module, PyObject *parts);
+PyObject *stopwatch(PyObject *module, PyObject *unused);
+PyObject *set_mallopt(PyObject *module, PyObject *args);
+PyObject *trim_heap(PyObject *module, PyObject *args);
 
 #endif

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from ..transaction_index import AbortedTxn
 
 NO_DATA_OFFSET = -1
+HASHES = ("MD5", "SHA-1", "SHA-256", "SHA-384", "SHA-512")
+"""What `hash_name` may be, besides `exact`."""
 
 
 class SourceSegment(NamedTuple):
@@ -53,7 +55,7 @@ class CleanJob:
     aborted_transactions: tuple[AbortedTxn, ...] = ()
     """Every aborted transaction with data below `first_uncleanable_offset`, also if its marker lies above."""
     hash_name: str = "MD5"
-    """What the offset map knows keys by: a name of `offset_map.HASHES`, or `exact`."""
+    """What the offset map knows keys by: one of `HASHES`, or `exact`."""
     dedupe_buffer_bytes: int = 134_217_728
     load_factor: float = 0.9
     """How full the offset map may become before the pass makes do with what it has seen."""
@@ -83,7 +85,6 @@ class CleanerStats:
     """What a pass did: Kafka's CleanerStats without the clock, which is the caller's."""
 
     map_bytes_read: int = 0
-    map_messages_read: int = 0
     bytes_read: int = 0
     messages_read: int = 0
     bytes_written: int = 0
@@ -92,10 +93,7 @@ class CleanerStats:
     """Records without a key, which have no place in a compacted log and were dropped."""
     map_size: int = 0
     """Keys in the offset map."""
-    map_slots: int = 0
     map_utilization: float = 0.0
-    map_lookups: int = 0
-    map_probes: int = 0
     map_collision_rate: float = 0.0
     """Probes beyond the first, per lookup."""
 

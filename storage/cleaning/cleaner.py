@@ -239,7 +239,6 @@ class CleaningPass:
     def finished(self) -> PassFinished:
         """The last event, with all that was counted."""
         stats, offset_map = self._stats, self._map
-        stats.map_size, stats.map_slots = offset_map.size, offset_map.slots
+        stats.map_size = offset_map.size
         stats.map_utilization, stats.map_collision_rate = offset_map.utilization, offset_map.collision_rate
-        stats.map_lookups, stats.map_probes = offset_map.lookups, offset_map.probes
         return PassFinished(max(offset_map.latest_offset + 1, self._job.first_dirty_offset), stats)

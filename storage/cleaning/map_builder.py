@@ -40,17 +40,16 @@ class MapBuilder:
     def on_run(self, run: BatchRun, compressed: RecordBatch | None) -> bool:
         records = run.records
         row = self._map.put_many(run.buffer, records, from_offset=self._start, max_size=self._most_keys)
-        self._stats.map_messages_read += row
         if row < records.count:
             return self._end_before(records.offsets[row])
         position, _ = run.batch(run.count - 1)
         return self._covered(BatchHeader.read(run.buffer, position).last_offset)
 
     def on_aborted(self, batch: RecordBatch) -> bool:
-        return self._passed(batch)
+        return self._covered(batch.last_offset)
 
     def on_control(self, batch: RecordBatch, has_no_data: bool) -> bool:
-        return self._passed(batch)
+        return self._covered(batch.last_offset)
 
     def on_legacy(self, batch: LegacyBatch) -> bool:
         for record in batch.records():
@@ -61,11 +60,6 @@ class MapBuilder:
                     self._map.put(record.key, record.offset)
                 except OffsetMapFullError:
                     return self._end_before(record.offset)
-            self._stats.map_messages_read += 1
-        return self._covered(batch.last_offset)
-
-    def _passed(self, batch: RecordBatch) -> bool:
-        self._stats.map_messages_read += batch.header.record_count
         return self._covered(batch.last_offset)
 
     def _covered(self, offset: int) -> bool:

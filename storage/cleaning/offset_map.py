@@ -10,12 +10,11 @@ from struct import Struct
 
 from ...protocol.native import native
 from ...protocol.record_columns import RecordColumns
+from .clean_job import HASHES
 from .errors import OffsetMapFullError
 
 NOT_FOUND = -1
 EXACT = "exact"
-HASHES = ("MD5", "SHA-1", "SHA-256", "SHA-384", "SHA-512")
-"""What `hash_name` may be, besides `exact`."""
 
 _offset_field = Struct(">q")
 _window = Struct(">i")

@@ -19,6 +19,7 @@ from barnabas.protocol.legacy_records import encode_message
 from barnabas.protocol.native import native
 from barnabas.protocol.record import Record
 from barnabas.protocol.record_batch import HEADER_SIZE, RecordBatch, RecordBatchBuilder
+from barnabas.protocol.record_batch_builder import batch_of_pairs_here
 from barnabas.protocol.record_codec import (
     NO_HEADERS,
     RecordRun,
@@ -202,6 +203,35 @@ def test_a_run_is_bytes_and_none_and_nothing_else() -> None:
     for keys, values in (([b"k"], []), (None, ["text"]), ([1], [b"v"])):
         with pytest.raises((TypeError, ValueError)):
             native.encode_records(keys, values, NO_HEADERS, (0, 0, 0), -1)
+
+
+pairs = st.lists(st.tuples(*[st.one_of(st.none(), st.binary(max_size=130), st.just(bytes(9000)))] * 2), max_size=150)
+
+
+@compiled
+@given(pairs, st.integers(-1, 2**62), st.sampled_from([0, 16, 48]), st.integers(-1, 2**62), st.integers(-1, 2**15 - 1))
+def test_both_make_the_same_batch_of_pairs(
+    some: list[tuple[bytes | None, bytes | None]], timestamp: int, attributes: int, producer_id: int, epoch: int
+) -> None:
+    assert native is not None
+    arguments = (some, timestamp, attributes, producer_id, epoch)
+    if some:
+        assert native.batch_of_pairs(*arguments) == batch_of_pairs_here(*arguments)
+    for make in (native.batch_of_pairs, batch_of_pairs_here):
+        if not some:
+            with pytest.raises(ValueError, match="records"):
+                make(*arguments)
+
+
+@compiled
+def test_a_batch_of_pairs_is_bytes_and_none_and_numbers_that_fit() -> None:
+    assert native is not None
+    for some in ([(b"k",)], [[b"k", b"v"]], [("k", b"v")], ((b"k", b"v"),)):
+        with pytest.raises(TypeError):
+            native.batch_of_pairs(some, 0, 0, 0, 0)  # type: ignore[arg-type]
+    for numbers in ((2**64, 0, 0, 0), (0, 2**15, 0, 0), (0, 0, 2**63, 0), (0, 0, 0, 2**15)):
+        with pytest.raises((ValueError, OverflowError)):
+            native.batch_of_pairs([(b"k", b"v")], *numbers)
 
 
 @compiled

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import Iterator
 from functools import cache
 from struct import pack
 
@@ -17,9 +18,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from barnabas.protocol import compression, zstd_frame, zstd_kept_context
 from barnabas.protocol.compression import (
     CODEC_BY_CONFIG_NAME,
     Compression,
+    Room,
     compress,
     decompress,
     give_back,
@@ -37,6 +40,19 @@ else:
 PACKED = [codec for codec in Compression if codec != Compression.NONE]
 XERIAL_HEADER = b"\x82SNAPPY\x00" + pack(">ii", 1, 1)
 MEGABYTE = 1 << 20
+
+
+@pytest.fixture(autouse=True, scope="module", params=["with zstandard", "without zstandard"])
+def is_context_kept(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """All is the same with the library of the extra fast-zstd and without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (zstd_frame, zstd_kept_context):
+            patch.delitem(sys.modules, module.__name__)
+        if request.param == "without zstandard":
+            patch.setitem(sys.modules, "zstandard", None)
+        compression._module.cache_clear()
+        yield request.param == "with zstandard"
+    compression._module.cache_clear()
 
 
 def refused(codec: int, data: bytes, max_size: int = MEGABYTE, magic: int = 2) -> ErrorCode:
@@ -110,13 +126,20 @@ def test_snappy_of_others() -> None:
     assert decompress(Compression.SNAPPY, stream + stream, max_size=2 * len(data)) == data * 2
 
 
-def test_lz4_is_the_frame_that_java_reads() -> None:
-    data = b"some data" * 20_000
-    packed = compress(Compression.LZ4, data)
+@pytest.mark.parametrize("level", [None, 1, 9, 12])
+@pytest.mark.parametrize("data", [b"", b"some data" * 20_000, os.urandom(200_000)], ids=len)
+def test_lz4_is_the_frame_that_java_reads(data: bytes, level: int | None) -> None:
+    packed = compress(Compression.LZ4, data, level=level)
     info = lz4.frame.get_frame_info(packed)
     assert lz4.frame.decompress(packed) == data
     assert (info["block_size"], info["block_linked"], info["content_size"]) == (65536, False, 0)
     assert not info["content_checksum"] and not info["block_checksum"]
+
+
+def test_lz4_of_a_high_level_is_smaller_and_of_level_9_what_kafka_takes_for_fast() -> None:
+    data = "".join(f"{i * 7919 % 1000},{i * i % 977};" for i in range(30_000)).encode()
+    sizes = {level: len(compress(Compression.LZ4, data, level=level)) for level in (1, 3, 9, 12, 17)}
+    assert sizes[9] == len(compress(Compression.LZ4, data)) > sizes[1] == sizes[3] > sizes[12] == sizes[17]
 
 
 @pytest.mark.parametrize("block_size", [lz4.frame.BLOCKSIZE_MAX64KB, lz4.frame.BLOCKSIZE_MAX4MB])
@@ -335,7 +358,7 @@ def test_bombs_in_a_process_of_their_own(name: str) -> None:
     assert grown_kib < 16 * 1024
 
 
-def zstd_frame(data: bytes, *, says_its_size: bool) -> bytes:
+def zstd_frame_of(data: bytes, *, says_its_size: bool) -> bytes:
     return zstandard.ZstdCompressor(write_content_size=says_its_size).compress(data)
 
 
@@ -344,7 +367,7 @@ def zstd_frame(data: bytes, *, says_its_size: bool) -> bytes:
 def test_zstd_frames_of_all_sizes_one_after_the_other(says_its_size: bool, size: int) -> None:
     for length in (size, 100, size):
         data = random.Random(length).randbytes(length)
-        frame = zstd_frame(data, says_its_size=says_its_size)
+        frame = zstd_frame_of(data, says_its_size=says_its_size)
         assert decompress(Compression.ZSTD, frame, max_size=length) == data
         assert decompress(Compression.ZSTD, frame + frame, max_size=2 * length) == 2 * data
         with pytest.raises(KafkaError) as too_large:
@@ -357,10 +380,21 @@ def test_zstd_frames_of_all_sizes_one_after_the_other(says_its_size: bool, size:
 
 
 def test_a_zstd_frame_that_says_more_than_it_holds() -> None:
-    frame = bytearray(zstd_frame(bytes(1000), says_its_size=True))
+    frame = bytearray(zstd_frame_of(bytes(1000), says_its_size=True))
     at = frame.index((1000 - 256).to_bytes(2, "little"))
     for stated in (999, 60_000):
         frame[at : at + 2] = (stated - 256).to_bytes(2, "little")
         with pytest.raises(KafkaError) as wrong:
             decompress(Compression.ZSTD, bytes(frame), max_size=1 << 20)
         assert wrong.value.code is ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_context_is_kept_from_frame_to_frame_where_that_can_be_had(is_context_kept: bool) -> None:
+    frames = [zstd_frame_of(bytes(size), says_its_size=True) for size in (100, 200)]
+    room = Room()
+    contexts = []
+    for frame in frames:
+        look_into(Compression.ZSTD, frame, room, max_size=MEGABYTE)
+        contexts.append(room.zstd)
+    assert contexts[0] is contexts[1]
+    assert (contexts[0] is not None) is is_context_kept

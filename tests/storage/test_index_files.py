@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from struct import pack
 
@@ -92,6 +93,20 @@ def test_offset_index_refuses_disorder_and_overflow() -> None:
     assert index.is_full
     with pytest.raises(CorruptIndexError):
         index.append(BASE + 7, 30)
+
+
+def test_a_cut_that_the_disk_refuses_leaves_all_entries() -> None:
+    fs = disk()
+    index = offset_index(fs)
+    index.append(BASE + 5, 10)
+    index.trim_to_valid_size()
+    index.append(BASE + 6, 20)
+    fs.fail("truncate", errno.EIO)
+    with pytest.raises(OSError):
+        index.truncate()
+    assert index.lookup(BASE + 6) == index.entry(1) == OffsetPosition(BASE + 6, 20)
+    index.truncate()
+    assert (index.entries, index.last_offset) == (0, BASE)
 
 
 @pytest.mark.parametrize("content", [b"123", pack(">IIII", 5, 10, 5, 20), pack(">IIII", 5, 10, 6, 10)])

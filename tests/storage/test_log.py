@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -381,6 +382,46 @@ def test_any_other_error_fails_the_directory(disk: SimDisk, operation: str) -> N
         append(log)
         log.flush()
     assert caught.value.path == "/logs"
+
+
+def follow(log: Log) -> None:
+    """Append what follows two records, as a leader has it."""
+    log.append_as_follower(memoryview(bytearray(batch(base_offset=2))))
+
+
+def cut(log: Log) -> None:
+    """Take the second record off."""
+    log.truncate_to(1)
+
+
+@pytest.mark.parametrize("work", [append, follow, cut])
+def test_so_does_an_error_when_a_log_that_was_found_is_looked_into(disk: SimDisk, work: Callable[[Log], Any]) -> None:
+    log = opened(disk, index_interval_bytes=0)
+    append(log)
+    append(log)
+    log.close()
+    log = opened(disk, index_interval_bytes=0)
+    disk.fail("pread", errno.EIO, ".log", times=None)
+    with pytest.raises(LogDirFailedError):
+        work(log)
+
+
+@pytest.mark.parametrize("suffix", [".snapshot", ".index", ".timeindex"])
+def test_a_full_disk_does_not_keep_a_log_from_being_cut(disk: SimDisk, suffix: str) -> None:
+    log = opened(disk, index_interval_bytes=0)
+    for sequence in range(3):
+        append(log, producer_id=7, producer_epoch=0, base_sequence=sequence)
+    disk.fail("pwrite", errno.ENOSPC, suffix, times=None)
+    log.truncate_to(2)
+    append(log, producer_id=7, producer_epoch=0, base_sequence=2)
+    log.flush()
+    log.close_handles()
+    disk.heal()
+    again = opened(disk, clean=False)
+    assert offsets_in(again) == [0, 1, 2]
+    with pytest.raises(KafkaError) as caught:
+        append(again, producer_id=7, producer_epoch=0, base_sequence=9)
+    assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------

@@ -14,9 +14,9 @@ from tests.tools import missing
 
 from barnabas.protocol.native import native
 from barnabas.protocol.record_columns import RecordColumns
+from barnabas.storage.cleaning.clean_job import HASHES
 from barnabas.storage.cleaning.errors import OffsetMapFullError
 from barnabas.storage.cleaning.offset_map import (
-    HASHES,
     NOT_FOUND,
     ExactOffsetMap,
     SkimpyOffsetMap,
