@@ -68,7 +68,3 @@ class AclBindingFilter(NamedTuple):
             and self.operation in (AclOperation.ANY, entry.operation)
             and self.permission in (AclPermissionType.ANY, entry.permission)
         )
-
-    def selects(self, binding: AclBinding) -> bool:
-        """Whether the rule is meant."""
-        return self.selects_pattern(binding.pattern) and self.selects_entry(binding.entry)

@@ -125,7 +125,10 @@ TRANSITIONS: dict[ClientState, dict[ClientEvent, ClientState]] = {
 }
 
 _IF_CLOSED_NOW = {
-    ClientState.NEGOTIATING: " when it was asked for its versions, as Kafka before 0.10 does",
+    ClientState.NEGOTIATING: (
+        " when it was asked for its versions, as listeners do that want TLS or another security.protocol,"
+        " and Kafka before 0.10"
+    ),
     ClientState.HANDSHAKING: " when it was told the SASL mechanism",
     ClientState.CHALLENGED: " during authentication",
     ClientState.BARE: " during authentication, as old brokers do if the password is wrong",

@@ -18,6 +18,9 @@ from . import compiled_support as support
 from .generated_source import Source, min_size, struct_size
 from .schema import Field, Primitive, bytes_, carries_records, fields_of, record_bytes, string, uuid
 
+LONGEST_STRING = 2**15 - 1
+"""In bytes. Flexible versions could say more, and Kafka takes no more there either: it could not be written down."""
+
 
 class DecoderSource(Source):
     """Writes a decoder."""
@@ -130,6 +133,8 @@ class DecoderSource(Source):
     def variable(self, kind: Primitive, target: str, label: str, nullable: bool) -> None:
         """Read a string, bytes or records."""
         n = self.length("h" if kind is string else "i", label, nullable)
+        if self.flexible and kind is string:
+            self.line(f"if {n} > {LONGEST_STRING}: raise bad_length({n}, {label!r})")
         if nullable:
             self.line(f"if {n} < 0: {target} = None")
             self.line("else:")

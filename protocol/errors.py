@@ -199,10 +199,16 @@ def code_of(number: int) -> ErrorCode:
         return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
+LONGEST_MESSAGE = 8000
+"""Characters of what an error says: as UTF-8 they fit into any answer, also where names of 32 KB are told again."""
+
+
 class KafkaError(Exception):
     """A failure that has a Kafka error code and so can be told to the client."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
+        if len(message) > LONGEST_MESSAGE:
+            message = f"{message[: LONGEST_MESSAGE - 1]}…"
         super().__init__(code, message)
         self.code = code
         self.message = message

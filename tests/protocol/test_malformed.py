@@ -13,8 +13,10 @@ from tests.protocol.random_messages import random_message
 from barnabas.protocol import codec
 from barnabas.protocol.apis import API_MESSAGES, ApiKey
 from barnabas.protocol.compiler import encoder
-from barnabas.protocol.errors import ProtocolError
+from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.protocol.headers import decode_request_header, decode_response_header
+from barnabas.protocol.messages.create_topics import CreatableTopicResult, CreateTopicsResponse
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -206,6 +208,26 @@ def test_negative_string_length(length: str) -> None:
     data = bytes.fromhex("00000001" + length)
     with pytest.raises(ProtocolError):
         codec.decode_request(ApiKey.METADATA, 1, data, 0, len(data))
+
+
+def test_a_string_is_no_longer_in_flexible_versions() -> None:
+    """What is 32 768 bytes long would be known by a name that no record of a coordinator can hold."""
+    for length in (2**15 - 1, 2**15, 2**20):
+        data = codec.encode_request(FindCoordinatorRequest(key="ж" * (length // 2) + "x" * (length % 2)), 3)
+        if length < 2**15:
+            assert len(codec.decode_request(ApiKey.FIND_COORDINATOR, 3, data, 0, len(data)).key.encode()) == length
+        else:
+            with pytest.raises(ProtocolError, match=f"length {length} of"):
+                codec.decode_request(ApiKey.FIND_COORDINATOR, 3, data, 0, len(data))
+
+
+@pytest.mark.parametrize("version", [4, 7])
+def test_what_is_wrong_with_a_name_can_be_told_however_long_it_is(version: int) -> None:
+    error = KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"there is no topic {'🛑' * 8190}")
+    row = CreatableTopicResult(name="", error_code=error.code, error_message=error.message, configs=[])
+    data = b"".join(codec.encode_response(CreateTopicsResponse(topics=[row]), version))
+    told = codec.decode_response(ApiKey.CREATE_TOPICS, version, data, 0, len(data)).topics[0].error_message
+    assert (told[:17], told[-2:]) == ("there is no topic", "🛑…")
 
 
 def test_end_outside_the_buffer() -> None:

@@ -11,6 +11,7 @@ import pytest
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.jaas import kerberos_service
 from barnabas.protocol.sasl import sasl_exchange
+from barnabas.protocol.sasl_server import new_credentials, read_scram_first, scram
 
 
 def test_plain() -> None:
@@ -79,3 +80,32 @@ def test_a_kerberos_service_is_named_in_one_way() -> None:
     assert kerberos_service({"serviceName": "kafka"}, "kafka") == kerberos_service({}, "kafka") == "kafka"
     with pytest.raises(ValueError, match="it is kafka, and serviceName of the JAAS string is other"):
         kerberos_service({"serviceName": "other"}, "kafka")
+
+
+@pytest.mark.parametrize(
+    ("said", "is_let_in"),
+    [
+        ("minetheirs", True),
+        ("mineminetheirs", True),
+        ("mineminemineminetheirs", False),
+        ("xminetheirs", False),
+        ("minetheirsx", False),
+        ("theirs", False),
+        ("mine", False),
+        ("", False),
+    ],
+)
+def test_a_proof_is_of_the_nonce_that_was_given(said: str, *, is_let_in: bool) -> None:
+    """librdkafka before 2.6.1 says its own once more."""
+    first = read_scram_first(b"n,,n=anna,r=mine")
+    credential = new_credentials("s3cret", b"salt" * 5)["SCRAM-SHA-256"]
+    exchange = scram("SCRAM-SHA-256", first, credential, "theirs")
+    challenge = next(exchange)
+    salted = hashlib.pbkdf2_hmac("sha256", b"s3cret", credential.salt, credential.iterations)
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    final = f"c=biws,r={said}".encode()
+    signature = hmac.digest(hashlib.sha256(key).digest(), b",".join((first.bare.encode(), challenge, final)), "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True)))
+    with pytest.raises(StopIteration if is_let_in else KafkaError) as end:
+        exchange.send(final + b",p=" + proof)
+    assert not is_let_in or end.value.value.startswith(b"v=")
