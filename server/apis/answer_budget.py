@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from ...protocol.schema import fields_of
@@ -39,5 +40,9 @@ def holds_much(response: Any) -> bool:
 
 
 def _lists_of(message: Any) -> list[list[Any]]:
-    values = (getattr(message, field.name) for field in fields_of(type(message)))
-    return [value for value in values if isinstance(value, list)]
+    return [value for name in _lists_in(message.__class__) if (value := getattr(message, name)) is not None]
+
+
+@cache
+def _lists_in(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields_of(cls) if field.is_array)

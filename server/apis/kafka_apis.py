@@ -18,6 +18,9 @@ from ...protocol.headers import decode_request_header, response_header_version
 from ...protocol.produce_entries import AllAppended, read_produce
 from ...protocol.room_logger import room_logger
 from ..metadata.metadata_store import StoreFailedError
+from ..runtime.ports import no_collection
+from ..runtime.turns import Turns
+from .alike_answers import AlikeAnswers
 from .answer_budget import holds_much
 from .error_answers import error_answer
 from .request_context import RequestContext
@@ -38,6 +41,10 @@ _API_SIZE = 4
 LARGE_REQUEST_BYTES = 1 << 15
 """A larger request is read beside the loop, and its answer is written there: each takes up to a tenth of a second."""
 MOST_FRAME_BYTES = 2**31
+AT_THE_DOOR = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+"""What clients ask for that come. Where several do at once, one of them is answered in each turn, and others are served
+in between. They do not wait for members of groups: these have a queue of their own.
+"""
 READ_AT_ONCE = {ApiKey.PRODUCE, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 """Read at once, however large: their bytes stay where they are, and little else is in them."""
 LANE = "requests"
@@ -57,8 +64,8 @@ class Route:
     read: Callable[[memoryview, int, int], tuple[RequestHeader, Any]]
     handle: Handle
     respond: Respond
-    in_turn: bool = False
-    """Its requests wait for their turn."""
+    turns: Turns | None = None
+    """Where its requests wait for their turn."""
     most_bytes: int = LARGE_REQUEST_BYTES
     """A larger request is read beside the loop."""
 
@@ -102,6 +109,7 @@ class KafkaApis:
         self._around: list[Around] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = services.turns
+        self._door = Turns(loop, no_collection)
         self._authorizer = authorizer
         self._long_work = services.long_work
         self._work = services.work
@@ -139,7 +147,7 @@ class KafkaApis:
         if route is None:
             route = self._route(buffer, start, end)
         is_long = size > route.most_bytes
-        if (is_long and found is None) or (route.in_turn and not is_turn):
+        if (is_long and found is None) or (route.turns is not None and not is_turn):
             self._handle_later(connection, route, memoryview(bytes(buffer[start:end])), found)
             return
         header, request = found or route.read(buffer, start, end)
@@ -182,7 +190,8 @@ class KafkaApis:
             read = partial(route.read, frame, 0, len(frame))
             self._work.submit(LANE, read, partial(self._was_read, connection, frame))
         else:
-            self._turns.add(partial(self._handle_in_turn, connection, frame, found))
+            assert route.turns is not None, "it is not read beside the loop"
+            route.turns.add(partial(self._handle_in_turn, connection, frame, found))
 
     def _was_read(
         self,
@@ -229,7 +238,8 @@ class KafkaApis:
             respond = self._responder(key, version)
             for around in self._around:
                 handle, respond = around(key, version, handle, respond)
-            route = Route(_reader(key, version), handle, respond, api.in_turn)
+            turns = self._door if key in AT_THE_DOOR else self._turns if api.in_turn else None
+            route = Route(_reader(key, version), handle, respond, turns)
             if key in READ_AT_ONCE:
                 route.most_bytes = MOST_FRAME_BYTES
             self._routes[_api_at(buffer, start)[0]] = route
@@ -267,6 +277,7 @@ class KafkaApis:
         """What encodes and sends the answers of one version of one API; None means that the request wants no answer."""
         flexible = response_header_version(key, version)
         head, head_size = (_flexible_head, 9) if flexible else (_head, 8)
+        encode = AlikeAnswers().encode if key is ApiKey.API_VERSIONS else encode_response
 
         def respond(context: RequestContext, response: Any) -> None:
             connection: Any = context.channel
@@ -281,7 +292,7 @@ class KafkaApis:
                 if context.is_long:
                     self._work.submit(LANE, partial(encode_response, response, version), partial(written, context))
                 else:
-                    send(context, encode_response(response, version))
+                    send(context, encode(response, version))
             except ProtocolError as error:
                 unwritable(context, error)
 

@@ -57,6 +57,7 @@ class RequestContext:
         "charge",
         "client_id",
         "correlation_id",
+        "is_answered",
         "is_long",
         "refusals",
     )
@@ -75,6 +76,8 @@ class RequestContext:
         """What it owes to the client's quotas; None while no quotas are set."""
         self.refusals: tuple[Refusal, ...] = ()
         """What of the request its client may not do; no handler sees it."""
+        self.is_answered = False
+        """Whether `respond` was called."""
         self.is_long = False
         """Whether its answer is encoded beside the loop, as there may be much of it."""
         self.began: float
@@ -111,6 +114,7 @@ class RequestContext:
 
     def respond(self, response: Any) -> None:
         """Encode and send the response, and let the connection go on with its next request."""
+        self.is_answered = True
         self._respond(self, response)
 
     def answer_through(self, change: Change) -> None:

@@ -7,13 +7,14 @@ to the handlers is its type here; where that is a port, a cluster may put someth
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..quotas.charge import Pay, for_nothing
 from .table import SERVED, SERVED_IN_CLUSTERS, TELEMETRY
+from .versions_told import VersionsTold
 
 if TYPE_CHECKING:
     from ...protocol.apis import ApiKey
@@ -61,6 +62,10 @@ class ActiveController(Protocol):
         self, wishes: Sequence[TopicCreation], *, validate_only: bool = False, pay: Pay = for_nothing
     ) -> Mapping[str, CreatedTopic | KafkaError]:
         """Each topic on its own, by name."""
+
+    @property
+    def heard(self) -> Callable[[float], Awaitable[None]]:
+        """Returns when the other brokers have heard of all that was done, or are gone, or after so many seconds."""
 
     async def auto_create(self, names: Iterable[str], *, pay: Pay = for_nothing) -> dict[str, KafkaError | None]:
         """Topics with the broker's defaults, because somebody asked for them."""
@@ -143,6 +148,11 @@ class Services:
         """The APIs of this broker."""
         served = SERVED if self.orders is None else SERVED_IN_CLUSTERS
         return served if self.telemetry is None else served | TELEMETRY
+
+    @property
+    def versions(self) -> VersionsTold:
+        """What clients are told of them; whoever is given it keeps it."""
+        return VersionsTold(self.served, self.features)
 
 
 def bind(handle: Callable[..., Any], services: object) -> Callable[..., Any]:

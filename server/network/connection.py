@@ -52,6 +52,8 @@ class Connection(asyncio.BufferedProtocol):
     """Loop-thread only. `handle` is called with one frame at a time and must not keep the view."""
 
     __slots__ = (
+        "_box",
+        "_descriptor",
         "_file_answer",
         "_handle",
         "_input",
@@ -83,6 +85,9 @@ class Connection(asyncio.BufferedProtocol):
         self._server = server
         self._handle = handle
         self._loop = server.loop
+        self._box = server.answers
+        self._descriptor = -1
+        """That of the socket, if small answers may be sent past the transport."""
         self._reader = reader
         self.get_buffer = reader.buffer
         self._transport: asyncio.Transport | None = None
@@ -118,7 +123,11 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = stream = cast(asyncio.Transport, transport)
         stream.set_write_buffer_limits(high=pause_at(stream))
-        self._paced = PacedWriter(stream) if has_tls(stream) else None
+        if has_tls(stream):
+            self._paced = PacedWriter(stream)
+        elif (descriptor := self.fileno()) >= 0:
+            self._descriptor = descriptor
+            self._box.open(descriptor, stream)
         peer, own = stream.get_extra_info("peername"), stream.get_extra_info("sockname")
         if isinstance(peer, tuple):
             self.session.client_host = host = str(peer[0])
@@ -129,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._turn(ServerEvent.LOST)
+        self._box.close(self._descriptor)
         self._transport = self._paced = None
         self._stop_sending()
         self._reader.close()
@@ -146,6 +156,8 @@ class Connection(asyncio.BufferedProtocol):
         self._process()
 
     def eof_received(self) -> bool:
+        """The transport closes itself as soon as it is empty, so that it has to know what is to be sent."""
+        self._leave_box()
         return False
 
     def pause_writing(self) -> None:
@@ -187,6 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is None or self._state >= _CLOSING:
             return False
         self._flush()
+        self._box.empty(self._descriptor)
         self._transport.write(data)
         return self._state < _CLOSING
 
@@ -222,6 +235,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._write_paced(even_if_paused=True)
             if self._state >= _CLOSING:
                 return
+            self._leave_box()
             self._turn(ServerEvent.CLOSE)
             stalled = self.write_stalled
             self._watch_sending()
@@ -232,6 +246,7 @@ class Connection(asyncio.BufferedProtocol):
         """Close at once, whatever is unsent."""
         if self._transport is not None and self._state is not ServerState.CLOSED:
             self._turn(ServerEvent.LOST)
+            self._box.close(self._descriptor)
             self._stop_sending()
             self._transport.abort()
 
@@ -263,6 +278,10 @@ class Connection(asyncio.BufferedProtocol):
         """The number of the socket's file handle, -1 where there is none."""
         stream = self._transport.get_extra_info("socket") if self._transport is not None else None
         return stream.fileno() if stream is not None else -1
+
+    def allow_frames(self, most_bytes: int, most_other_bytes: int) -> None:
+        """Let Produce requests be so large from now on, and others so large."""
+        self._reader.max_size, self._reader.max_other_size = most_bytes, most_other_bytes
 
     def stalled_for(self, now: float) -> float:
         """Seconds for which the client has taken next to nothing of what waits for it; 0 if nothing waits."""
@@ -336,16 +355,28 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._out = []
         self._out_bytes = 0
-        if self._paced is not None:
+        if self._paced is not None and (size > JOIN_BYTES or self._paced.unsent or self._output):
             self._paced.add(out)
             self._write_paced()
-        elif size <= JOIN_BYTES:
+            return
+        if self._box.is_crowded and self._descriptor >= 0:
+            if size <= JOIN_BYTES and not self._output:
+                self._box.put(self._descriptor, b"".join(out))
+                return
+            self._box.empty(self._descriptor)
+        if size <= JOIN_BYTES:
             transport.write(out[0] if len(out) == 1 else b"".join(out))
         else:
             transport.writelines(out)
             # In asyncio of Python 3.12 and 3.13 before 3.12.9 and 3.13.2 this pauses nobody by itself (CVE-2024-12254).
             if not transport.is_closing():
                 transport.set_write_buffer_limits(high=0)
+
+    def _leave_box(self) -> None:
+        """From now on everything is given to the transport at once, as is what was in the box."""
+        self._box.empty(self._descriptor)
+        self._box.close(self._descriptor)
+        self._descriptor = -1
 
     def _write_paced(self, *, even_if_paused: bool = False) -> None:
         paced = self._paced
@@ -357,6 +388,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _send_files(self) -> None:
         """Send the collected answers, the last of which has file slices in it, once the transport is empty."""
+        self._box.empty(self._descriptor)
         self._file_answer = self._out, self._out_bytes
         self._out, self._out_bytes = [], 0
         self._output = OUTPUT[self._output][OutputEvent.FILES]

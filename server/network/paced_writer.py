@@ -39,14 +39,21 @@ class PacedWriter:
 
     def write(self) -> None:
         """Give the transport the next piece. Raises OSError where a file cannot be read."""
+        left = min(self.unsent, PIECE_BYTES)
+        pieces: list[bytes | memoryview] = []
+        # One record of TLS and one system call for an answer and its head.
+        while left:
+            pieces.append(self._take(left))
+            left -= len(pieces[-1])
+        self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+
+    def _take(self, size: int) -> bytes | memoryview:
+        """The next bytes of the first part, so many at most."""
         part, start = self._parts[0], self._written_of_first
-        if isinstance(part, FileSlice):
-            piece: bytes | memoryview = part.read(start, PIECE_BYTES)
-        else:
-            piece = part[start : start + PIECE_BYTES]
+        piece = part.read(start, size) if isinstance(part, FileSlice) else part[start : start + size]
         self._written_of_first += len(piece)
         self.unsent -= len(piece)
         if self._written_of_first == len(part):
             self._parts.popleft()
             self._written_of_first = 0
-        self._transport.write(piece)
+        return piece

@@ -44,7 +44,7 @@ class SaslGate:
     async def _answer(self, connection: Connection, authentication: SaslAuthentication, message: bytes) -> None:
         """Answer a bare SASL message, as after SaslHandshake 0; a failure closes the connection."""
         try:
-            answer, _ = await authentication.go_on(message)
+            answer, _ = await authentication.go_on(connection.session, message)
         except KafkaError as error:
             if error.code is ErrorCode.SASL_AUTHENTICATION_FAILED:
                 await asyncio.sleep(authentication.failure_delay)

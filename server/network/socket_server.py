@@ -21,6 +21,7 @@ from ..runtime.log_limit import LimitedLog
 from ..runtime.turns import CONNECTIONS
 from ..security.authentication import SaslAuthentication
 from ..security.door import OPEN, Door
+from .answer_box import AnswerBox
 from .connection import Connection, Handle
 from .file_sender import limit_send_buffer
 from .handshake_line import HandshakeLine
@@ -89,6 +90,7 @@ class SocketServer:
         `work` computes handshakes, and has to be there for a listener with TLS.
         """
         self.loop = loop
+        self.answers = AnswerBox(loop)
         self.listeners: list[ListenerConfig] = []
         """The bound listeners, with the ports they really have."""
         self.protocol_errors = 0
@@ -221,17 +223,20 @@ class SocketServer:
             return False
         wait = self._connection_quota.wait(host, self.loop.time()) if self._connection_quota is not None else 0.0
         pause = self._pause(connection, name)
+        self._connections[connection] = None
+        self._by_host[host] += 1
+        self._by_listener[name] += 1
+        self._local += connection.is_local
         if wait > 0:
             # Closed at once it would be back at once (KIP-612).
             connection.freeze()
             self.loop.call_later(wait, connection.abort)
             return True
-        self._connections[connection] = None
-        if connection.session.authentication is not None:
+        authentication = connection.session.authentication
+        if authentication is not None:
+            # Not before: a connection whose TLS handshake fails is forgotten by nobody, and would hold itself.
+            authentication.admitted = partial(self._is_known, connection)
             self._strangers.add(connection)
-        self._by_host[host] += 1
-        self._by_listener[name] += 1
-        self._local += connection.is_local
         if pause > 0:
             connection.mute(min(pause, LONGEST_PAUSE_SECONDS))
         return True
@@ -314,23 +319,22 @@ class SocketServer:
         sasl = self._doors.get(listener.name, OPEN).sasl
         reader = FrameReader(self._pool, max_size=0, max_other_size=0)
         if sasl is None:
-            self._lift(reader)
-            return Connection(self, listener, self._handle, reader)
+            connection = Connection(self, listener, self._handle, reader)
+            self._lift(connection)
+            return connection
         reader.max_size = reader.max_other_size = self._config.sasl_server_max_receive_size
         connection = Connection(self, listener, self._gate.handle, reader)
-        authentication = SaslAuthentication(connection.session, sasl, self.loop.time)
-        authentication.admitted = partial(self._is_known, connection, reader)
-        connection.session.authentication = authentication
+        connection.session.authentication = SaslAuthentication(sasl, self.loop.time)
         return connection
 
-    def _lift(self, reader: FrameReader) -> None:
+    def _lift(self, connection: Connection) -> None:
         """The client is admitted: from now on its frames may be as large as any."""
-        reader.max_size = self._config.socket_request_max_bytes
-        reader.max_other_size = min(SMALL_FRAME_BYTES, self._config.socket_request_max_bytes)
+        most = self._config.socket_request_max_bytes
+        connection.allow_frames(most, min(SMALL_FRAME_BYTES, most))
 
-    def _is_known(self, connection: Connection, reader: FrameReader) -> None:
+    def _is_known(self, connection: Connection) -> None:
         self._strangers.forget(connection)
-        self._lift(reader)
+        self._lift(connection)
 
     def _sweep(self) -> None:
         """Look at all connections, a portion in each of the loop's next turns."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.room_logger import room_logger
+from ..runtime.turns import ACCEPTED, Pace
 from .crowd import Crowd
 from .tls_handshake import Handshake, HandshakeBesideTheLoop
 
@@ -24,8 +25,6 @@ logger = room_logger("network")
 HANDSHAKES = 500
 """How many at a time; one more ends the oldest of an address that has its share."""
 HANDSHAKE_SECONDS = 10.0
-AT_ONCE = 20
-"""Connections accepted before others have their turn."""
 PAUSE_SECONDS = 0.05
 """After an accept that failed, for want of a descriptor for one."""
 
@@ -80,7 +79,7 @@ class TlsAcceptor:
         await asyncio.gather(*self._accepting, *self._handshakes, return_exceptions=True)
 
     async def _accept(self, listening: Any) -> None:
-        accepted = 0
+        pace = Pace(ACCEPTED)
         while True:
             try:
                 stream, address = await self._loop.sock_accept(listening)
@@ -97,9 +96,7 @@ class TlsAcceptor:
                 if oldest is not None:
                     oldest.cancel()
                 task.add_done_callback(self._handshakes.forget)
-            accepted += 1
-            if accepted % AT_ONCE == 0:
-                await asyncio.sleep(0)
+            await pace.step()
 
     async def _greet(self, stream: Any, host: str) -> None:
         connection, context = self._connection(), self._context()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import random
 import secrets
@@ -17,6 +16,7 @@ from contextlib import suppress
 from types import ModuleType
 from typing import TypeVar
 
+from ...protocol.native import native
 from ...storage.filesystem import OsFileSystem
 from .ports import CleaningWork, Ports
 
@@ -125,8 +125,13 @@ def return_freed_memory() -> None:
 
 
 def _of_c_library(name: str) -> Callable[..., int] | None:
-    """A function of glibc; None where there is another C library."""
-    return getattr(ctypes.CDLL(None), name, None) if sys.platform == "linux" else None
+    """A function of glibc; None, or one that does nothing, where there is another C library."""
+    compiled: Callable[..., int] | None = getattr(native, name, None)
+    if compiled is not None or sys.platform != "linux":
+        return compiled
+    import ctypes
+
+    return getattr(ctypes.CDLL(None), name, None)
 
 
 def preempt_nobody() -> None:
@@ -154,7 +159,7 @@ def host_ports(loop: asyncio.AbstractEventLoop, cleaning: CleaningWork) -> Ports
         cleaning=cleaning,
         machine_name=socket.gethostname(),
         open_files=open_files,
-        stopwatch=time.perf_counter,
+        stopwatch=time.perf_counter if native is None else native.stopwatch,
         lock=threading.Lock,
         reserve_bytes=RESERVE_BYTES,
     )

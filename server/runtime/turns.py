@@ -41,6 +41,8 @@ RESOURCES = 20
 """Resources whose settings are changed, each after a look at all that it has."""
 ITEMS = 200
 """Items of one request that a coroutine deals with, each in some microseconds."""
+NAME_CHARACTERS = 500
+"""Of a group's name or a transactional id, all of which is hashed: as much work as an item."""
 FETCHED_PARTITIONS = 500
 """Partitions of one fetch that are read, or whose answers are made: a millisecond or two where there are more."""
 SENT_BYTES = 4 << 20
@@ -53,6 +55,20 @@ PARTITIONS_TOLD = 500
 """Partitions that other brokers are told of in one request: they take some milliseconds to believe them."""
 ORDERS = 32
 """Orders to lead a partition that are carried out: for a new one files are made."""
+STATES = 500
+"""States of partitions read together: topic by topic each would wait for the store."""
+MARKERS = 100
+"""Ends of transactions written into partitions: each takes some tens of microseconds."""
+RULES = 50
+"""Patterns whose rules of access are changed together: some milliseconds of the loop, and one sync."""
+COMMITTED_PARTITIONS, COMMITTED_GROUP = 5000, 20
+"""Partitions whose committed offset is looked up or deleted; a group counts as so many of them."""
+SAMPLES = 50
+"""Samples of metrics that are read: quantiles of some histograms, or some logs."""
+ACCEPTED = 20
+"""Connections with TLS that are accepted."""
+TREE_REQUESTS, TREE_ANSWER_BYTES = 50, 1 << 16
+"""Requests of one connection to the tree that are handled, and how much answers may come to before the rest waits."""
 
 
 class Turns:
@@ -87,6 +103,16 @@ class Turns:
         work()
 
 
+async def next_turn() -> None:
+    """Let others be served now."""
+    await asyncio.sleep(0)
+
+
+def steps_of(name: str) -> int:
+    """As how many items it counts that a name of this length is looked up; there are some of 32 KB."""
+    return 1 + len(name) // NAME_CHARACTERS
+
+
 class Pace:
     """Lets a coroutine do so many things of a kind in one turn: `await pace.step()` after each."""
 
@@ -105,7 +131,7 @@ class Pace:
     async def rest(self) -> None:
         """Let others be served now."""
         self._done = 0
-        await asyncio.sleep(0)
+        await next_turn()
 
 
 Steps: TypeAlias = Generator[None, None, T]

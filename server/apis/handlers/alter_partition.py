@@ -13,7 +13,6 @@ from ....protocol.messages.alter_partition import (
     PartitionData,
     ResponsePartitionData,
     ResponseTopicData,
-    TopicData,
 )
 from ....protocol.topic_partition import TopicPartition
 from ...metadata.metadata_cache import MetadataCache
@@ -30,7 +29,12 @@ async def handle(
     ctx: RequestContext, request: AlterPartitionRequest, *, controller: BrokersController, metadata: MetadataCache
 ) -> AlterPartitionResponse:
     """Each partition on its own. Raises KafkaError NOT_CONTROLLER, STALE_BROKER_EPOCH."""
-    names = [_name(topic, ctx.api_version, metadata) for topic in request.topics]
+    names = _names(request, ctx.api_version, metadata)
+    if None in names:
+        # Who has just become controller knows the topics when its term has begun, for which this waits. A leader that
+        # was told before that a topic is unknown would wait for other orders, which do not come.
+        await controller.alter_partitions(request.broker_id, request.broker_epoch, [])
+        names = _names(request, ctx.api_version, metadata)
     proposals = [
         _proposal(name, partition, ctx.api_version)
         for name, topic in zip(names, request.topics, strict=True)
@@ -50,8 +54,10 @@ async def handle(
     return response
 
 
-def _name(topic: TopicData, version: int, metadata: MetadataCache) -> str | None:
-    return topic.topic_name if version < TOPIC_ID_VERSION else metadata.topic_name(topic.topic_id)
+def _names(request: AlterPartitionRequest, version: int, metadata: MetadataCache) -> list[str | None]:
+    if version < TOPIC_ID_VERSION:
+        return [topic.topic_name for topic in request.topics]
+    return [metadata.topic_name(topic.topic_id) for topic in request.topics]
 
 
 def _proposal(name: str, partition: PartitionData, version: int) -> IsrChange:

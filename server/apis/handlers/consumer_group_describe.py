@@ -24,7 +24,7 @@ from ...coordinator.group.consumer.group import ConsumerGroup
 from ...coordinator.group.consumer.member import ConsumerMember
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...metadata.metadata_cache import MetadataCache
-from ...runtime.turns import Pace
+from ...runtime.turns import Pace, steps_of
 from ..answer_budget import Budget
 from ..authorized_operations import authorized_operations
 from ..request_context import RequestContext
@@ -62,7 +62,7 @@ async def handle(
         if answer.error_code == ErrorCode.NONE and request.include_authorized_operations:
             answer.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
         answers.append(answer)
-        await pace.step(1 + len(answer.members))
+        await pace.step(steps_of(group_id) + len(answer.members))
     return ConsumerGroupDescribeResponse(groups=answers)
 
 

@@ -3,7 +3,8 @@
 v1 can validate only. v4 takes -1 for the broker's defaults (KIP-464; taken from older versions, too, as Kafka does).
 v5 answers with the resulting configuration (KIP-525), v7 with the topic id. From v6 on, who is over the quota of
 changes is refused with THROTTLING_QUOTA_EXCEEDED; before, the answer only says to wait (KIP-599). A timeout of 0 or
-less asks not to wait: the topic is made and the answer says REQUEST_TIMED_OUT.
+less asks not to wait: the topic is made and the answer says REQUEST_TIMED_OUT. Kafka answers when the controller
+itself knows who leads; here the other brokers have heard of it, too.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ CONFIGS_VERSION = 5
 STRICT_QUOTA_VERSION = 6
 MOST_SETTINGS = 50_000
 """In one answer: those of a thousand topics. The others' cannot be told of."""
+HEARD_SECONDS = 1.0
+"""For so long a client waits until other brokers have heard of its topics, so that it may go to any of them next."""
 
 
 async def handle(
@@ -59,6 +62,8 @@ async def handle(
     try:
         pay = price_of_changes(ctx.charge, strict=ctx.api_version >= STRICT_QUOTA_VERSION)
         results = await controller.create_topics(wishes, validate_only=request.validate_only, pay=pay)
+        if not request.validate_only and any(isinstance(one, CreatedTopic) for one in results.values()):
+            await controller.heard(min(request.timeout_ms / 1000, HEARD_SECONDS))
     except KafkaError as error:
         results = dict.fromkeys((wish.name for wish in wishes), error.as_result())
     describer = ConfigDescriber(configs, with_synonyms=False, with_documentation=False)

@@ -5,8 +5,6 @@ Version 1 knows patterns of names (KIP-290), 3 users as resources (KIP-373).
 
 from __future__ import annotations
 
-import asyncio
-
 from ....protocol.acl_bindings import AclBinding
 from ....protocol.acls import AclPatternType
 from ....protocol.errors import ErrorCode, KafkaError
@@ -19,6 +17,7 @@ from ....protocol.messages.delete_acls import (
 )
 from ....protocol.room_logger import room_logger
 from ...metadata.metadata_store import STORE_FAILED, StoreError
+from ...runtime.turns import next_turn
 from ...security.acl_authorizer import AclAuthorizer
 from ..acl_messages import filter_of
 from ..request_context import RequestContext
@@ -36,7 +35,7 @@ async def handle(ctx: RequestContext, request: DeleteAclsRequest, *, acls: AclAu
     results = []
     for one in request.filters:
         # Many may be about one pattern each.
-        await asyncio.sleep(0)
+        await next_turn()
         results.append(await _deleted(ctx, one, acls))
     return DeleteAclsResponse(filter_results=results)
 

@@ -7,7 +7,7 @@ from functools import partial
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from ...coordinator.group.coordinator import GroupCoordinator
-from ...runtime.turns import Pace
+from ...runtime.turns import Pace, steps_of
 from ..request_context import RequestContext
 
 
@@ -28,6 +28,6 @@ async def handle(
     pace = Pace()
     for group_id in results:
         groups.delete(group_id, partial(decided, group_id))
-        await pace.step()
+        await pace.step(steps_of(group_id))
     is_asked = True
     return None if undecided else response

@@ -14,6 +14,7 @@ from ...security.delegation_tokens import DelegationTokens
 from ..request_context import RequestContext
 from ..token_messages import check_allowed, kind_and_name
 
+FIRST_VERSION_WITH_REQUESTERS = 3
 _TOKEN, _USER = AclResourceType.DELEGATION_TOKEN, AclResourceType.USER
 
 
@@ -37,17 +38,19 @@ async def handle(
         )
 
     found = await delegation_tokens.select(is_wanted)
-    return DescribeDelegationTokenResponse(tokens=[_described(token, delegation_tokens) for token in found])
+    described = [_described(token, delegation_tokens) for token in found]
+    if ctx.api_version >= FIRST_VERSION_WITH_REQUESTERS:
+        for row, token in zip(described, found, strict=True):
+            kind, name = kind_and_name(token.requester)
+            row.token_requester_principal_type, row.token_requester_principal_name = kind, name
+    return DescribeDelegationTokenResponse(tokens=described)
 
 
 def _described(token: DelegationToken, tokens: DelegationTokens) -> DescribedDelegationToken:
     kind, name = kind_and_name(token.owner)
-    requester_kind, requester_name = kind_and_name(token.requester)
     return DescribedDelegationToken(
         principal_type=kind,
         principal_name=name,
-        token_requester_principal_type=requester_kind,
-        token_requester_principal_name=requester_name,
         issue_timestamp=token.issue_ms,
         expiry_timestamp=token.expiry_ms,
         max_timestamp=token.max_ms,

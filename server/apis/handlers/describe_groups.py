@@ -18,7 +18,7 @@ from ....protocol.messages.describe_groups import (
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.group.group import Group
 from ...coordinator.group.states import GroupState
-from ...runtime.turns import Pace
+from ...runtime.turns import Pace, steps_of
 from ..answer_budget import Budget
 from ..authorized_operations import authorized_operations
 from ..request_context import RequestContext
@@ -40,7 +40,7 @@ async def handle(
         if answer.error_code == ErrorCode.NONE and request.include_authorized_operations:
             answer.authorized_operations = authorized_operations(ctx, AclResourceType.GROUP, group_id)
         answers.append(answer)
-        await pace.step()
+        await pace.step(steps_of(group_id))
     return DescribeGroupsResponse(groups=answers)
 
 

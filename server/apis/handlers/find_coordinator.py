@@ -15,13 +15,11 @@ from ...coordinator.coordinator_topic import CoordinatorTopic
 from ...coordinator.group.coordinator import GroupCoordinator
 from ...coordinator.transaction.coordinator import TransactionCoordinator
 from ...metadata.metadata_cache import MetadataCache
-from ...runtime.turns import Pace
+from ...runtime.turns import Pace, steps_of
 from ..request_context import RequestContext
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 NOBODY = -1
-BYTES_A_STEP = 500
-"""How much of a name is hashed in one turn."""
 NO_ERROR = "NONE"
 """The message of a success, as Kafka has it before version 4."""
 FIRST_VERSION_WITH_SHARE_GROUPS = 6
@@ -41,7 +39,7 @@ async def handle(
         answers, pace = [], Pace()
         for key in dict.fromkeys(request.coordinator_keys):
             answers.append(await _coordinator(ctx, request.key_type, key, topics, metadata))
-            await pace.step(1 + len(key) // BYTES_A_STEP)
+            await pace.step(steps_of(key))
         return FindCoordinatorResponse(coordinators=answers)
     answer = await _coordinator(ctx, request.key_type, request.key, topics, metadata)
     return FindCoordinatorResponse(

@@ -15,10 +15,8 @@ from ...coordinator.group.group_id import check_group_id
 from ...coordinator.group.group_port import GroupPort
 from ...coordinator.group.offsets import Place
 from ...metadata.metadata_cache import MetadataCache
-from ...runtime.turns import Pace
+from ...runtime.turns import COMMITTED_PARTITIONS, Pace
 from ..request_context import RequestContext
-
-PARTITIONS_A_TURN = 5000
 
 
 async def handle(
@@ -26,7 +24,7 @@ async def handle(
 ) -> OffsetDeleteResponse | None:
     """Each partition on its own; answered when all that is removed is removed on disk."""
     check_group_id(request.group_id)
-    response, pace = OffsetDeleteResponse(), Pace(PARTITIONS_A_TURN)
+    response, pace = OffsetDeleteResponse(), Pace(COMMITTED_PARTITIONS)
     known: dict[Place, OffsetDeleteResponsePartition] = {}
     for topic in request.topics:
         answers = []

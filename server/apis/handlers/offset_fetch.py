@@ -30,7 +30,7 @@ from ...coordinator.group.offsets import NO_LEADER_EPOCH, NO_OFFSET, CommittedOf
 from ...coordinator.group.zookeeper_offsets import read_offset
 from ...metadata.metadata_cache import MetadataCache
 from ...metadata.metadata_store import MetadataStore
-from ...runtime.turns import Pace
+from ...runtime.turns import COMMITTED_GROUP, COMMITTED_PARTITIONS, Pace, steps_of
 from ..answer_budget import Budget
 from ..request_context import RequestContext
 
@@ -38,7 +38,6 @@ FIRST_VERSION_WITH_GROUPS = 8
 FIRST_VERSION_WITH_GROUP_ERROR = 2
 TOPIC_ID_VERSION = 10
 
-PARTITIONS_A_TURN, STEPS_OF_A_GROUP = 5000, 20
 PARTITION_BYTES = 100
 """About how much memory the answer for one partition takes, without the commit's metadata."""
 NOTHING = CommittedOffset(NO_OFFSET, NO_LEADER_EPOCH, "", NO_OFFSET)
@@ -59,7 +58,7 @@ async def handle(
     Who wants stable offsets is to go on from there and nowhere else: he is told them only by who coordinates the group
     for certain, which may take an append with acks=-1.
     """
-    pace = Pace(PARTITIONS_A_TURN)
+    pace = Pace(COMMITTED_PARTITIONS)
     if ctx.api_version == 0:
         return await _fetch_from_zookeeper(request, metadata, store, pace)
     if ctx.api_version >= FIRST_VERSION_WITH_GROUPS:
@@ -156,7 +155,7 @@ class GroupFetch:
 
     async def answer(self, asked: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """What one group has committed, or why that is not told."""
-        await self._pace.step(STEPS_OF_A_GROUP)
+        await self._pace.step(COMMITTED_GROUP * steps_of(asked.group_id))
         try:
             if self._budget.is_spent:
                 raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the answer is full")

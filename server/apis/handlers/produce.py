@@ -9,7 +9,7 @@ only way to tell the client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....protocol.compiled_support import as_uuid
@@ -58,7 +58,7 @@ def handle(
         _in_transaction(ctx, request, produce, enlistment, replica_manager)
         return
     replica_manager.append_records(
-        produce.entries(request),
+        produce.entries(request, replica_manager),
         request.acks,
         request.timeout_ms,
         produce.respond,
@@ -88,7 +88,7 @@ def _in_transaction(
         )
 
     manner = Manner.of(ctx.api_version, FIRST_ABORTABLE_VERSION)
-    entries = produce.entries(request)
+    entries = produce.entries(request, replica_manager)
     enlistment.produce(request.transactional_id or "", manner, entries, append, produce.respond)
 
 
@@ -98,7 +98,7 @@ class _Produce(AllAppended):
     It does not keep the request's records, which are in a shared buffer.
     """
 
-    __slots__ = ("_acks", "_ctx", "_fault", "_long_work", "_metadata", "_unknown")
+    __slots__ = ("_acks", "_ctx", "_fault", "_long_work", "_metadata", "_refused")
 
     def __init__(
         self,
@@ -115,21 +115,34 @@ class _Produce(AllAppended):
         self._long_work = long_work
         self._metadata = metadata
         self._fault = fault
-        self._unknown: Sequence[int] = ()
-        """Positions of the places whose topic id no topic has."""
+        self._refused: dict[int, KafkaError] = {}
+        """Why nothing is to be appended, by the positions of the places."""
 
-    def entries(self, request: ProduceEntries) -> list[AppendEntry]:
+    def entries(self, request: ProduceEntries, replica_manager: ReplicaManager) -> list[AppendEntry]:
         """What is to be appended where, by the names of topics."""
-        if self._ctx.api_version < SINCE_TOPIC_IDS:
+        before = self._ctx.session.refused_before
+        if self._ctx.api_version < SINCE_TOPIC_IDS and not before:
             return request.entries
-        named = [(self._name(topic), index, records) for topic, index, records in request.entries]
-        self._unknown = [position for position, entry in enumerate(named) if entry[0] is None]
-        return [(name, index, records) for name, index, records in named if name is not None]
+        entries: list[AppendEntry] = []
+        for position, (topic, index, records) in enumerate(request.entries):
+            name = self._name(topic)
+            if name is None:
+                self._refused[position] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+                continue
+            partition = replica_manager.find(name, index) if before else None
+            if before and partition is not None:
+                gap = before.gap((topic, index), records, partition.log.producer_state.producers)
+                if gap is not None:
+                    self._refused[position] = gap
+                    continue
+            entries.append((name, index, records))
+        return entries
 
     def respond(self, results: list[AppendResult]) -> None:
         """Answer with what became of the entries."""
-        if self._unknown:
-            results = self._with_unknown(results)
+        if self._refused:
+            appended = iter(results)
+            results = [self._refused.get(position) or next(appended) for position in range(len(self.places))]
         failed = False
         for result in results:
             if isinstance(result, KafkaError):
@@ -148,12 +161,6 @@ class _Produce(AllAppended):
             else:
                 self.results = results
                 ctx.respond(self)
-
-    def _with_unknown(self, results: list[AppendResult]) -> list[AppendResult]:
-        """The results with an error at the position of each place whose topic is not known."""
-        unknown, known = set(self._unknown), iter(results)
-        error = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        return [error if position in unknown else next(known) for position in range(len(self.places))]
 
     def _response(self, results: list[AppendResult]) -> Steps[ProduceResponse]:
         """The answer if not all of it went well."""

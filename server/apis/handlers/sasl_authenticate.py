@@ -20,7 +20,7 @@ async def handle(ctx: RequestContext, request: SaslAuthenticateRequest) -> SaslA
         text = "SaslAuthenticate request received on a listener without SASL"
         return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=text)
     try:
-        answer, lifetime_ms = await authentication.go_on(bytes(request.auth_bytes))
+        answer, lifetime_ms = await authentication.go_on(ctx.session, bytes(request.auth_bytes))
     except KafkaError as error:
         response = SaslAuthenticateResponse(error_code=error.code, error_message=error.message)
         if error.code is not ErrorCode.SASL_AUTHENTICATION_FAILED:

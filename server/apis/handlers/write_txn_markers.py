@@ -19,7 +19,7 @@ from ....protocol.messages.write_txn_markers import (
 )
 from ...coordinator.transaction.markers import MarkerWriter, TransactionMarker
 from ...coordinator.transaction.metadata import Place
-from ...runtime.turns import Pace
+from ...runtime.turns import MARKERS, Pace
 from ..request_context import RequestContext
 
 
@@ -28,7 +28,7 @@ async def handle(
 ) -> WriteTxnMarkersResponse:
     """Each partition on its own; producers are told each once."""
     outcomes: dict[int, dict[Place, ErrorCode]] = {}
-    pace, loop = Pace(), asyncio.get_running_loop()
+    pace, loop = Pace(MARKERS), asyncio.get_running_loop()
     writing: list[asyncio.Future[None]] = []
     for asked in request.markers:
         of_producer = outcomes.setdefault(asked.producer_id, {})
@@ -47,8 +47,9 @@ async def handle(
             asked.producer_id, asked.producer_epoch, asked.transaction_result, asked.coordinator_epoch
         )
         writing.append(is_written)
-        markers.write(marker, _places(asked), written)
-        await pace.step()
+        places = list(_places(asked))
+        markers.write(marker, places, written)
+        await pace.step(1 + len(places))
     for each in writing:
         await each
     return WriteTxnMarkersResponse(markers=[_result(producer_id, results) for producer_id, results in outcomes.items()])

@@ -8,15 +8,28 @@ from typing import Any
 
 import pytest
 from tests.server.handled import handled
+from tests.waiting import until
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_response
 from barnabas.protocol.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from barnabas.server.apis.handlers import find_coordinator
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from barnabas.server.apis.handlers import (
+    consumer_group_describe,
+    delete_groups,
+    describe_groups,
+    find_coordinator,
+    offset_fetch,
+)
 from barnabas.server.apis.handlers.find_coordinator import GROUP, SHARE, TRANSACTION
 from barnabas.server.broker_state import services
+from barnabas.server.coordinator import coordinator_topic
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
+from barnabas.server.runtime import turns
 from barnabas.testing.broker import Broker
 
 NOBODY = (-1, "", -1)
@@ -79,3 +92,51 @@ async def test_a_kind_of_key_that_the_version_does_not_know_is_refused(broker: B
 async def test_without_a_place_for_the_topic_there_is_no_coordinator() -> None:
     async with Broker(config={"offsets.topic.replication.factor": "3"}) as broker:
         assert await ask(broker, 3, GROUP, "g") == [("g", ErrorCode.COORDINATOR_NOT_AVAILABLE, NOBODY)]
+
+
+LONG_NAMES = [f"{number}".ljust(32_000, "x") for number in range(20)]
+FETCHES = [OffsetFetchRequestGroup(group_id=name, topics=[]) for name in LONG_NAMES]
+
+
+@pytest.mark.parametrize(
+    ("handler", "version", "request_"),
+    [
+        (find_coordinator, 4, FindCoordinatorRequest(key_type=GROUP, coordinator_keys=LONG_NAMES)),
+        (describe_groups, 5, DescribeGroupsRequest(groups=LONG_NAMES)),
+        (delete_groups, 2, DeleteGroupsRequest(groups_names=LONG_NAMES)),
+        (consumer_group_describe, 1, ConsumerGroupDescribeRequest(group_ids=LONG_NAMES)),
+        (offset_fetch, 8, OffsetFetchRequest(groups=FETCHES)),
+        (offset_fetch, 8, OffsetFetchRequest(groups=FETCHES, require_stable=True)),
+    ],
+)
+async def test_long_names_are_hashed_a_few_in_a_turn(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, handler: Any, version: int, request_: Any
+) -> None:
+    """Of which there are 250 in the largest request: half a second of the loop otherwise."""
+    await ask(broker, 4, GROUP, "g")
+    await until(lambda: not broker.server.state.groups.is_loading)
+    hashed, most = 0, 0
+    find, rest = coordinator_topic.partition_for, turns.next_turn
+
+    def hash_one(key: str, count: int) -> int:
+        nonlocal hashed, most
+        hashed += len(key)
+        most = max(most, hashed)
+        return find(key, count)
+
+    async def begin_anew() -> None:
+        nonlocal hashed
+        hashed = 0
+        await rest()
+
+    monkeypatch.setattr(coordinator_topic, "partition_for", hash_one)
+    monkeypatch.setattr(turns, "next_turn", begin_anew)
+    context: Any = SimpleNamespace(
+        api_version=version,
+        broker=services(broker.server.state),
+        listener=broker.server.listeners[0],
+        is_guarded=False,
+        may=lambda *_: True,
+    )
+    await handled(handler, context, request_)
+    assert 0 < most <= 150_000

@@ -137,3 +137,23 @@ def test_what_thousands_may_ask_for_at_once_is_handled_one_a_turn_of_the_loop(ke
             assert client.answers == number
 
     play(talk)
+
+
+def test_those_who_come_are_answered_one_a_turn_of_the_loop_and_not_behind_members_of_groups() -> None:
+    async def talk(plane: DataPlane) -> None:
+        newcomers, members = Client(), Client()
+        apis = KafkaApis(services(plane.state), plane.loop)
+
+        def ask(client: Any, key: ApiKey, **fields: Any) -> None:
+            frame = bytearray(header(key, 0, 1) + encode_request(API_MESSAGES[key].request(**fields), 0))
+            apis.handle(client, memoryview(frame), 0, len(frame))
+
+        for _ in range(5):
+            ask(members, ApiKey.HEARTBEAT, group_id="strangers")
+        for _ in range(3):
+            ask(newcomers, ApiKey.API_VERSIONS)
+        for number in range(1, 6):
+            await asyncio.sleep(0)
+            assert (newcomers.answers, members.answers) == (min(number, 3), number)
+
+    play(talk)

@@ -30,7 +30,7 @@ from barnabas.protocol.legacy_records import build_message_set
 from barnabas.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from barnabas.protocol.record import TimestampType
 from barnabas.protocol.record_batch import iter_batches
-from barnabas.protocol.refused_before import BEHIND, MOST_PLACES, RefusedBefore
+from barnabas.protocol.refused_before import BEHIND, LONGEST_NAME, MOST_PLACES, RefusedBefore
 from barnabas.simulation.machines import WorkDelays
 
 SLOW_DISK = WorkDelays(usual=0.5)
@@ -576,6 +576,43 @@ def test_who_comes_behind_a_batch_that_was_refused_for_now_hears_the_same() -> N
     play(talk)
 
 
+def test_who_comes_behind_its_first_batch_that_was_refused_hears_the_same() -> None:
+    """Otherwise the first would be refused for ever, as the partition knows the producer by what came behind."""
+
+    async def talk(plane: DataPlane) -> None:
+        partition, connection, other = plane.partition(), await plane.connect(), await plane.connect()
+        partition.is_leader = False
+        assert await error_of(connection, idempotent(7, 0, 0, 3)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition.is_leader = True
+        assert await error_of(connection, idempotent(7, 0, 3)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert await error_of(other, idempotent(8, 0, 3)) is ErrorCode.NONE, "of whom nothing was refused"
+        assert await error_of(connection, idempotent(8, 0, 4)) is ErrorCode.NONE, "who is known"
+        assert await error_of(connection, idempotent(7, 0, 0, 3)) is ErrorCode.NONE
+        assert await error_of(connection, idempotent(7, 0, 3)) is ErrorCode.NONE
+        assert partition.log.log_end_offset == 6
+
+    play(talk)
+
+
+def test_a_producer_that_was_forgotten_goes_on_after_a_refusal() -> None:
+    async def talk(plane: DataPlane) -> None:
+        partition, connection = plane.partition(), await plane.connect()
+        partition.is_leader = False
+        assert await error_of(connection, idempotent(7, 0, 9)) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        partition.is_leader = True
+        heard = [await error_of(connection, idempotent(7, 0, 9)) for _ in range(BEHIND + 1)]
+        assert heard == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * BEHIND + [ErrorCode.NONE]
+
+    play(talk)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID])
+def test_a_topic_of_which_the_broker_had_not_heard_counts_as_refused_for_now(code: ErrorCode) -> None:
+    before, error = RefusedBefore(), KafkaError(code)
+    assert before.heard(("t", 0), error) is error
+    assert before.heard(("t", 0), KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)) is error
+
+
 def test_what_was_refused_before_is_bounded() -> None:
     before, error = RefusedBefore(), KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
     for index in range(MOST_PLACES + 10):
@@ -583,6 +620,14 @@ def test_what_was_refused_before_is_bounded() -> None:
     gap = KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     assert before.heard(("t", 9), gap) is gap
     assert before.heard(("t", 10), gap) is error
+
+
+def test_topics_whose_names_are_too_long_to_be_made_are_not_remembered() -> None:
+    """A client may ask for a thousand names of 32 KB on each of its connections."""
+    before, error = RefusedBefore(), KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    for name in ("n" * LONGEST_NAME, "n" * (LONGEST_NAME + 1)):
+        assert before.heard((name, 0), error) is error
+    assert len(before) == 1
 
 
 def test_epochs_of_producers() -> None:

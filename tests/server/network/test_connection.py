@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from barnabas.server.network.answer_box import AnswerBox
 from barnabas.server.network.connection import JOIN_BYTES, Connection
 from barnabas.storage.filesystem import FileSlice
 
@@ -49,7 +50,8 @@ class Waiting:
         self.stream.setblocking(False)
         self.client.settimeout(10)
         self.transport: Any = FakeTransport(self.stream, unsent=7000)
-        server: Any = SimpleNamespace(loop=asyncio.get_running_loop(), admit=lambda _: True)
+        loop = asyncio.get_running_loop()
+        server: Any = SimpleNamespace(loop=loop, admit=lambda _: True, answers=AnswerBox(loop))
         reader: Any = SimpleNamespace(buffer=None, close=lambda: None, pending=0, private=None)
         listener: Any = None
         handle: Any = None

@@ -48,6 +48,13 @@ class World:
         self.broker.server._ports.work.submit(LANE, lambda: self.free.wait(PATIENCE), lambda *_: None)
 
     @property
+    def tls(self) -> ssl.SSLContext:
+        """Of the next connection at the broker."""
+        listener = self.broker.server.sockets._doors["SSL"].tls
+        assert listener is not None
+        return listener.context
+
+    @property
     def acceptor(self) -> tls_acceptor.TlsAcceptor:
         (acceptor,) = self.broker.server.sockets._acceptors
         return acceptor
@@ -95,22 +102,71 @@ def play(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[Any], None
     return run
 
 
-def test_no_step_of_a_handshake_is_the_loops(play: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    threads: list[str] = []
-    computed = ssl.SSLObject.do_handshake
+@pytest.fixture
+def computed_by(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Of each step of a handshake at the broker, whether it was the lane's."""
+    steps: list[bool] = []
+    compute = ssl.SSLObject.do_handshake
 
     def noted(tls: ssl.SSLObject) -> None:
         if tls.server_side:
-            threads.append(threading.current_thread().name)
-        computed(tls)
+            steps.append(threading.current_thread().name.startswith(LANE))
+        compute(tls)
 
     monkeypatch.setattr(ssl.SSLObject, "do_handshake", noted)
+    return steps
 
+
+def test_all_of_a_handshake_but_its_end_is_the_lanes(play: Callable[[Any], None], computed_by: list[bool]) -> None:
     async def talk(world: World) -> None:
         for _ in range(3):
             await world.connect()
-        assert len(threads) >= 6
-        assert all(name.startswith(LANE) for name in threads)
+        assert computed_by == [True, False] * 3
+
+    play(talk)
+
+
+def test_what_follows_a_second_greeting_is_the_lanes(play: Callable[[Any], None], computed_by: list[bool]) -> None:
+    """A client that has guessed the wrong group for its key is asked for another: the signature comes after that."""
+
+    async def talk(world: World) -> None:
+        world.tls.set_ecdh_curve("prime256v1")
+        await world.connect()
+        assert computed_by == [True, True, False]
+
+    play(talk)
+
+
+def test_a_handshake_of_tls_1_2_is_the_lanes_to_its_end(play: Callable[[Any], None], computed_by: list[bool]) -> None:
+    async def talk(world: World) -> None:
+        world.tls.maximum_version = ssl.TLSVersion.TLSv1_2
+        await world.connect()
+        assert computed_by == [True, True]
+
+    play(talk)
+
+
+def test_a_handshake_is_the_lanes_to_its_end_where_certificates_are_asked_for(
+    play: Callable[[Any], None], computed_by: list[bool]
+) -> None:
+    async def talk(world: World) -> None:
+        world.tls.verify_mode = ssl.CERT_OPTIONAL
+        await world.connect()
+        assert computed_by == [True, True]
+
+    play(talk)
+
+
+def test_a_wrong_end_of_a_handshake_is_told(play: Callable[[Any], None], computed_by: list[bool]) -> None:
+    async def talk(world: World) -> None:
+        reader, writer, _, _, _ = await world.greet()
+        assert await reader.read(1 << 16)
+        # An encrypted record that nobody can read, where the hash of all that was said should be.
+        writer.write(b"\x17\x03\x03\x00\x35" + bytes(0x35))
+        assert (await reader.read())[:3] == b"\x17\x03\x03"
+        await until(lambda: not world.acceptor.handshakes)
+        assert computed_by == [True, False]
+        writer.close()
 
     play(talk)
 

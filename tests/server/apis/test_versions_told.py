@@ -1,0 +1,61 @@
+"""What ApiVersions tells: rows that are made once, levels as they are now, and all of it encoded once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from barnabas.protocol.codec import encode_response
+from barnabas.server.apis import alike_answers
+from barnabas.server.apis.alike_answers import AlikeAnswers
+from barnabas.server.apis.table import SERVED
+from barnabas.server.apis.versions_told import VersionsTold
+from barnabas.server.metadata.cluster_features import TRANSACTION_VERSION
+
+
+def test_rows_are_made_once_and_levels_are_those_of_now() -> None:
+    levels = {TRANSACTION_VERSION: 2}
+    features: Any = SimpleNamespace(epoch=0, level=lambda name: levels.get(name, 0))
+    told = VersionsTold(SERVED, features)
+    first, without = told.answer(takes_zero=True), told.answer(takes_zero=False)
+    # What one client is told of its throttling is no other's.
+    first.throttle_time_ms = 7
+    assert (without.api_keys is first.api_keys, without.throttle_time_ms) == (True, 0)
+    assert len(without.supported_features) < len(first.supported_features)
+    levels[TRANSACTION_VERSION], features.epoch = 1, 1
+    changed = told.answer(takes_zero=True)
+    assert [(one.name, one.max_version_level) for one in changed.finalized_features] == [(TRANSACTION_VERSION, 1)]
+    assert (changed.finalized_features_epoch, changed.supported_features) == (1, first.supported_features)
+
+
+def test_what_is_the_same_for_all_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[object] = []
+
+    def encode(response: object, version: int) -> Any:
+        encoded.append(response)
+        return encode_response(response, version)
+
+    monkeypatch.setattr(alike_answers, "encode_response", encode)
+    levels = {TRANSACTION_VERSION: 2}
+    features: Any = SimpleNamespace(epoch=0, level=lambda name: levels.get(name, 0))
+    told, answers = VersionsTold(SERVED, features), AlikeAnswers()
+
+    def sent(throttle_time_ms: int = 0) -> bytes:
+        answer = told.answer(takes_zero=True)
+        answer.throttle_time_ms = throttle_time_ms
+        body = answers.encode(answer, 4)
+        assert body == encode_response(answer, 4)
+        # Whoever sends it puts a head before it.
+        return bytes(body.pop())
+
+    assert sent() == sent()
+    assert len(encoded) == 1
+    assert len({sent(), sent(7), sent()}) == 2
+    assert len(encoded) == 3
+    levels[TRANSACTION_VERSION] = 1
+    changed = sent()
+    features.epoch = 1
+    assert changed != sent()
+    assert len(encoded) == 5
