@@ -79,7 +79,7 @@ class MetricsServer:
         try:
             export = OtlpExport(endpoint, self._config.metrics_otlp_interval_ms, self, state)
         except ImportError as error:
-            reason = f"needs `pip install barnabas[otlp]` ({error})"
+            reason = f"needs `pip install 'barnabas[otlp]'` ({error})"
             raise ConfigError("metrics.otlp.endpoint", endpoint, reason) from None
         export.start()
         return export

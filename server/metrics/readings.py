@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ... import __version__
 from ..cleaning.cleaner_status import CleanerStatus
-from ..runtime.turns import Pace
+from ..runtime.turns import SAMPLES, Pace
 from .catalogue import QUANTILES
 from .log_meters import LogMeters
 from .request_meters import GONE, RequestMeters, Times
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
 MILLISECONDS = 1000
 TOPIC_METRICS = "kafka_server_brokertopicmetrics_"
-SAMPLES = 50
-"""Samples taken in one turn of the loop: quantiles of some histograms, or some logs."""
-
 MOST_OF_GROUPS = 50_000
 """Groups and committed offsets that are told of one by one, groups with members first: whoever may commit can make very
 many, and each is hundreds of bytes while they are rendered. The totals count all."""
@@ -127,7 +124,7 @@ class Readings:
         for gone in out.keys() - here - {GONE}:
             out[GONE] += out.pop(gone)
         for api in ("Produce", "Fetch"):
-            count = sum(cell[0] for (one, _), cell in self._requests.requests.items() if one == api)
+            count = sum(number for (one, _), number in self._requests.requests.items() if one == api)
             yield Sample(f"{TOPIC_METRICS}total{api.lower()}requests", "_total", {}, count)
         topics.add((), logs.all_messages, logs.all_bytes)
         for topic, count in list(logs.messages.items()):
@@ -140,10 +137,10 @@ class Readings:
 
     def _of_requests(self) -> Iterator[Sample]:
         name, counts = "kafka_network_requestmetrics_", Counter[str]()
-        for (api, version), cell in self._requests.requests.items():
-            counts[api] += cell[0]
-            yield Sample(f"{name}requests", "_total", {"request": api, "version": str(version)}, cell[0])
-        for api, times in self._requests.times.items():
+        for (api, version), number in self._requests.requests.items():
+            counts[api] += number
+            yield Sample(f"{name}requests", "_total", {"request": api, "version": str(version)}, number)
+        for api, times in list(self._requests.times.items()):
             labels = {"request": api}
             for phase, of_phase in (
                 ("totaltimems", times.total),

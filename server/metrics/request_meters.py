@@ -1,8 +1,9 @@
 """Requests counted and, some of them, timed: what surrounds every handler while somebody measures.
 
-All requests are counted, and who took longer than the slowest of the minute is kept; each eighth of an API and version
-is timed in full, the first one included, which keeps the price below what can be noticed. Quantiles are of the last
-`KEPT` of those. Of others that are answered at once no more is known than how long that took in all.
+All requests are counted, and who took longer than the slowest of the minute is kept. Of an API one is timed in full in
+each `APART_SECONDS`, the first that comes, so that few requests are all timed and of many the price cannot be noticed.
+Quantiles are of the last `KEPT` of those. Of others that are answered at once no more is known than how long that took
+in all.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
+from sys import byteorder
 from types import CoroutineType, GeneratorType
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...protocol.apis import ApiKey
+from .metered_calls import Calls, metered
 from .slow_requests import SlowRequests
 
 if TYPE_CHECKING:
@@ -25,7 +28,8 @@ LATER = frozenset({CoroutineType, GeneratorType})
 """Of these becomes an answer."""
 KEPT = 1028
 """As many as Kafka's histograms keep."""
-TIMED_MASK = 7
+APART_SECONDS = 0.01
+"""Between two of an API that are timed."""
 
 
 class Times:
@@ -73,22 +77,27 @@ class RequestMeters:
     def __init__(self, stopwatch: Callable[[], float], topic_name: Callable[[UUID], str | None]) -> None:
         self._stopwatch = stopwatch
         self._topic_name = topic_name
-        self.requests: dict[tuple[str, int], list[int]] = {}
-        """How many, by API and version, in a list of one."""
+        self._counts: dict[tuple[str, int], bytearray] = {}
         self.times: dict[str, ApiTimes] = {}
         self.slow = SlowRequests()
         self.bytes_out: Counter[str] = Counter()
         """By topic, and under `GONE` of all that are there no more."""
 
+    @property
+    def requests(self) -> dict[tuple[str, int], int]:
+        """How many until now, by API and version."""
+        return {which: int.from_bytes(count, byteorder) for which, count in self._counts.items()}
+
     def around(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
         """`KafkaApis.surround` takes this."""
         name = key.name.title().replace("_", "")
-        cell = self.requests.setdefault((name, version), [0])
+        count = self._counts.setdefault((name, version), bytearray(8))
         times, clock = self.times.setdefault(name, ApiTimes()), self._stopwatch
         if key is ApiKey.FETCH:
             respond = self._counting(respond)
 
         slow, asked = self.slow.of(name, key), _fetch_wait if key is ApiKey.FETCH else _no_wait
+        limits = slow.limits
 
         def answered(
             timing: list[float],
@@ -106,33 +115,28 @@ class RequestMeters:
             phases = handled - began, answered - handled, sent - answered
             if is_timed:
                 times.add(*phases)
-            if sent - began > slow.floor:
+            if sent - began > limits.floor:
                 slow.add(context, waited, sent, phases)
 
-        def handled(context: RequestContext, request: Any) -> Any:
-            cell[0] = number = cell[0] + 1
-            if number & TIMED_MASK == 1:
-                timing = [clock()]
+        def timed(context: RequestContext, request: Any) -> Any:
+            timing = [clock()]
+            limits.due = timing[0] + APART_SECONDS
 
-                def timed(context: RequestContext, request: Any) -> Any:
-                    answer = handle(context, request)
-                    timing.append(clock())
-                    return answer
-
-                return context.handle_through(
-                    timed, request, partial(answered, timing, waited=asked(request), is_timed=True)
-                )
-            began = clock()
-            answer = handle(context, request)
-            now = clock()
-            if (answer is None or type(answer) in LATER) and context.channel.is_handling:
-                context.answer_through(partial(answered, [began, now], waited=asked(request), is_timed=False))
+            def noted(context: RequestContext, request: Any) -> Any:
+                answer = handle(context, request)
+                timing.append(clock())
                 return answer
-            if now - began > slow.floor:
-                slow.add(context, 0.0, now, (now - began, 0.0, 0.0))
-            return answer
 
-        return handled, respond
+            change = partial(answered, timing, waited=asked(request), is_timed=True)
+            return context.handle_through(noted, request, change)
+
+        def beyond(context: RequestContext, request: Any, answer: Any, began: float, ended: float) -> None:
+            if (answer is None or type(answer) in LATER) and context.channel.is_handling:
+                context.answer_through(partial(answered, [began, ended], waited=asked(request), is_timed=False))
+            elif ended - began > limits.floor:
+                slow.add(context, 0.0, ended, (ended - began, 0.0, 0.0))
+
+        return metered(Calls(handle, clock, timed, beyond, count, limits.memory)), respond
 
     def _counting(self, respond: Respond) -> Respond:
         """Fetch's way to answer, with the bytes of records counted."""

@@ -130,7 +130,7 @@ def test_a_push_that_raises_is_not_the_last(
 
 def test_what_pushes_has_to_be_installed(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.metric_exporter", None)
-    with pytest.raises(ConfigError, match=r"pip install barnabas\[otlp\]"), Broker(config=settings(collector)):
+    with pytest.raises(ConfigError, match=r"pip install 'barnabas\[otlp\]'"), Broker(config=settings(collector)):
         pass
 
 
