@@ -14,8 +14,9 @@ from ...protocol.acls import AclOperation, AclResourceType
 from ...protocol.room_logger import room_logger
 from ..metadata.metadata_store import StoreError
 from ..metadata.store_follower import StoreFollower
+from ..metadata.topic_names import MAX_NAME_LENGTH
 from ..runtime.log_limit import LimitedLog
-from ..runtime.turns import Pace
+from ..runtime.turns import RULES, Pace, next_turn
 from .acl_index import AclIndex
 
 if TYPE_CHECKING:
@@ -26,11 +27,12 @@ logger = room_logger("authorizer")
 
 DECISIONS = 20_000
 """Decisions that are remembered until a rule changes."""
+LONGEST_NAME = MAX_NAME_LENGTH
+"""Of what a decision that is remembered is about. A client may ask for names of 32 KB, which nobody has."""
+DENIED = 1000
+"""Principals whose denials are counted."""
 PAUSE_SECONDS = 0.1
 """Between two looks at what has changed: of many changes at once not each is looked for."""
-
-CHANGES_AT_ONCE = 50
-"""Patterns whose rules are changed together: some milliseconds of the loop, and one sync."""
 
 Failures = dict[ResourcePattern, StoreError | ValueError]
 _Question = tuple[str, str, AclOperation, AclResourceType, str]
@@ -58,7 +60,9 @@ class AclAuthorizer:
         self._seen: dict[str, str] = {}
         self._follower = StoreFollower(store.store, "access rules", self._read, pause_seconds=PAUSE_SECONDS)
         self._changing = asyncio.Lock()
-        self._denials = LimitedLog(logger, loop.time)
+        self._time = loop.time
+        self._denials: dict[str, LimitedLog] = {}
+        """By principal, so that nobody has what others try left out."""
 
     async def start(self) -> None:
         """Read all rules and hear of changes from now on. Raises StoreError, ValueError."""
@@ -76,7 +80,7 @@ class AclAuthorizer:
         if known is None:
             known = self._decide(question)
         if not known:
-            self._denials.write(
+            self._denials_of(question[0]).write(
                 logging.INFO,
                 "principal %s from %s was denied %s on %s %s",
                 question[0],
@@ -93,13 +97,23 @@ class AclAuthorizer:
         known = self._decisions.get(question)
         return self._decide(question) if known is None else known
 
+    def _denials_of(self, principal: str) -> LimitedLog:
+        found = self._denials.get(principal)
+        if found is None:
+            if len(self._denials) >= DENIED:
+                self._denials.clear()
+            found = self._denials[principal] = LimitedLog(logger, self._time)
+        return found
+
     def _decide(self, question: _Question | _Some) -> bool:
         allowed: bool | None = True
         if question[0] not in self._super_users:
             allowed = self._index.decide(*question) if len(question) == 5 else self._index.allows_some(*question)
-        if len(self._decisions) >= DECISIONS:
-            self._decisions.clear()
-        self._decisions[question] = decision = self._allow_if_no_acl if allowed is None else allowed
+        decision = self._allow_if_no_acl if allowed is None else allowed
+        if len(question) != 5 or len(question[4]) <= LONGEST_NAME:
+            if len(self._decisions) >= DECISIONS:
+                self._decisions.clear()
+            self._decisions[question] = decision
         return decision
 
     # -- rules -----------------------------------------------------------------------------------------------------
@@ -130,7 +144,7 @@ class AclAuthorizer:
         """Some at a time: the store syncs once for all that it is asked for meanwhile."""
         failed: Failures = {}
         rest = iter(changes.items())
-        while some := list(islice(rest, CHANGES_AT_ONCE)):
+        while some := list(islice(rest, RULES)):
             async with self._changing:
                 work = (self._store.change(pattern, change) for pattern, change in some)
                 outcomes = await asyncio.gather(*work, return_exceptions=True)
@@ -174,7 +188,7 @@ class AclAuthorizer:
                 self._replace(pattern, await self._store.entries(pattern))
             except ValueError as error:
                 logger.error("the rules of %s stay as they were: %s", pattern.name, error)
-        await asyncio.sleep(0)
+        await next_turn()
 
 
 def _by_pattern(bindings: Iterable[AclBinding]) -> Mapping[ResourcePattern, frozenset[AccessControlEntry]]:

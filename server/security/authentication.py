@@ -28,14 +28,16 @@ _State, _Event = AuthenticationState, AuthenticationEvent
 
 
 class SaslAuthentication:
-    """Of one connection. Loop-thread only. `admitted` is called when its client is first known."""
+    """Of one connection. Loop-thread only. `admitted` is called when its client is first known.
 
-    def __init__(self, session: Session, listener: SaslListener, now: Callable[[], float]) -> None:
+    The session has it, and so is told to it: if each held the other, both would outlive the connection.
+    """
+
+    def __init__(self, listener: SaslListener, now: Callable[[], float]) -> None:
         self.state = _State.UNKNOWN
         self.admitted: Callable[[], None] | None = None
         self.ends_at: float | None = None
         """Loop time from which on nothing is believed any more unless the client proves again who it is."""
-        self._session = session
         self._listener = listener
         self._now = now
         self._mechanism = ""
@@ -90,7 +92,7 @@ class SaslAuthentication:
         await anext(self._exchange)
         return None
 
-    async def go_on(self, message: bytes) -> tuple[bytes, int]:
+    async def go_on(self, session: Session, message: bytes) -> tuple[bytes, int]:
         """The answer to a client's message, and for how many ms it is believed after that, 0 for ever or not yet.
 
         Raises KafkaError: SASL_AUTHENTICATION_FAILED, upon which the connection ends, or ILLEGAL_SASL_STATE.
@@ -108,26 +110,26 @@ class SaslAuthentication:
             if step.username is None:
                 self._on(_Event.CHALLENGE)
                 return step.answer, 0
-            return step.answer, self._succeed(step, step.username)
+            return step.answer, self._succeed(session, step, step.username)
         except KafkaError as error:
             self.state = _State.REFUSED
             self._exchange = None
-            logger.debug("%s failed to authenticate by %s: %s", self._session.client_host, self._mechanism, error)
+            logger.debug("%s failed to authenticate by %s: %s", session.client_host, self._mechanism, error)
             raise
 
     def give_up(self) -> None:
         """The client is gone."""
         self.admitted = self._exchange = None
 
-    def _succeed(self, step: Step, username: str) -> int:
+    def _succeed(self, session: Session, step: Step, username: str) -> int:
         principal = KafkaPrincipal("User", username)
-        if self.ends_at is not None and principal != self._session.principal:
-            present = self._session.principal.name
+        if self.ends_at is not None and principal != session.principal:
+            present = session.principal.name
             raise failed(f"Cannot change principals during re-authentication from {present}: {username}")
         self._on(_Event.SUCCESS)
         self._exchange = None
-        self._session.principal = principal
-        self._session.is_by_token = step.is_by_token
+        session.principal = principal
+        session.is_by_token = step.is_by_token
         limits = [ms for ms in (self._listener.most_session_ms or None, step.lifetime_ms) if ms is not None]
         lifetime_ms = max(1, min(limits)) if limits else 0
         self.ends_at = self._now() + lifetime_ms / 1000 if limits else None

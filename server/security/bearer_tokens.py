@@ -7,6 +7,7 @@ believed only where `sasl.server.callback.handler.class` names the handler of Ka
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jwt
@@ -14,7 +15,7 @@ import jwt
 from ...protocol.jaas import jaas_options
 from ..config.keys.catalogue import BROKER_KEYS
 from ..config.keys.validators import ConfigError
-from .key_set import KeySet
+from .key_set import Key, KeySet
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from ..config.keys.definition import ConfigValue
     from ..runtime.ports import Work
 
+LANE = "tokens"
+"""On which signatures are checked: a large token or a key of a large curve takes up to a millisecond."""
 LONGEST_TOKEN = 32 * 1024
 LONGEST_NAME = 1024
 HANDLER, URL = "sasl.server.callback.handler.class", "sasl.oauthbearer.jwks.endpoint.url"
@@ -53,6 +56,7 @@ class TokenValidator:
         self._config = config
         self._prefix = f"listener.name.{listener.lower()}"
         self._listener = listener
+        self._work = work
         self._now_ms = now_ms
         self._subject = str(self._value("sasl.oauthbearer.sub.claim.name")).strip() or "sub"
         self._skew_s = cast(int, self._value("sasl.oauthbearer.clock.skew.seconds"))
@@ -63,7 +67,7 @@ class TokenValidator:
         url = str(self._value(URL) or "")
         if handler not in ("", _SIGNED, _UNSECURED):
             raise ConfigError(HANDLER, handler, f"listener {listener}: it is neither {_SIGNED} nor {_UNSECURED}")
-        self._keys = None if handler == _UNSECURED else self._key_set(url, work, now)
+        self._keys = None if handler == _UNSECURED else self._key_set(url, now)
         if handler == _UNSECURED:
             if url:
                 raise ConfigError(
@@ -95,7 +99,7 @@ class TokenValidator:
         key = await self._keys.find(key_id if key_id is None else str(key_id))
         if key is None:
             raise TokenRefusedError(f"the key {str(key_id)[:100]!r} is not known")
-        claims = _object(_JWS.decode(token, key.key.key, algorithms=list(key.algorithms)))
+        claims = await self._work.run(LANE, partial(_verified, token, key))
         if self._issuer is not None and claims.get("iss") != self._issuer:
             raise TokenRefusedError(f"the issuer is {str(claims.get('iss'))[:100]!r}")
         audience = claims.get("aud")
@@ -124,7 +128,7 @@ class TokenValidator:
             raise TokenRefusedError(f"the claim {self._subject} is no name")
         return Bearer(name.strip(), int((expires_s + skew_s) * 1000))
 
-    def _key_set(self, url: str, work: Work, now: Callable[[], float]) -> KeySet:
+    def _key_set(self, url: str, now: Callable[[], float]) -> KeySet:
         if not url:
             reason = f"listener {self._listener} has no keys to check tokens by; {HANDLER}={_UNSECURED} believes any"
             raise ConfigError(URL, None, reason)
@@ -133,7 +137,7 @@ class TokenValidator:
             for name in ("refresh.ms", "retry.backoff.ms", "retry.backoff.max.ms")
         )
         try:
-            return KeySet(url, work, now, refresh_ms=refresh, backoff_ms=backoff, most_backoff_ms=most)
+            return KeySet(url, self._work, now, refresh_ms=refresh, backoff_ms=backoff, most_backoff_ms=most)
         except (OSError, ValueError) as error:
             raise ConfigError(URL, url, f"listener {self._listener}: {error}") from error
 
@@ -141,6 +145,10 @@ class TokenValidator:
         """Of the mechanism at this listener, else of the listener, else of the broker."""
         text = self._config.free_value(f"{self._prefix}.oauthbearer.{key}")
         return BROKER_KEYS[key].parse(text) if text is not None else self._config.listener_value(self._listener, key)
+
+
+def _verified(token: str, key: Key) -> dict[str, Any]:
+    return _object(_JWS.decode(token, key.key.key, algorithms=list(key.algorithms)))
 
 
 def _object(payload: bytes) -> dict[str, Any]:

@@ -94,7 +94,7 @@ class SaslListener:
         try:
             from .bearer_tokens import TokenValidator
         except ImportError:
-            reason = f"listener {self._listener}: for {OAUTHBEARER} pip install barnabas[oauth]"
+            reason = f"listener {self._listener}: for {OAUTHBEARER} pip install 'barnabas[oauth]'"
             raise ConfigError("sasl.enabled.mechanisms", ",".join(self.mechanisms), reason) from None
         ports = self._known.ports
         return TokenValidator(self._config, self._listener, ports.work, self._known.now, ports.now_ms)
@@ -103,7 +103,7 @@ class SaslListener:
         try:
             from .kerberos import KerberosAcceptor
         except ImportError:
-            reason = f"listener {self._listener}: for {GSSAPI} pip install barnabas[gssapi]"
+            reason = f"listener {self._listener}: for {GSSAPI} pip install 'barnabas[gssapi]'"
             raise ConfigError("sasl.enabled.mechanisms", ",".join(self.mechanisms), reason) from None
         return KerberosAcceptor(self._config, self._listener, self._known.ports.work, self._known.now)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from ...clients.key_stores import load_key, load_trust
+from ...protocol.in_words import in_words
 from ...protocol.room_logger import room_logger
 from ..config.keys.validators import ConfigError
 from .principal_rules import PrincipalRules, distinguished_name
@@ -59,7 +60,7 @@ class TlsListener:
         except (OSError, ValueError) as error:
             if isinstance(error, ConfigError):
                 raise
-            reason = f"listener {self._listener}: {error}"
+            reason = f"listener {self._listener}: {in_words(error)}"
             raise ConfigError("ssl.keystore.location", settings.get("ssl.keystore.location"), reason) from error
         if wanted != "none" and not trusts:
             reason = f"listener {self._listener} asks for certificates and trusts nobody: give ssl.truststore.location"

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.hostile.besieged import Who
 from tests.hostile.storm import storm
 
 
@@ -16,16 +17,25 @@ def main() -> int:
     parser.add_argument("--frames", type=int, default=1_000_000, help="hostile frames in all (default: %(default)s)")
     parser.add_argument("--minutes", type=float, default=20.0, help="stop after this time (default: %(default)s)")
     parser.add_argument("--seed", type=int, help="replays a run's frames (default: a random one)")
+    parser.add_argument(
+        "--who", type=Who, choices=list(Who), help="as whom they are sent (default: as each in turn, so many as each)"
+    )
     parser.add_argument("--attackers", type=int, default=2, help="attacking processes (default: %(default)s)")
     options = parser.parse_args()
     seed = secrets.randbelow(1_000_000) if options.seed is None else options.seed
-    replay = f"python -m tests.hostile --frames {options.frames} --seed {seed} --attackers {options.attackers}"
-    print(f"replay with: {replay}", flush=True)
+    return max(play(who, seed, options) for who in ([options.who] if options.who else Who))
+
+
+def play(who: Who, seed: int, options: argparse.Namespace) -> int:
+    """One storm; the exit status that it deserves."""
+    replay = f"--frames {options.frames} --seed {seed} --attackers {options.attackers} --who {who.value}"
+    print(f"replay with: python -m tests.hostile {replay}", flush=True)
     with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
+        seconds = options.minutes * 60
         report = storm(
-            Path(folder), frames=options.frames, seconds=options.minutes * 60, seed=seed, attackers=options.attackers
+            Path(folder), frames=options.frames, seconds=seconds, seed=seed, attackers=options.attackers, who=who
         )
-    print(report)
+    print(report, flush=True)
     return 1 if report.problems else 0
 
 

@@ -6,7 +6,7 @@ import random
 import time
 from typing import Any
 
-from tests.hostile.attacker import ClosedError, Wire, framed
+from tests.hostile.wire import ClosedError, Door, framed
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
@@ -19,23 +19,29 @@ from barnabas.protocol.record_batch import iter_batches
 from barnabas.protocol.record_batch_builder import RecordBatchBuilder
 
 TOPIC = "healthy"
-VERSIONS = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12, ApiKey.CREATE_TOPICS: 5}
+VERSIONS = {
+    ApiKey.PRODUCE: 9,
+    ApiKey.FETCH: 12,
+    ApiKey.CREATE_TOPICS: 5,
+    ApiKey.CREATE_ACLS: 3,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: 0,
+}
 
 
 class HealthyClient:
     """Writes a record, reads it back, compares, again and again."""
 
-    def __init__(self, address: tuple[str, int], *, deadline_seconds: float) -> None:
+    def __init__(self, door: Door, *, deadline_seconds: float) -> None:
         self.latencies: list[float] = []
         self.rounds = 0
-        self._wire = Wire(address)
+        self._wire = door.enter()
         self._wire.socket.settimeout(deadline_seconds)
         self._random = random.Random(0)
         self._correlation_id = 0
 
     def create_topics(self, names: list[str]) -> None:
         topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in names]
-        response = self._call(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
+        response = self.call(ApiKey.CREATE_TOPICS, CreateTopicsRequest(topics=topics, timeout_ms=30_000))
         codes = {topic.error_code for topic in response.topics}
         assert codes <= {0, 36}, f"topics not created: {codes}"
 
@@ -45,7 +51,7 @@ class HealthyClient:
         offset = self._write(value, acks)
         wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=10_000)
         fetch = FetchRequest(max_wait_ms=1000, min_bytes=1, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])])
-        found = self._call(ApiKey.FETCH, fetch).responses[0].partitions[0]
+        found = self.call(ApiKey.FETCH, fetch).responses[0].partitions[0]
         assert found.error_code == 0, f"fetch failed: {found}"
         record = next(iter(next(iter(iter_batches(found.records))).records()))
         assert (record.offset, bytes(record.value)) == (offset, value), "read something else than written"
@@ -60,23 +66,8 @@ class HealthyClient:
         """One record of `size` bytes."""
         self._write(bytes(size), 1)
 
-    def close(self) -> None:
-        self._wire.close()
-
-    def _write(self, value: bytes, acks: int, codec: Compression = Compression.NONE) -> int:
-        """Write one record; returns its offset."""
-        builder = RecordBatchBuilder(codec=codec)
-        builder.append(b"k", value, (), int(time.time() * 1000))
-        data = PartitionProduceData(index=0, records=builder.build())
-        produce = ProduceRequest(
-            acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
-        )
-        answer = self._call(ApiKey.PRODUCE, produce).responses[0].partition_responses[0]
-        assert answer.error_code == 0, f"produce failed: {answer}"
-        offset: int = answer.base_offset
-        return offset
-
-    def _call(self, key: ApiKey, request: object) -> Any:
+    def call(self, key: ApiKey, request: object) -> Any:
+        """The answer to a request, which is measured."""
         self._correlation_id += 1
         version = VERSIONS[key]
         header = encode_request_header(RequestHeader(key, version, self._correlation_id, "healthy"))
@@ -90,3 +81,19 @@ class HealthyClient:
         correlation_id, position = decode_response_header(key, version, answer, 0, len(answer))
         assert correlation_id == self._correlation_id
         return decode_response(key, version, answer, position, len(answer))
+
+    def close(self) -> None:
+        self._wire.close()
+
+    def _write(self, value: bytes, acks: int, codec: Compression = Compression.NONE) -> int:
+        """Write one record; returns its offset."""
+        builder = RecordBatchBuilder(codec=codec)
+        builder.append(b"k", value, (), int(time.time() * 1000))
+        data = PartitionProduceData(index=0, records=builder.build())
+        produce = ProduceRequest(
+            acks=acks, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+        )
+        answer = self.call(ApiKey.PRODUCE, produce).responses[0].partition_responses[0]
+        assert answer.error_code == 0, f"produce failed: {answer}"
+        offset: int = answer.base_offset
+        return offset

@@ -177,9 +177,7 @@ class InProcessFuzz:
             if connection.answer is not None:
                 self._complain(frame, "acks=0 was answered")
         elif connection.answer is None:
-            # Some first versions have no place for a refusal.
-            if not self.is_guarded:
-                self._complain(frame, "got no answer")
+            self._complain(frame, "got no answer")
         elif (wrong := wrong_answer(frame, connection.answer[4:])) is not None:
             self._complain(frame, wrong)
 

@@ -3,35 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import random
 from collections import Counter
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import pytest
-from tests.hostile.frame_forge import FrameForge, Outcome
+from tests.hostile.frame_forge import Outcome
+from tests.hostile.guesses import FOR_STRANGERS, MECHANISMS, Visit, forge_for_strangers
 from tests.hostile.in_process import HostileConnection, InProcessFuzz
 
-from barnabas.clients.bearer_tokens import unsecured_token
-from barnabas.protocol.apis import ApiKey
-from barnabas.protocol.codec import encode_request
-from barnabas.protocol.errors import KafkaError, ProtocolError
-from barnabas.protocol.headers import RequestHeader, encode_request_header
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from barnabas.protocol.sasl import bearer_exchange, sasl_exchange
+from barnabas.protocol.errors import ProtocolError
 from barnabas.protocol.server_connection import AuthenticationState
 from barnabas.server.network.sasl_gate import SaslGate
 from barnabas.server.security.authentication import SaslAuthentication
 from barnabas.server.security.session import ANONYMOUS
 from barnabas.testing import Broker
 
-MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
-SPECIAL = [b"", b"\0", b"\x01", b"n,,", b"y,,", b",", b"=", b"p=", b"i=1000000000", b"r=", b",tokenauth=true", b"\xff"]
-FOR_STRANGERS = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
 HANDLER = "x.OAuthBearerUnsecuredValidatorCallbackHandler"
 CONFIG = {
     "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
@@ -50,7 +38,7 @@ class Stranger:
         self.chance = random.Random(seed)
         self.handled: Counter[int] = Counter()
         self.refused = 0
-        self._forge = FrameForge(seed, [("t", UUID(int=1))], variants=1, with_bombs=False)
+        self._forge = forge_for_strangers(seed)
         self._server = broker.server
         self._loop = asyncio.get_running_loop()
         self._gate = SaslGate(self._handle, self._loop)
@@ -64,12 +52,11 @@ class Stranger:
         connection = HostileConnection(self._server.listeners[0])
         (door,) = self._server.state.security.doors.values()
         assert door.sasl is not None
-        authentication = SaslAuthentication(connection.session, door.sasl, self._loop.time)
+        authentication = SaslAuthentication(door.sasl, self._loop.time)
         connection.session.authentication = authentication
-        mechanism = self.chance.choice(MECHANISMS)
-        exchange = self._exchange(mechanism)
+        visit = Visit(self.chance, self._forge)
         for number in range(most_frames):
-            frame = self._frame(number, mechanism, exchange, connection, is_bare=authentication.is_bare)
+            frame = visit.next(connection.answer, is_bare=authentication.is_bare)
             connection.answer, connection.is_skipped = None, False
             try:
                 self._gate.handle(connection, memoryview(bytearray(frame)), 0, len(frame))  # type: ignore[arg-type]
@@ -84,61 +71,6 @@ class Stranger:
             if connection.is_closed:
                 return number + 1
         return most_frames
-
-    def _exchange(self, mechanism: str) -> Any:
-        """What somebody would say who takes a guess."""
-        user = self.chance.choice(["anna", "nobody", "", "x" * 2000])
-        if mechanism == "OAUTHBEARER":
-            return bearer_exchange(unsecured_token(user, -100_000)).messages
-        return sasl_exchange(mechanism, user, "wrong", self.chance.randbytes(9).hex()).messages
-
-    def _frame(self, number: int, mechanism: str, exchange: Any, connection: Any, *, is_bare: bool) -> bytes:
-        kind = self.chance.random()
-        if kind < 0.1:
-            return self._forge.next().body
-        if kind < 0.13:
-            return self.chance.randbytes(self.chance.choice([0, 1, 2, 7, 100]))
-        if number == 0 and kind < 0.4:
-            return self._request(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())
-        if number <= 1:
-            name = mechanism if kind < 0.95 else self.chance.choice([*MECHANISMS, "GSSAPI", "", "x" * 99])
-            request = SaslHandshakeRequest(mechanism=name)
-            return self._request(ApiKey.SASL_HANDSHAKE, self.chance.choice([0, 1]), request)
-        message = self._spoilt(self._message(exchange, connection.answer))
-        return (
-            message
-            if is_bare
-            else self._request(
-                ApiKey.SASL_AUTHENTICATE, self.chance.choice([0, 1, 2]), SaslAuthenticateRequest(auth_bytes=message)
-            )
-        )
-
-    def _message(self, exchange: Any, answer: bytes | None) -> bytes:
-        """The next that is due, if the broker's answer lets there be one."""
-        try:
-            challenge = answer[answer.index(b"r=") :] if answer and b"r=" in answer else None
-            return bytes(next(exchange) if challenge is None else exchange.send(challenge))
-        except (StopIteration, ValueError, KafkaError):
-            return base64.b64encode(self.chance.randbytes(12))
-
-    def _spoilt(self, message: bytes) -> bytes:
-        data = bytearray(message)
-        for _ in range(self.chance.choice([0, 0, 1, 1, 2, 5])):
-            place = self.chance.randrange(len(data) + 1)
-            change = self.chance.randrange(4)
-            if change == 0 and place < len(data):
-                data[place] ^= 1 << self.chance.randrange(8)
-            elif change == 1:
-                del data[place:]
-            elif change == 2:
-                data[place:place] = self.chance.choice(SPECIAL)
-            else:
-                data += data[:place] * self.chance.choice([1, 1, 50])
-        return bytes(data)
-
-    @staticmethod
-    def _request(key: ApiKey, version: int, request: Any) -> bytes:
-        return bytes(encode_request_header(RequestHeader(key, version, 7, "s"))) + encode_request(request, version)
 
 
 async def guess(seed: int, frames: int) -> None:

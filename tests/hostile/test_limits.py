@@ -30,7 +30,8 @@ def test_what_strangers_provoke_does_not_fill_the_log(caplog: pytest.LogCaptureF
 
 def stalled_connection(now: list[float], unsent: list[int]) -> Connection:
     loop = SimpleNamespace(time=lambda: now[0])
-    connection: Any = Connection(SimpleNamespace(loop=loop), None, None, SimpleNamespace(buffer=None))  # type: ignore[arg-type]
+    server = SimpleNamespace(loop=loop, answers=None)
+    connection: Any = Connection(server, None, None, SimpleNamespace(buffer=None))  # type: ignore[arg-type]
     connection._transport = SimpleNamespace(get_write_buffer_size=lambda: unsent[0])
     connection.pause_writing()
     return connection  # type: ignore[no-any-return]

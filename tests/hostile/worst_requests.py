@@ -419,7 +419,8 @@ def _markers(partitions: int) -> Callable[[int, UUID], WriteTxnMarkersRequest]:
     """Many markers of so many partitions each, or one marker for a great many."""
 
     def make(count: int, _: UUID) -> WriteTxnMarkersRequest:
-        topics = [WritableTxnMarkerTopic(name=TOPIC, partition_indexes=list(range(partitions or count)))]
+        name = WIDE if partitions > 1 else TOPIC
+        topics = [WritableTxnMarkerTopic(name=name, partition_indexes=list(range(partitions or count)))]
         return WriteTxnMarkersRequest(
             markers=[WritableTxnMarker(producer_id=n, topics=topics) for n in range(count if partitions else 1)]
         )
@@ -855,6 +856,7 @@ WORST: tuple[Worst, ...] = (
     Worst("a long name", K.END_TXN, 5, lambda n, _: EndTxnRequest(transactional_id="x" * n)),
     Worst("markers", K.WRITE_TXN_MARKERS, 1, _markers(1)),
     Worst("partitions", K.WRITE_TXN_MARKERS, 1, _markers(0)),
+    Worst("partitions of many markers", K.WRITE_TXN_MARKERS, 1, _markers(WIDE_PARTITIONS)),
     Worst("partitions", K.TXN_OFFSET_COMMIT, 5, _offsets_in_transaction),
     Worst(
         "filters",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,22 @@ async def authorizer(tree: NodeTree, **options: Any) -> tuple[AclAuthorizer, Emb
     made = AclAuthorizer(AclStore(store, now_ms=lambda: 0), asyncio.get_running_loop(), **options)
     await made.start()
     return made, store
+
+
+async def test_long_names_that_somebody_asks_for_are_not_remembered() -> None:
+    """A client may name what it likes, in 32 KB a name, as often as it likes."""
+    guard, _ = await authorizer(NodeTree(lambda: 0))
+    prefix = AclBinding(ResourcePattern(T.GROUP, "g", PREFIXED), READ_T.entry)
+    await guard.create([prefix])
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            assert guard.authorize(session(), Op.READ, T.GROUP, f"g{number}".ljust(30_000, "x"))
+            assert not guard.authorize(session(), Op.READ, T.TOPIC, f"t{number}".ljust(30_000, "x"))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
 
 
 async def test_the_nodes_are_kafkas() -> None:

@@ -18,6 +18,7 @@ from tests.standing_clock import StandingClock
 
 from barnabas.clients.connection import BrokerConnection, ConnectionOptions
 from barnabas.clients.security import Security
+from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
@@ -29,7 +30,9 @@ from barnabas.protocol.messages.expire_delegation_token import ExpireDelegationT
 from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
 from barnabas.protocol.sasl import SaslExchange, sasl_exchange
-from barnabas.server.metadata.change_notices import LIFE_MS
+from barnabas.server.apis.table import SERVED
+from barnabas.server.metadata import token_store
+from barnabas.server.metadata.change_notices import LIFE_MS, PURGE_INTERVAL_MS
 from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.metadata.token_store import CHANGES, DelegationToken, TokenStore, decode_token, encode_token
@@ -105,6 +108,24 @@ async def seen(connection: BrokerConnection, owners: list[str] | None = None) ->
     answer = await connection.send(DescribeDelegationTokenRequest(owners=named))
     assert answer.error_code == 0
     return {one.token_id for one in answer.tokens}
+
+
+@pytest.mark.parametrize("version", range(SERVED[ApiKey.DESCRIBE_DELEGATION_TOKEN].highest + 1))
+async def test_tokens_are_told_in_every_version(version: int) -> None:
+    async with serving() as broker:
+        anna = await connect(broker, "anna")
+        token = await anna.send(CreateDelegationTokenRequest(renewers=[], max_lifetime_ms=-1), version)
+        answer = await anna.send(DescribeDelegationTokenRequest(owners=None), version)
+        (described,) = answer.tokens
+        told = (described.token_id, bytes(described.hmac), described.principal_name, described.expiry_timestamp)
+        assert told == (token.token_id, bytes(token.hmac), "anna", token.expiry_timestamp_ms)
+        assert described.token_requester_principal_name == ("anna" if version >= 3 else "")
+        by_then = min(version, 2)
+        renewed = await anna.send(RenewDelegationTokenRequest(hmac=token.hmac, renew_period_ms=DAY_MS), by_then)
+        assert renewed.error_code == 0
+        ended = await anna.send(ExpireDelegationTokenRequest(hmac=token.hmac, expiry_time_period_ms=-1), by_then)
+        assert ended.error_code == 0
+        assert await seen(anna) == set()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -287,6 +308,21 @@ async def test_who_renews_a_token_again_and_again_does_not_fill_the_store() -> N
     clock.advance(milliseconds=LIFE_MS + 1)
     await tokens.change(token)
     assert await store.children(CHANGES) == ["token_change_0000000251"]
+
+
+async def test_nor_does_who_does_so_in_less_time_than_notices_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_store, "MOST_NOTICES", 20)
+    clock = Clock()
+    store = EmbeddedStore(NodeTree(clock.now_ms))
+    tokens = TokenStore(store, now_ms=clock.now_ms)
+    await tokens.prepare()
+    token = DelegationToken("id", "User:anna", "User:anna", (), 1, 1 << 50, 1 << 50)
+    await tokens.add(token)
+    for _ in range(250):
+        assert await tokens.change(token)
+    clock.advance(milliseconds=PURGE_INTERVAL_MS + 1)
+    await tokens.change(token)
+    assert await store.children(CHANGES) == [f"token_change_{number:010}" for number in range(232, 252)]
 
 
 def test_the_nodes_are_kafkas() -> None:

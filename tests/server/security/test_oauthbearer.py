@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import json
 import random
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.sasl_server import read_bearer
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.keys.validators import ConfigError
-from barnabas.server.security import key_set
+from barnabas.server.security import bearer_tokens, key_set
 from barnabas.server.security.bearer_tokens import LONGEST_TOKEN, TokenRefusedError, TokenValidator
 from barnabas.testing import Broker, Clock, Cluster
 
@@ -132,6 +133,26 @@ async def test_a_client_gets_a_token_and_is_let_in_by_its_name(provider: Identit
         with pytest.raises(KafkaError, match="answers 401") as caught:
             await connect(broker, wrong)
         assert caught.value.code is ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+async def test_signatures_are_checked_beside_the_loop(
+    provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads: list[str] = []
+    verify = bearer_tokens._JWS.decode
+
+    def noted(*args: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return verify(*args, **options)
+
+    monkeypatch.setattr(bearer_tokens._JWS, "decode", noted)
+    async with serving({"sasl.oauthbearer.jwks.endpoint.url": provider.keys_url}) as broker:
+        connection = await connect(broker, showing(provider.token()))
+        connection.close()
+        with pytest.raises(KafkaError, match="invalid_token"):
+            await connect(broker, showing(provider.token()[:-8] + "AAAAAAAA"))
+    assert len(threads) == 2
+    assert all(name.startswith(bearer_tokens.LANE) for name in threads)
 
 
 async def test_who_shows_a_bad_token_hears_it_and_is_cut_off(provider: IdentityProvider) -> None:
