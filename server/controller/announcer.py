@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable
 from itertools import islice
 
 from ...protocol.topic_partition import TopicPartition, indexes_by_topic
 from ..metadata.metadata_cache import MetadataCache, TopicImage
 from ..metadata.znodes import TopicRegistration
-from ..runtime.turns import PARTITIONS_TOLD, Pace
+from ..runtime.turns import PARTITIONS_TOLD, Pace, next_turn
 from .context import ControllerContext
 from .replica_channel import MetadataUpdate, ReplicaChannel
 
@@ -41,7 +40,7 @@ class Announcer:
         while broker_ids and (some := list(islice(everything, PARTITIONS_TOLD))):
             indexes = indexes_by_topic(some)
             self._tell(broker_ids, tuple(self._context.partial_image(name, its) for name, its in indexes.items()))
-            await asyncio.sleep(0)
+            await next_turn()
 
     async def show_all_here(self) -> None:
         """Make this broker's own cache hold what the context has, and no other topic."""

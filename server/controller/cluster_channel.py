@@ -59,11 +59,12 @@ class BrokerQueue:
         self.broker = broker
         self._ask = ask
         self._in_doubt = in_doubt
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[Waiting | asyncio.Future[None]] = deque()
+        """Futures are done when it is their turn: who waits for what was before them."""
         self._sending: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    def add(self, waiting: Waiting) -> None:
+    def add(self, waiting: Waiting | asyncio.Future[None]) -> None:
         """Sends this after what was added before."""
         self._waiting.append(waiting)
         if self._sending is None and not self._is_closed:
@@ -72,6 +73,8 @@ class BrokerQueue:
     def close(self) -> None:
         """Gives up what is not answered."""
         self._is_closed = True
+        for waiting in self._waiting:
+            _end(waiting)
         self._waiting.clear()
         if self._sending is not None:
             self._sending.cancel()
@@ -79,6 +82,9 @@ class BrokerQueue:
     async def _send_all(self) -> None:
         while self._waiting:
             waiting = self._waiting[0]
+            if isinstance(waiting, asyncio.Future):
+                _end(self._waiting.popleft())
+                continue
             response = await self._answer(waiting)
             if self._is_closed:
                 return
@@ -110,6 +116,11 @@ class BrokerQueue:
                 # The controller's own fault. Orders must not be left out, and it must not be silent.
                 logger.exception("an order to broker %d cannot be sent", self.broker.broker_id)
             await asyncio.sleep(RETRY_SECONDS)
+
+
+def _end(waiting: Waiting | asyncio.Future[None]) -> None:
+    if isinstance(waiting, asyncio.Future) and not waiting.done():
+        waiting.set_result(None)
 
 
 class ClusterReplicaChannel:
@@ -201,6 +212,13 @@ class ClusterReplicaChannel:
                 partial(update_metadata_request, self._sender, update=update),
                 lambda response: None,
             )
+
+    async def heard(self, seconds: float) -> None:
+        on_their_way = [asyncio.get_running_loop().create_future() for _ in self._queues]
+        for queue, heard in zip(self._queues.values(), on_their_way, strict=True):
+            queue.add(heard)
+        if on_their_way:
+            await asyncio.wait(on_their_way, timeout=seconds)
 
     def _add(self, broker_id: int, api_key: ApiKey, build: Callable[..., Any], heed: Callable[[Any], None]) -> None:
         queue = self._queues.get(broker_id)

@@ -113,7 +113,7 @@ class Controller:
         self._cluster = cluster_store
         self._store = topic_store
         self._metadata = metadata
-        self._channel = channel
+        self._channel, self.heard = channel, channel.heard
         self._config = config
         self._topic_configs = topic_configs
         self._rules = TopicRules(config, topic_configs, chance)

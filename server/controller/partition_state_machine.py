@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -16,7 +15,7 @@ from ..metadata.metadata_store import BadVersionError, StoreUnavailableError
 from ..metadata.topic_store import TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState
 from ..replication.partition_order import PartitionOrder
-from ..runtime.turns import ITEMS, Pace
+from ..runtime.turns import ITEMS, Pace, next_turn
 from .announcer import Announcer
 from .context import ControllerContext
 from .election import Election, elect, elect_preferred
@@ -149,7 +148,7 @@ class PartitionStateMachine:
                         self._context.put_state(partition, state)
                     changed += written
                     break
-            await asyncio.sleep(0)
+            await next_turn()
         return changed
 
     def _batches(self, partitions: Iterable[TopicPartition]) -> Iterator[list[TopicPartition]]:
@@ -238,7 +237,7 @@ class PartitionStateMachine:
                 # A leader that failed makes another round with its successor; each round has one live replica less.
                 waiting = await self.order(waiting, term, is_new=is_new)
             self._announcer.show(batch)
-            await asyncio.sleep(0)
+            await next_turn()
 
     async def order(
         self,
@@ -257,7 +256,7 @@ class PartitionStateMachine:
             for broker, orders in self._orders(batch, is_new=is_new, brokers=brokers).items():
                 answers = await self._channel.leader_and_isr(broker, orders)
                 failed += self._failures(broker, answers)
-            await asyncio.sleep(0)
+            await next_turn()
 
         def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
             return self._outcome(state, self._elect(partition, state), term)

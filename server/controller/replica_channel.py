@@ -91,6 +91,10 @@ class ReplicaChannel(Protocol):
         """Tells other brokers what to believe of the cluster."""
         ...
 
+    async def heard(self, seconds: float) -> None:
+        """Returns when the others have answered all that they were told so far, or are gone, or after so long."""
+        ...
+
 
 class LocalReplicas(Protocol):
     """The part of the replica manager that the controller's orders need."""
@@ -154,6 +158,9 @@ class LocalReplicaChannel:
 
     def update_metadata(self, broker_ids: Collection[int], update: MetadataUpdate) -> None:
         assert not broker_ids, f"no way to brokers {broker_ids}"
+
+    async def heard(self, seconds: float) -> None:
+        """There are no others."""
 
 
 def carry_out(become: Callable[[PartitionOrder], None], order: PartitionOrder) -> ErrorCode:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,14 +11,11 @@ from ...protocol.topic_partition import TopicPartition
 from ..metadata.cluster_store import ControllerTerm
 from ..metadata.topic_store import PlannedTopic, TopicStore
 from ..metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
-from ..runtime.turns import Pace
+from ..runtime.turns import STATES, Pace, next_turn
 from .adoption import Adoption, FoundReplica, adoptions
 from .context import ControllerContext
 
 logger = room_logger("controller")
-
-STATES_AT_ONCE = 500
-"""Read together: topic by topic each would wait for the store."""
 
 
 class Takeover:
@@ -36,9 +32,9 @@ class Takeover:
         topics = await self._store.topics(topic_names)
         names = (TopicPartition(topic.name, index) for topic in topics for index in topic.assignment)
         written: dict[TopicPartition, PartitionState] = {}
-        while some := list(islice(names, STATES_AT_ONCE)):
+        while some := list(islice(names, STATES)):
             written.update(await self._store.states_of(some))
-            await asyncio.sleep(0)
+            await next_turn()
         pace = Pace()
         for topic in topics:
             await self._take_in(topic, written)

@@ -6,7 +6,6 @@ A notice carries no values: whoever reads it looks up what is there by then, so 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import islice
 
 from ...protocol.room_logger import room_logger
 from .metadata_store import Create, Delete, MetadataStore, StoreError, Watch
@@ -22,12 +21,15 @@ NOTICES_A_PURGE = 1000
 class ChangeNotices:
     """The notices below one node. Every coroutine may raise what a MetadataStore raises. Loop-thread only."""
 
-    def __init__(self, store: MetadataStore, prefix: str, *, now_ms: Callable[[], int]) -> None:
-        """`prefix` is the path of a notice up to its number."""
+    def __init__(
+        self, store: MetadataStore, prefix: str, *, now_ms: Callable[[], int], most: int | None = None
+    ) -> None:
+        """`prefix` is the path of a notice up to its number. Of more than `most` the oldest go, however young."""
         self._store = store
         self._prefix = prefix
         self._root, _, self._name = prefix.rpartition("/")
         self._now_ms = now_ms
+        self._most = most
         self._next_purge_ms = 0
 
     def notice(self, data: bytes) -> Create:
@@ -54,13 +56,14 @@ class ChangeNotices:
         # At once: others change something while this one looks.
         self._next_purge_ms = now_ms + PURGE_INTERVAL_MS
         try:
-            names = filter(self._is_one, await self._store.children(self._root))
-            paths = [f"{self._root}/{name}" for name in islice(names, NOTICES_A_PURGE)]
+            names = sorted(filter(self._is_one, await self._store.children(self._root)))
+            too_many = 0 if self._most is None else len(names) - self._most
+            paths = [f"{self._root}/{name}" for name in names[:NOTICES_A_PURGE]]
             found = await self._store.get_many(paths)
             old = [
                 Delete(path)
-                for path, node in zip(paths, found, strict=True)
-                if node is not None and node[1].created_ms < now_ms - LIFE_MS
+                for number, (path, node) in enumerate(zip(paths, found, strict=True))
+                if node is not None and (number < too_many or node[1].created_ms < now_ms - LIFE_MS)
             ]
             if len(old) == NOTICES_A_PURGE:
                 self._next_purge_ms = now_ms

@@ -17,6 +17,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 STORE_LANE = "metadata"
 """The lane on which a store's files are written."""
+ROOT = "/"
 ANY_VERSION = -1
 """As an expected version: replace or delete whatever is there."""
 MOST_MULTI_BYTES = 1_000_000
@@ -164,6 +165,12 @@ class Check:
 Operation = Create | SetData | Delete | Check
 OperationResult = str | Stat | None
 """Create: the path made. SetData: the node's new stat. Delete and Check: None."""
+
+
+def check_path(path: str) -> None:
+    """Raises ValueError unless the path is absolute and each of its parts is a name."""
+    if path != ROOT and (not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/"))):
+        raise ValueError(f"not a path of the metadata tree: {path!r}")
 
 
 def size_of(operation: Operation) -> int:

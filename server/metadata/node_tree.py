@@ -18,6 +18,7 @@ from ...protocol.zookeeper.constants import Perms
 from ...protocol.zookeeper.records import Acl, Id
 from .metadata_store import (
     ANY_VERSION,
+    ROOT,
     BadVersionError,
     Check,
     Create,
@@ -34,11 +35,11 @@ from .metadata_store import (
     StoreError,
     Watch,
     WatchEvent,
+    check_path,
 )
 from .tree_rights import OPEN, NoAuthError, allows, checked_acl
 from .tree_watches import TreeWatches, WatchKind
 
-ROOT = "/"
 ENDED_AT_ONCE = 1000
 """A session with more ephemeral nodes ends in several transactions."""
 
@@ -146,12 +147,6 @@ class LocalWatch:
 def parent_of(path: str) -> str:
     """Returns the parent's path of any path but the root."""
     return path[: path.rindex("/")] or ROOT
-
-
-def check_path(path: str) -> None:
-    """Raises ValueError unless the path is absolute and each of its parts is a name."""
-    if path != ROOT and (not path.startswith("/") or any(part in ("", ".", "..") for part in path[1:].split("/"))):
-        raise ValueError(f"not a path of the metadata tree: {path!r}")
 
 
 class NodeTree:

@@ -16,6 +16,8 @@ from .metadata_store import Create, Delete, MetadataStore, NodeExistsError, NoNo
 
 ROOT, CHANGES = "/delegation_token/tokens", "/delegation_token/token_changes"
 NODES_AT_ONCE = 100
+MOST_NOTICES = 10_000
+"""Whoever has a token may renew it as often as they like, and each time leaves one."""
 _VERSION = 3
 
 
@@ -72,7 +74,7 @@ class TokenStore:
 
     def __init__(self, store: MetadataStore, *, now_ms: Callable[[], int]) -> None:
         self._store = store
-        self._notices = ChangeNotices(store, f"{CHANGES}/token_change_", now_ms=now_ms)
+        self._notices = ChangeNotices(store, f"{CHANGES}/token_change_", now_ms=now_ms, most=MOST_NOTICES)
 
     async def prepare(self) -> None:
         """Make the lasting paths that are missing."""

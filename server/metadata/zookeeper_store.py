@@ -48,9 +48,9 @@ from .metadata_store import (
     TooLargeError,
     Watch,
     WatchEvent,
+    check_path,
     size_of,
 )
-from .node_tree import check_path
 from .zookeeper_settings import ZooKeeperSettings
 
 logger = room_logger("zookeeper")
@@ -127,7 +127,10 @@ class ZooKeeperStore:
                 async with asyncio.timeout(settings.connection_timeout_ms / 1000):
                     await store._contact.wait()
             except TimeoutError:
-                raise StoreUnavailableError(f"{settings.hosts}: no contact within the connection timeout") from None
+                raise StoreUnavailableError(
+                    f"no ZooKeeper answers at {settings.hosts} within {settings.connection_timeout_ms} ms "
+                    "(zookeeper.connect, which a broker that shall be alone has to do without)"
+                ) from None
             await store._make_root()
         except BaseException:
             await store.close()

@@ -37,7 +37,7 @@ class FetchItem:
     high_watermark: int = -1
     log_start_offset: int = -1
     must_answer: bool = True
-    """The last answer was an error, or there was none yet in this term of the leader."""
+    """The last answer was one of which no watermark is taken, or there was none yet in this term of the leader."""
 
 
 class FetchSession:
@@ -100,7 +100,7 @@ class FetchSession:
         if changed:
             item.high_watermark = data.high_watermark
             item.log_start_offset = data.log_start_offset
-            item.must_answer = data.error_code != 0
+            item.must_answer = data.error_code != 0 or data.diverging_epoch.end_offset >= 0
         if has_records:
             # Served partitions go to the end, so that one busy partition cannot use up every answer's bytes.
             del self.items[key]

@@ -94,6 +94,10 @@ class Leader:
             raise KafkaError(error, f"broker {self.broker_id} does not answer a fetch")
         return response
 
+    def forget_session(self) -> None:
+        """Have all told again by the next fetch: of what an answer said, something was not taken over."""
+        self._session.reset()
+
     async def epoch_ends(
         self, wanted: Iterable[tuple[TopicPartition, int, int]]
     ) -> dict[TopicPartition, EpochEnd | ErrorCode]:

@@ -21,7 +21,7 @@ from ...protocol.special_timestamps import EARLIEST, LATEST
 from ...protocol.topic_partition import TopicPartition
 from ...storage.errors import LogDirFailedError
 from ...storage.leader_epochs import EpochEnd
-from ..runtime.turns import LONG_WORK_SECONDS
+from ..runtime.turns import LONG_WORK_SECONDS, next_turn
 from .leaders import SINCE_TOPIC_IDS
 
 if TYPE_CHECKING:
@@ -192,7 +192,11 @@ class ReplicaFetcher:
         if not targets:
             return limits.backoff_ms / 1000
         response = await self._leader.fetch(version, targets, limits)
-        await self._take_in(response, targets)
+        try:
+            await self._take_in(response, targets)
+        except BaseException:
+            self._leader.forget_session()
+            raise
         return NO_PAUSE
 
     def _target(self, one: Followed, max_bytes: int, version: int) -> FetchTarget:
@@ -316,13 +320,15 @@ class ReplicaFetcher:
                 name = TopicPartition(topic_name, data.partition_index)
                 one, target = self._followed.get(name), targets.get(name)
                 if one is None or target is None or not one.is_valid or one.leader_epoch != target.leader_epoch:
+                    self._leader.forget_session()
                     continue
                 if one.partition.log.log_end_offset != target.offset:
-                    continue  # cut since it was asked for
+                    self._leader.forget_session()  # cut since it was asked for
+                    continue
                 if await self._take_in_one(one, data):
                     appended.append(one.partition)
                 if self._stopwatch() >= enough:
-                    await asyncio.sleep(0)
+                    await next_turn()
                     enough = self._stopwatch() + LONG_WORK_SECONDS
         if appended:
             await self._logs.synced(appended)
@@ -335,6 +341,8 @@ class ReplicaFetcher:
                 await self._answered(one, ErrorCode(data.error_code))
                 return False
             if data.diverging_epoch.end_offset >= 0:
+                # Its watermark says nothing of this log before that is cut, and a session tells of it only once.
+                self._leader.forget_session()
                 end = EpochEnd(data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
                 await self._cut(one, partition.truncation_offset(end)[0])
                 return False

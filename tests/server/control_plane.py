@@ -12,6 +12,7 @@ from uuid import UUID
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.apis.table import SERVED
+from barnabas.server.apis.versions_told import VersionsTold
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.config_repository import ConfigRepository
 from barnabas.server.config.dynamic_config import DynamicConfig
@@ -103,6 +104,7 @@ class ControlPlane:
 
     def context(self, version: int, **parts: Any) -> Any:
         """What a handler is given; `parts` are further parts of the broker."""
+        features = ClusterFeatures(self.store, self.cluster_store)
         broker = SimpleNamespace(
             broker_id=BROKER_ID,
             cluster_id=self.metadata.cluster_id,
@@ -111,9 +113,9 @@ class ControlPlane:
             metadata=self.metadata,
             controller=self.controller,
             orders=None,
-            served=SERVED,
             configs=ConfigRepository(BROKER_ID, self.dynamic_config, self.config_store, self.metadata),
-            features=ClusterFeatures(self.store, self.cluster_store),
+            features=features,
+            versions=VersionsTold(SERVED, features),
             producer_ids=ProducerIds(self.store, BROKER_ID),
             transactions=None,
             **parts,

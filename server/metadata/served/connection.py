@@ -38,6 +38,7 @@ from ....protocol.zookeeper.records import (
     RequestHead,
     WatcherEvent,
 )
+from ...runtime.turns import TREE_ANSWER_BYTES, TREE_REQUESTS
 from ..metadata_store import EventType, SessionExpiredError, StoreError, StoreUnavailableError, WatchEvent
 from ..node_tree import Transaction
 from ..tree_rights import OPEN, allows, digest_id
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
 
 logger = room_logger("metadata")
 
-REQUESTS_A_TURN = 50
-ANSWER_BYTES_A_TURN = 1 << 16
-"""A connection that was sent so much in one turn of the loop has to wait for the next one."""
 READ_AHEAD_BYTES = 1 << 16
 """Received and not yet handled bytes beyond which reading stops, once a whole frame is among them."""
 MOST_IN_FLIGHT = 1000
@@ -201,10 +199,10 @@ class TreeConnection(asyncio.Protocol):
 
     def _serve_portion(self) -> None:
         self._answer_bytes = 0
-        for _ in range(REQUESTS_A_TURN):
+        for _ in range(TREE_REQUESTS):
             if self._is_closing or self.choked_tick is not None or not self._server.has_room(self):
                 return
-            if self._answer_bytes > ANSWER_BYTES_A_TURN:
+            if self._answer_bytes > TREE_ANSWER_BYTES:
                 break
             if not self.session and self._answers_word():
                 return

@@ -39,6 +39,7 @@ from ....protocol.zookeeper.records import (
     WhoAmIResponse,
 )
 from ..metadata_store import (
+    ROOT,
     BadVersionError,
     Check,
     Delete,
@@ -51,9 +52,9 @@ from ..metadata_store import (
     SetData,
     StoreError,
     WatchEvent,
+    check_path,
 )
 from ..node_tree import (
-    ROOT,
     Node,
     NodeTree,
     Outcome,
@@ -61,7 +62,6 @@ from ..node_tree import (
     SetAcl,
     SetNull,
     TreeOperation,
-    check_path,
     children_version,
 )
 from ..tree_rights import InvalidAclError, NoAuthError, allows, without_digests

@@ -303,6 +303,29 @@ async def test_alter_partition_in_every_version(version: int) -> None:
         assert response.topics[0].partitions[0].error_code == (old if version < 2 else new)
 
 
+async def test_who_has_just_become_controller_looks_for_a_topic_when_its_term_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ClusterPlane() as plane:
+        created = await create(plane, (2, 3, 1))
+        chief, leader = plane.members[1], plane.members[2]
+        known, alter = chief.metadata.topic("t"), chief.controller.alter_partitions
+        assert known is not None
+        chief.metadata.remove_topics(["t"])
+
+        async def begin(*asked: Any) -> Any:
+            chief.metadata.put_topics([known])
+            return await alter(*asked)
+
+        monkeypatch.setattr(chief.controller, "alter_partitions", begin)
+        asked = PartitionData(partition_index=0, new_isr_with_epochs=[BrokerState(broker_id=2)])
+        topic = AlterTopic(topic_id=created.topic_id, partitions=[asked])
+        request = AlterPartitionRequest(broker_id=2, broker_epoch=leader.orders.broker_epoch, topics=[topic])
+        response = await chief.answer(ApiKey.ALTER_PARTITION, request, 3)
+        (answer,) = response.topics[0].partitions
+        assert (answer.error_code, answer.isr) == (ErrorCode.NONE, [2])
+
+
 async def test_producer_ids_are_given_out_in_blocks_by_the_controller_alone() -> None:
     async with ClusterPlane() as plane:
         epoch = plane.members[3].orders.broker_epoch

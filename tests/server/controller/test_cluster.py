@@ -208,6 +208,24 @@ async def test_orders_to_a_broker_that_does_not_answer_are_repeated_until_it_doe
         await everybody_believes(plane, 3)
 
 
+async def test_who_made_a_topic_can_wait_until_all_live_brokers_have_heard_of_it() -> None:
+    async with ClusterPlane() as plane:
+        await plane.controller.create_topics([TopicCreation("t", assignments=[(0, (2, 3))])])
+        await plane.controller.heard(60)
+        assert [leader_of(one) for one in plane.members.values()] == [2, 2, 2]
+        assert plane.members[2].leads(T0)
+        plane.cut.add(3)
+        await plane.controller.create_topics([TopicCreation("u", assignments=[(0, (2, 3))])])
+        await plane.controller.heard(0.01)
+        assert "u" not in plane.members[3].metadata
+        waiting = asyncio.ensure_future(plane.controller.heard(3600))
+        await plane.until(lambda: "u" in plane.members[2].metadata)
+        assert not waiting.done()
+        await plane.kill(3)
+        async with asyncio.timeout(60):
+            await waiting
+
+
 async def test_replica_that_cannot_be_made_on_another_broker_does_not_lead() -> None:
     async with ClusterPlane() as plane:
         plane.members[2].replicas.failing.add(T0)

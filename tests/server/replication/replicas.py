@@ -206,6 +206,10 @@ class FakeLeader:
     def __init__(self, node: Node) -> None:
         self._node = node
         self.broker_id = -1
+        self.sessions_forgotten = 0
+
+    def forget_session(self) -> None:
+        self.sessions_forgotten += 1
 
     @property
     def _leader(self) -> Node:

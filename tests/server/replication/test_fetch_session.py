@@ -188,6 +188,22 @@ def test_an_error_is_sent_every_time_and_so_is_its_end() -> None:
     play(talk, settings=PAGE_CACHE)
 
 
+def test_who_was_told_where_logs_part_is_told_the_high_watermark_again() -> None:
+    """A follower takes it over when its own log is cut, which is after that answer."""
+
+    async def talk(plane: DataPlane) -> None:
+        session = await reader(plane)
+        await plane.append(batch(b"a"))
+        epoch = plane.partition().log.leader_epochs.latest_epoch
+        (parted,) = fetched(await session.ask(at(2, last_fetched_epoch=epoch))).values()
+        assert (parted.diverging_epoch.end_offset, parted.high_watermark) == (1, 1)
+        (cut,) = fetched(await session.ask(at(1, last_fetched_epoch=epoch))).values()
+        assert (cut.diverging_epoch.end_offset, cut.high_watermark) == (-1, 1)
+        assert fetched(await session.ask()) == {}
+
+    play(talk, settings=PAGE_CACHE)
+
+
 def test_a_partition_that_was_served_goes_to_the_end_of_the_order() -> None:
     async def talk(plane: DataPlane) -> None:
         for index in (0, 1):

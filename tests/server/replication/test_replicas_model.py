@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.server.replication.replicas import LAG_SECONDS, NAME, Cluster, Node, drive
+from tests.server.replication.replicas import LAG_SECONDS, NAME, Cluster, FakeLeader, Node, drive
 
 from barnabas.server.replication.followers import Followers
 from barnabas.server.replication.partition import Partition
@@ -142,6 +142,35 @@ def test_a_fetcher_leaves_alone_what_has_been_given_to_another_one(monkeypatch: 
     monkeypatch.setattr(node.fetcher._leader, "offset", offset)
     drive(node.fetcher._start_elsewhere(followed))
     assert node.log.log_end_offset == 1
+
+
+def test_of_whose_answer_something_is_not_taken_over_is_asked_for_all_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session tells of a high watermark once only."""
+    cluster = Cluster()
+    follower, leader = cluster.nodes[2], cluster.nodes[2].fetcher._leader
+    assert isinstance(leader, FakeLeader)
+    cluster.append(1)
+    cluster.fetch(2)
+    cluster.deliver_answer(2)
+    assert leader.sessions_forgotten == 0
+    cluster.fetch(2)
+    follower.log.truncate_to(0)
+    cluster.deliver_answer(2)
+    assert leader.sessions_forgotten == 1, "cut since it was asked for"
+    cluster.fetch(2)
+    cluster.deliver_answer(2)
+
+    # The next leader has less.
+    cluster.append(1)
+    cluster.elect(1)
+    for node_id in cluster.nodes:
+        cluster.deliver_order(node_id)
+    for _ in range(3):
+        cluster.fetch(1)
+        cluster.deliver_answer(1)
+    assert cluster.truncations == 1
+    first = cluster.nodes[1].fetcher._leader
+    assert isinstance(first, FakeLeader) and first.sessions_forgotten == 1
 
 
 async def _not_synced(_: Node) -> None:
