@@ -5,11 +5,14 @@ Nobody fills the broker's memory, and nobody locks others out of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import islice
 from typing import NamedTuple
 
 MOST_OF_A_CLIENT, MOST_OF_A_HOST = 20_000, 200_000
 """There at the same time. A group with one offset takes about two kilobytes, a transactional id one."""
+NAME_CHARACTERS = 500
+"""For so many of a name it counts as one more: there are some of 32 KB, which take that and more."""
 
 
 class Maker(NamedTuple):
@@ -32,12 +35,12 @@ class Allowance:
     def __init__(self) -> None:
         self._makers: dict[str, Maker] = {}
         self._names: dict[Maker, dict[str, None]] = {}
-        self._of_host: dict[str, int] = {}
+        self._of_client: Counter[Maker] = Counter()
+        self._of_host: Counter[str] = Counter()
 
     def has_room(self, maker: Maker) -> bool:
         """Whether this client may make one more."""
-        made = self._names.get(maker, ())
-        return len(made) < MOST_OF_A_CLIENT and self._of_host.get(maker.host, 0) < MOST_OF_A_HOST
+        return self._of_client[maker] < MOST_OF_A_CLIENT and self._of_host[maker.host] < MOST_OF_A_HOST
 
     def next_of(self, maker: Maker, count: int) -> list[str]:
         """So many names of this client, the next ones at each call."""
@@ -52,7 +55,9 @@ class Allowance:
         self.gone(name)
         self._makers[name] = maker
         self._names.setdefault(maker, {})[name] = None
-        self._of_host[maker.host] = self._of_host.get(maker.host, 0) + 1
+        count = _counts_as(name)
+        self._of_client[maker] += count
+        self._of_host[maker.host] += count
 
     def gone(self, name: str) -> None:
         """It is not there any more."""
@@ -62,6 +67,14 @@ class Allowance:
         del self._names[maker][name]
         if not self._names[maker]:
             del self._names[maker]
-        self._of_host[maker.host] -= 1
+        count = _counts_as(name)
+        self._of_client[maker] -= count
+        if not self._of_client[maker]:
+            del self._of_client[maker]
+        self._of_host[maker.host] -= count
         if not self._of_host[maker.host]:
             del self._of_host[maker.host]
+
+
+def _counts_as(name: str) -> int:
+    return 1 + len(name) // NAME_CHARACTERS

@@ -10,10 +10,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from ...protocol.batch_header import TRANSACTIONAL_MASK
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.producer_identity import ProducerIdentity
+from ...protocol.record import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from ...protocol.record_batch import iter_batches
-from ...protocol.record_batch_builder import RecordBatchBuilder
+from ...protocol.record_batch_builder import batch_of_pairs
 from ...protocol.room_logger import room_logger
 from ..runtime.turns import RECORDS, Pace
 from .latest_records import LatestRecords
@@ -46,6 +48,9 @@ WRITE_ERRORS = {
 """What a client is told when its coordinator could not write; each coordinator says more."""
 TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.INVALID_FETCH_SIZE)
 """What a coordinator could not write because of its size."""
+
+
+_NOBODY = ProducerIdentity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def ignore(_: ErrorCode) -> None:
@@ -96,20 +101,15 @@ class CoordinatorLog:
         Outcomes come in the order of the appends. After `timeout_ms` the outcome is REQUEST_TIMED_OUT, or, if there is
         an `on_overdue`, that is called and `done` still gets the outcome.
         """
-        builder = RecordBatchBuilder()
-        if producer is not None:
-            builder = RecordBatchBuilder(
-                producer_id=producer.producer_id, producer_epoch=producer.epoch, is_transactional=True
-            )
-        now_ms = self._now_ms()
-        for key, value in entries:
-            builder.append(key, value, timestamp=now_ms)
-        if not len(builder):
+        pairs: list[tuple[bytes | None, bytes | None]] = list(entries)
+        if not pairs:
             done(ErrorCode.NONE)
             return True
+        attributes, identity = (0, _NOBODY) if producer is None else (TRANSACTIONAL_MASK, producer)
+        batch = batch_of_pairs(pairs, self._now_ms(), attributes, *identity)
         appending = _Appending(done)
         self._replicas.append_records(
-            [(self.topic, index, memoryview(bytearray(builder.build())))],
+            [(self.topic, index, memoryview(batch))],
             -1,
             timeout_ms if on_overdue is None else LATEST_MS,
             appending.finish,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from struct import unpack
 from typing import TYPE_CHECKING, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
@@ -27,13 +28,22 @@ class TopicCreator(Protocol):
         """Make topics that somebody needs; None where that went well. Raises KafkaError if there is no telling."""
 
 
-@lru_cache(maxsize=20_000)
+LONGEST_REMEMBERED = 249
+"""Characters of a key whose partition is remembered: a client may make up names of 32 KB."""
+
+
 def partition_for(key: str, partition_count: int) -> int:
     """The partition that a key's records are in: Java's String.hashCode, without its sign (Kafka's Utils.abs)."""
+    find = _partition_for if len(key) <= LONGEST_REMEMBERED else _partition_for.__wrapped__
+    return find(key, partition_count)
+
+
+@lru_cache(maxsize=20_000)
+def _partition_for(key: str, partition_count: int) -> int:
     units = key.encode("utf-16-be", "surrogatepass")
     code = 0
-    for index in range(0, len(units), 2):
-        code = (31 * code + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    for unit in unpack(f">{len(units) // 2}H", units):
+        code = 31 * code + unit & 0xFFFFFFFF
     if code >= 1 << 31:
         code = (1 << 32) - code
     return 0 if code == 1 << 31 else code % partition_count
@@ -72,8 +82,8 @@ class CoordinatorTopic:
 
     def partition_of(self, key: str) -> int | None:
         """The partition that a key belongs to; None while there is no such topic."""
-        count = self.partition_count
-        return None if count is None else partition_for(key, count)
+        topic = self._metadata.topic(self.name)
+        return None if topic is None else partition_for(key, len(topic.partitions))
 
     async def find_coordinator(self, key: str) -> int:
         """The id of the broker that coordinates a key; the topic is made if need be.

@@ -14,7 +14,7 @@ from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.producer_identity import ProducerIdentity
 from ....protocol.room_logger import room_logger
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
-from ...runtime.turns import GROUPS, Pace
+from ...runtime.turns import GROUPS, Pace, steps_of
 from ..allowance import Allowance, Maker
 from ..confirmations import Confirmations
 from ..coordinator_log import CoordinatorLog, Entry, ignore
@@ -152,7 +152,7 @@ class GroupCoordinator:
         pace = Pace()
         for group_id in group_ids:
             indexes[group_id] = self._index_of(group_id)
-            await pace.step()
+            await pace.step(steps_of(group_id))
         asked = list(set(indexes.values()))
         led = await asyncio.gather(*map(self._confirmations.is_led, asked))
         lost = {index for index, is_led in zip(asked, led, strict=True) if not is_led}

@@ -54,8 +54,18 @@ class Forbearance:
         """An attempt had another outcome."""
         if self._timer is not None:
             self._timer.cancel()
+        self._let_go()
 
     def _too_late(self) -> None:
         self._is_over = True
         if self._waiters.no_longer(self._transactional_id, self._attempt):
             self._give_up()
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Whoever made the attempts has this, and would otherwise stay for as long as this has them."""
+        self._attempt = self._give_up = _nothing
+
+
+def _nothing() -> None:
+    pass

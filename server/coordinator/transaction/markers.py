@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.record_batch import ControlType, control_batch
 from ...metadata.topic_names import GROUP_METADATA_TOPIC
+from ...runtime.turns import MARKERS
 from .metadata import Place
 
 if TYPE_CHECKING:
@@ -16,8 +18,6 @@ if TYPE_CHECKING:
     from ...runtime.turns import LongWork
 
 PRODUCE_VERSION = 7
-MARKERS_A_TURN = 100
-"""Each takes some tens of microseconds."""
 
 Written = Callable[[dict[Place, ErrorCode]], None]
 
@@ -63,22 +63,22 @@ class MarkerWriter:
 
         Of very many partitions some are written in each turn.
         """
-        left = list(dict.fromkeys(places))
-        outcomes: dict[Place, ErrorCode] = {}
+        self._write_on(marker, list(dict.fromkeys(places)), {}, written)
 
-        def some_written(some: dict[Place, ErrorCode]) -> None:
-            outcomes.update(some)
+    def _write_on(
+        self, marker: TransactionMarker, left: list[Place], outcomes: dict[Place, ErrorCode], written: Written
+    ) -> None:
+        some = left[-MARKERS:]
+        del left[-MARKERS:]
+
+        def some_written(found: dict[Place, ErrorCode]) -> None:
+            outcomes.update(found)
             if left:
-                self._long_work.later(next_ones)
+                self._long_work.later(partial(self._write_on, marker, left, outcomes, written))
             else:
                 written(outcomes)
 
-        def next_ones() -> None:
-            some = left[-MARKERS_A_TURN:]
-            del left[-MARKERS_A_TURN:]
-            self._write_some(marker, some, some_written)
-
-        next_ones()
+        self._write_some(marker, some, some_written)
 
     def _write_some(self, marker: TransactionMarker, places: list[Place], written: Written) -> None:
         outcomes: dict[Place, ErrorCode] = {}

@@ -49,9 +49,13 @@ class TransactionMetadata(NamedTuple):
             return None
         return self.start_ms + self.timeout_ms
 
-    def _step(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
-        """The same with changes, in another state; a way that the table does not know is a bug."""
+    def _check(self, state: TransactionState) -> None:
+        """A way that the table does not know is a bug."""
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"
+
+    def _step(self, state: TransactionState, now_ms: int, **changes: Any) -> TransactionMetadata:
+        """The same with changes, in another state."""
+        self._check(state)
         return self._replace(state=state, update_ms=now_ms, previous_id=self.producer_id, **changes)
 
     def with_next_epoch(
@@ -88,15 +92,20 @@ class TransactionMetadata(NamedTuple):
 
     def ending(self, state: TransactionState, client_version: int, next_id: int, now_ms: int) -> TransactionMetadata:
         """It is decided how the transaction ends; markers are to be written."""
+        self._check(state)
         is_v2 = client_version >= V2
-        return self._step(
-            state,
-            now_ms,
+        return TransactionMetadata(  # which takes half as long as `_replace`, and every commit waits for it
+            producer_id=self.producer_id,
+            producer_epoch=self.producer_epoch + 1 if is_v2 else self.producer_epoch,
+            timeout_ms=self.timeout_ms,
+            state=state,
+            update_ms=now_ms,
+            start_ms=now_ms if self.state in AT_REST else self.start_ms,
+            partitions=self.partitions,
+            last_epoch=self.producer_epoch if is_v2 else self.last_epoch,
+            previous_id=self.producer_id,
             next_id=next_id,
             client_version=client_version,
-            producer_epoch=self.producer_epoch + 1 if is_v2 else self.producer_epoch,
-            last_epoch=self.producer_epoch if is_v2 else self.last_epoch,
-            start_ms=now_ms if self.state in AT_REST else self.start_ms,
         )
 
     def fenced(self, client_version: int, now_ms: int) -> TransactionMetadata:

@@ -2,27 +2,64 @@
 
 from __future__ import annotations
 
+from struct import Struct
+
 from ....protocol.codec import decode_versioned, encode_versioned, peek_version
+from ....protocol.compiled_support import pack_many, uvarint
 from ....protocol.coordinator_records import PartitionsSchema, TransactionLogKey, TransactionLogValue
 from ....protocol.errors import ProtocolError
 from ....protocol.record import NO_PRODUCER_ID
 from ....protocol.topic_partition import indexes_by_topic
 from ..coordinator_log import Entry
-from .metadata import TransactionMetadata
+from .metadata import V1, V2, Place, TransactionMetadata
 from .states import TransactionState
 
 KEY_VERSION = 0
 FIRST_LEVEL_WITH_TAGS = 1
 """Of the feature `transaction.version`: values are written in version 1 from here on, with what only 2 needs."""
 
+_key_front = Struct(">hh").pack  # version and length
+_front = Struct(">hqhib").pack  # version, producer id, epoch, timeout, state
+_back = Struct(">qq").pack  # last update and start
+_VERSION_OF_CLIENT = {V1: b"\x00", V2: b"\x01\x02\x02\x00\x02"}
+"""How version 1 of a value ends that has no other producer ids: no tagged field, or the protocol's version."""
+
 
 def transaction_key(transactional_id: str) -> bytes:
     """The key of a transactional id."""
-    return encode_versioned(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
+    name = transactional_id.encode()
+    return _key_front(KEY_VERSION, len(name)) + name
 
 
 def transaction_entry(transactional_id: str, metadata: TransactionMetadata, level: int) -> Entry:
     """The record of a transactional id at that level of `transaction.version`.
+
+    Producers wait for nearly all of these, so the usual ones are written by hand, in half the time.
+    """
+    key = transaction_key(transactional_id)
+    end = _VERSION_OF_CLIENT.get(metadata.client_version)
+    is_usual = metadata.next_id == NO_PRODUCER_ID and metadata.previous_id in (metadata.producer_id, NO_PRODUCER_ID)
+    if end is None or not is_usual or level < FIRST_LEVEL_WITH_TAGS:
+        return key, transaction_value(metadata, level)
+    number, epoch, timeout_ms, state, updated_ms, start_ms, partitions, *_ = metadata
+    front, back = _front(1, number, epoch, timeout_ms, state), _back(updated_ms, start_ms)
+    return key, front + _places(state, partitions) + back + end
+
+
+def _places(state: TransactionState, partitions: frozenset[Place]) -> bytes:
+    """The partitions as version 1 has them."""
+    if state is TransactionState.EMPTY:
+        return b"\x00"
+    topics = indexes_by_topic(sorted(partitions))
+    written = uvarint(len(topics) + 1)
+    for topic, indexes in topics.items():
+        name = topic.encode()
+        written += uvarint(len(name) + 1) + name + uvarint(len(indexes) + 1) + pack_many("i", indexes) + b"\x00"
+    return written
+
+
+def transaction_value(metadata: TransactionMetadata, level: int) -> bytes:
+    """The value of any record, by its schema.
 
     Kafka 4.1 never writes the producer ids before and after; here they are where they say something, which is when
     epochs are used up: a coordinator that loads them goes on where the one before was.
@@ -46,8 +83,8 @@ def transaction_entry(transactional_id: str, metadata: TransactionMetadata, leve
     if level < FIRST_LEVEL_WITH_TAGS:
         value.previous_producer_id = value.next_producer_id = NO_PRODUCER_ID
         value.client_transaction_version = 0
-        return transaction_key(transactional_id), encode_versioned(value, 0)
-    return transaction_key(transactional_id), encode_versioned(value, 1)
+        return encode_versioned(value, 0)
+    return encode_versioned(value, 1)
 
 
 def read_transaction_key(key: bytes) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterable
 
@@ -214,6 +215,18 @@ def test_the_partition_of_a_group_is_that_of_java(group_id: str, partition: int)
 
 def test_the_one_hash_without_a_positive_counterpart_is_zero() -> None:
     assert partition_for("polygenelubricants", 50) == 0  # its hashCode is Integer.MIN_VALUE
+
+
+def test_partitions_of_long_names_are_not_remembered() -> None:
+    """Of which a client can make up as many as it likes."""
+    tracemalloc.start()
+    try:
+        for number in range(100):
+            partition_for(f"{number}".ljust(10_000, "x"), 50)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 100_000
 
 
 def test_a_group_is_read_as_it_was_written() -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from barnabas.protocol.codec import peek_version
+from barnabas.protocol.codec import encode_versioned, peek_version
+from barnabas.protocol.coordinator_records import TransactionLogKey
 from barnabas.protocol.errors import ErrorCode, ProtocolError
 from barnabas.server.coordinator.transaction.ends import Outcome, end_v1, end_v2
 from barnabas.server.coordinator.transaction.metadata import LAST_EPOCH, V1, V2, TransactionMetadata
@@ -12,6 +15,7 @@ from barnabas.server.coordinator.transaction.records import (
     read_transaction,
     read_transaction_key,
     transaction_entry,
+    transaction_value,
 )
 from barnabas.server.coordinator.transaction.states import AT_REST, COMPLETED, TRANSITIONS, TransactionState
 
@@ -121,6 +125,26 @@ def test_a_record_says_what_it_was_made_of(level: int) -> None:
         assert (peek_version(key), read_transaction_key(key)) == (0, "x")
         assert value is not None and peek_version(value) == min(level, 1)
         assert read_transaction(value) == one._replace(last_epoch=-1)
+
+
+names = st.text(min_size=1, max_size=4) | st.sampled_from(["t" * size for size in (126, 127, 128, 249)])
+
+
+@given(
+    st.frozensets(st.tuples(names, st.integers(0, 2**31 - 1)), max_size=200),
+    st.sampled_from([_S.EMPTY, _S.ONGOING, _S.PREPARE_COMMIT, _S.COMPLETE_ABORT]),
+    st.sampled_from([V1, 1, V2]),
+    st.sampled_from([-1, ID, ID + 1]),
+    st.sampled_from([-1, ID + 2]),
+)
+def test_a_record_written_by_hand_is_that_of_the_schema(
+    places: frozenset[tuple[str, int]], state: TransactionState, client: int, previous: int, following: int
+) -> None:
+    one = known(state, partitions=places, client_version=client, previous_id=previous, next_id=following)
+    for level in (0, 1, 2):
+        key, value = transaction_entry("ид", one, level)
+        assert value == transaction_value(one, level)
+        assert key == encode_versioned(TransactionLogKey(transactional_id="ид"), 0)
 
 
 def test_records_of_later_kinds_are_passed_over_and_broken_ones_refused() -> None:
