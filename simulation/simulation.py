@@ -42,6 +42,8 @@ class Setup:
             # Power may be lost here.
             "acks.all.durability": "disk",
             "default.replication.factor": replicas,
+            "log.initial.task.delay.ms": "0",
+            "log.retention.check.interval.ms": "300000",
             "log.retention.ms": "-1",
             "min.insync.replicas": "2" if self.brokers >= MOST_REPLICAS else "1",
             "offsets.topic.num.partitions": "3",

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from ...protocol.room_logger import room_logger
 from ...storage.cleaning.clean_job import CleanJob, Event
 from ..runtime.ports import CleaningWork
-from .thread_pool import ThreadPool
 from .worker_pool import CannotStartError, WorkerPool
+
+if TYPE_CHECKING:
+    from .thread_pool import ThreadPool
 
 logger = room_logger("cleaner")
 
 
 def cleaning_work(kind: str, loop: asyncio.AbstractEventLoop) -> CleaningWork:
     """`thread` or `process`; the latter becomes the former where no process can be started."""
-    return ThreadPool(loop) if kind == "thread" else ProcessesIfPossible(loop)
+    return _threads(loop) if kind == "thread" else ProcessesIfPossible(loop)
+
+
+def _threads(loop: asyncio.AbstractEventLoop) -> ThreadPool:
+    # Brings all along by which logs are cleaned, which a broker need not hold whose workers are processes.
+    from .thread_pool import ThreadPool
+
+    return ThreadPool(loop)
 
 
 class ProcessesIfPossible:
@@ -35,7 +45,7 @@ class ProcessesIfPossible:
                 return
             except CannotStartError as error:
                 logger.warning("logs are cleaned in threads of this process, as no other can be started: %s", error)
-                self._threads = ThreadPool(self._loop)
+                self._threads = _threads(self._loop)
                 self._threads.limit(self._bytes_per_second)
         await self._threads.run(job, told)
 

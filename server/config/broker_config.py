@@ -40,6 +40,10 @@ class BrokerConfig(Settings):
         self.cluster_overrides: Mapping[str, str] = MappingProxyType({})
         self.broker_overrides: Mapping[str, str] = MappingProxyType({})
         self._values: dict[str, ConfigValue] = {}
+        self._of_listeners: dict[tuple[str, str], ConfigValue] = {}
+        """What was asked for, as every connection asks; by listener and key. Another dict takes the place of one that
+        is out of date, which another thread may be about to fill.
+        """
         self.__dict__.update(_DEFAULTS_BY_ATTRIBUTE)
         values = self._parse(self.static)
         check_together(self._typed(values))
@@ -69,12 +73,12 @@ class BrokerConfig(Settings):
 
     def listener_value(self, listener: str, name: str) -> ConfigValue:
         """Value of a key that `listener.name.<listener>.<key>` may set for one listener alone."""
-        key = BROKER_KEYS[name]
-        prefixed = f"{_LISTENER_PREFIX}{listener.lower()}.{name}"
-        for layer in (self.broker_overrides, self.cluster_overrides, self.static):
-            if prefixed in layer:
-                return key.parse(layer[prefixed])
-        return self.get(name)
+        known = self._of_listeners
+        if (listener, name) in known:
+            return known[listener, name]
+        text = self.free_value(f"{_LISTENER_PREFIX}{listener.lower()}.{name}")
+        value = known[listener, name] = self.get(name) if text is None else BROKER_KEYS[name].parse(text)
+        return value
 
     def free_value(self, name: str) -> str | None:
         """Text of a key of which Kafka knows no list, such as a listener's JAAS strings."""
@@ -209,6 +213,7 @@ class BrokerConfig(Settings):
         for name in self._values.keys() - values.keys():
             setattr(self, BROKER_KEYS[name].attribute, BROKER_KEYS[name].default)
         self._values = values
+        self._of_listeners = {}
         for name, value in values.items():
             setattr(self, BROKER_KEYS[name].attribute, value)
         self._derive()

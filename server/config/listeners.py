@@ -6,6 +6,7 @@ import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from .keys.validators import ConfigError
 
@@ -17,6 +18,7 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _META_ADDRESSES = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound by this constant
 
 
+@lru_cache(maxsize=1024)
 def is_loopback(host: str) -> bool:
     """Whether an address, or the name `localhost`, is this machine itself."""
     if host.lower() == "localhost":

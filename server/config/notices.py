@@ -14,6 +14,7 @@ _FORMAT = "log.message.format.version"
 _OF_AUTHORIZERS = ("allow.everyone.if.no.acl.found", "super.users")
 # Keys below these belong to listeners, plugins and metrics reporters; Kafka passes them on and knows no list of them.
 _FREE_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.", "kafka.metrics.", "confluent.", "client.quota.")
+_MISTYPED, _LIKENESS = 10, 0.85
 
 
 def notices_of(static: Mapping[str, str], open_listeners: Sequence[ListenerConfig]) -> tuple[str, ...]:
@@ -24,7 +25,7 @@ def notices_of(static: Mapping[str, str], open_listeners: Sequence[ListenerConfi
             _named("Ignored, they concern a KRaft quorum", [name for name in static if name in KRAFT_NAMES]),
             _named("Ignored, nothing here has a use for them", [name for name in static if name in ZOOKEEPER_NAMES]),
             _named("Accepted without effect", [name for name, raw in static.items() if _is_idle(name, raw)]),
-            _named("Unknown configuration keys, kept without effect", [name for name in static if is_unknown(name)]),
+            _named("Unknown configuration keys, kept without effect", _unknown(static)),
             _idle_format(static),
             _without_authorizer(static),
             *_open_metrics(static.get("metrics.listeners", "")),
@@ -61,6 +62,23 @@ def _without_authorizer(static: Mapping[str, str]) -> str:
 def is_unknown(name: str) -> bool:
     """Whether neither Kafka nor this broker knows a broker's setting of that name, nor passes it on to somebody."""
     return name not in BROKER_KEYS and name not in _OF_AUTHORIZERS and not name.startswith(_FREE_PREFIXES)
+
+
+def _unknown(static: Mapping[str, str]) -> list[str]:
+    """With each the one that may have been meant; where there are many, nobody has mistyped them."""
+    names = [name for name in static if is_unknown(name)]
+    if len(names) > _MISTYPED:
+        return names
+    near = {name: _like(name) for name in names}
+    return [f"{name} (is {near[name]} meant?)" if near[name] else name for name in names]
+
+
+def _like(name: str) -> str | None:
+    """The key that may have been meant."""
+    # Loaded for those who mistype: a quarter of a megabyte that all others need not hold.
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(name, BROKER_KEYS, n=1, cutoff=_LIKENESS)), None)
 
 
 def _named(subject: str, names: Sequence[str]) -> str:

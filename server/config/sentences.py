@@ -87,7 +87,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         ),
         "metrics.otlp.endpoint": (
             "A collector of OpenTelemetry to which all metrics are pushed, `http://host:4318/v1/metrics` "
-            "(`pip install barnabas[otlp]`); none by default."
+            "(`pip install 'barnabas[otlp]'`); none by default."
         ),
         "metrics.otlp.interval.ms": "How often they are pushed there.",
         "group.consumer.assignors": (
@@ -160,7 +160,7 @@ BROKER_SENTENCES: Mapping[str, str] = MappingProxyType(
         "log.flush.start.offset.checkpoint.interval.ms": "How often the first offset of each log is written down.",
         "log.index.interval.bytes": "An index entry is added after this many bytes of records.",
         "log.index.size.max.bytes": "Largest size of an index file; a full index rolls the segment.",
-        "log.initial.task.delay.ms": "Retention, flush and checkpoint tasks begin this long after start.",
+        "log.initial.task.delay.ms": "Retention begins this long after start.",
         "log.message.timestamp.after.max.ms": "How far a record's timestamp may lie ahead of the broker's clock.",
         "log.message.timestamp.before.max.ms": "How far a record's timestamp may lie behind the broker's clock.",
         "log.message.timestamp.difference.max.ms": (

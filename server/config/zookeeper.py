@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from ..metadata.zookeeper_settings import ZooKeeperSettings
 from .broker_config import BrokerConfig
@@ -17,6 +18,7 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
     """
     if not config.zookeeper_connect:
         return None
+    _check_addresses(config.zookeeper_connect)
     timeout_ms = config.zookeeper_connection_timeout_ms
     digest = config.zookeeper_digest_auth
     if config.zookeeper_set_acl and not digest and not config.zookeeper_ssl_keystore_location:
@@ -31,6 +33,17 @@ def zookeeper_settings(config: BrokerConfig) -> ZooKeeperSettings | None:
         digest=digest,
     )
     return _with_tls(config, settings) if config.zookeeper_ssl_client_enable else settings
+
+
+def _check_addresses(connect: str) -> None:
+    for address in connect.partition("/")[0].split(","):
+        try:
+            found = urlsplit(f"//{address.strip()}")
+            if found.hostname and found.port != 0:
+                continue
+        except ValueError:
+            found = None
+        raise ConfigError("zookeeper.connect", connect, f"{address!r} is no host:port")
 
 
 def _with_tls(config: BrokerConfig, settings: ZooKeeperSettings) -> ZooKeeperSettings:

@@ -154,7 +154,32 @@ group.initial.rebalance.delay.ms=0
     )
     broker = start(str(properties))
     assert broker.process.wait(READY_S) == 1
-    broker.line(rf"barnabas start: 127\.0\.0\.1:{nobody}: no contact within the connection timeout")
+    broker.line(
+        rf"barnabas start: no ZooKeeper answers at 127\.0\.0\.1:{nobody} within 100 ms \(zookeeper\.connect, .*\)"
+    )
+
+
+async def test_a_file_is_read_as_java_reads_it(start: Start, tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_bytes(
+        f"# gr\xfcn\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path / 'data'}\n".encode("latin-1")
+    )
+    assert start(str(properties)).ready().end() == 0
+    properties.write_text("broker.id=\\u12")
+    broker = start(str(properties))
+    assert broker.process.wait(READY_S) == 2
+    broker.line(rf"barnabas start: {properties}: Malformed .*")
+
+
+def test_what_the_system_says_is_told_without_its_number(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    broker = start("--port", "0", "--data", str(tmp_path / "file"))
+    assert broker.process.wait(READY_S) == 1
+    broker.line(r".* ERROR barnabas\.storage: log directory (.*) is offline: \1: File exists")
+    keyless = start("--listener", "SSL://127.0.0.1:0", "--override", f"ssl.keystore.location={tmp_path / 'none'}")
+    assert keyless.process.wait(READY_S) == 1
+    keyless.line(rf"barnabas start: .* listener SSL: {tmp_path / 'none'}: No such file or directory")
+    assert "Errno" not in broker.output + keyless.output
 
 
 async def test_a_file_written_for_kraft(start: Start, tmp_path: Path) -> None:

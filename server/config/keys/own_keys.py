@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....storage.cleaning.offset_map import HASHES
+from ....storage.cleaning.clean_job import HASHES
 from .builders import CLUSTER_WIDE, HIGH, MEDIUM, boolean, integer, password, string
 from .definition import ConfigKey
 from .validators import OneOf, Range

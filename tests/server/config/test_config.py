@@ -226,6 +226,14 @@ def test_strict_listeners_may_be_had_on_loopback() -> None:
     BrokerConfig({"allow.insecure.listeners": "false", "listeners": "PLAINTEXT://127.0.0.1:0"})
 
 
+def test_a_mistyped_key_is_named_with_the_one_that_was_meant() -> None:
+    config = BrokerConfig({"num.partitons": "3", "log.retention.huors": "1", "my.own": "x"})
+    assert config.notices == (
+        "Unknown configuration keys, kept without effect: log.retention.huors (is log.retention.hours meant?), "
+        "my.own, num.partitons (is num.partitions meant?)",
+    )
+
+
 def test_unknown_keys_are_kept_and_named_once_together() -> None:
     config = BrokerConfig({"zeta": "1", "alpha": "2", "listener.name.plaintext.max.connections": "3"})
     assert config.notices == ("Unknown configuration keys, kept without effect: alpha, zeta",)
@@ -237,6 +245,21 @@ def test_unknown_keys_are_kept_and_named_once_together() -> None:
 def test_what_is_asked_for_in_vain_is_named_once_together() -> None:
     config = BrokerConfig({"num.io.threads": "16", "log.cleaner.threads": "2", "num.network.threads": "2"})
     assert config.notices == ("Accepted without effect: num.io.threads, num.network.threads",)
+
+
+def test_what_a_listener_was_asked_for_changes_with_the_settings() -> None:
+    config, own = BrokerConfig({}), "listener.name.plaintext.max.connections"
+
+    def allowed() -> int:
+        return config.listener_connections_allowed("PLAINTEXT")
+
+    assert allowed() == config.max_connections
+    config.apply_overrides({"max.connections": "7"}, {})
+    assert allowed() == 7
+    config.apply_overrides({"max.connections": "7"}, {own: "3"})
+    assert allowed() == 3
+    config.apply_overrides({}, {})
+    assert allowed() == config.max_connections
 
 
 def test_what_is_for_an_authorizer_is_not_passed_over_in_silence_where_there_is_none() -> None:

@@ -29,6 +29,16 @@ def test_addresses_path_and_timeouts() -> None:
     assert ZooKeeperSettings("a:1").root == ZooKeeperSettings("a:1/").root == ""
 
 
+@pytest.mark.parametrize("connect", ["localhost:xx", "a:1,:2181", "a:70000", "a:1,,b:2", "/kafka"])
+def test_addresses_that_are_none_are_refused(connect: str) -> None:
+    with pytest.raises(ConfigError, match=r"for configuration zookeeper\.connect: .* is no host:port"):
+        settings({"zookeeper.connect": connect})
+
+
+def test_addresses_without_a_port_and_of_the_newer_protocol() -> None:
+    assert settings({"zookeeper.connect": "a, [::1]:2181/x"}).hosts == "a, [::1]:2181"
+
+
 def test_tls_with_pem_files() -> None:
     found = settings(
         {

@@ -244,12 +244,15 @@ def test_connections_over_the_rate_are_closed_after_a_while() -> None:
         host = next(iter(plane.server.sockets._connections)).session.client_host if before else None
         await set_quota(plane, "connection_creation_rate", 1.0, ip=host)
         clients = [await plane.raw() for _ in range(12)]
+        # Those who are put off count among the connections, too.
+        await plane.until(lambda: plane.server.sockets.connection_count == before + len(clients), seconds=0.1)
         for client in clients:
             client.send(ApiKey.METADATA, 9, MetadataRequest(topics=[]))
         began = plane.loop.time()
         outcomes = await asyncio.gather(*(client.reader.read(1) for client in clients))
         late = outcomes.count(b"")
         assert 1 <= late <= 3 and plane.loop.time() - began < 1.5
+        assert plane.server.sockets.connection_count == before + len(clients) - late
         await set_quota_when_possible(plane)
         for client in clients:
             client.writer.close()

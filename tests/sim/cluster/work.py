@@ -209,6 +209,7 @@ class Members:
                     self._note(name, consumer)
                     for partition, records in found.items():
                         self._read.setdefault(partition, set()).update(record.offset for record in records)
+                    for partition, records in found.items():  # one may fail, and none of them is given again
                         await self._commit(consumer, partition, records[-1].offset + 1)
                 except KafkaError:
                     # It was put out of the group, or a record has rotted: it goes on as a new one would.
