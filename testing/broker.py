@@ -37,11 +37,23 @@ EMBEDDED_DEFAULTS = {
     "acks.all.durability": "page-cache",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.worker": "thread",
-    "log.initial.task.delay.ms": "0",
+    "log.retention.check.interval.ms": "86400000",
     "log.segment.delete.delay.ms": "0",
 }
-"""Where a test's broker differs from a server: no waiting for disks and stragglers. `config` overrides each."""
+"""Where a test's broker differs from a server: no waiting for disks and stragglers, and no record goes because of its
+age or of how many there are before `expire` is called. `config` overrides each."""
 WAIT_SECONDS = 10.0
+
+
+def broker_settings(given: Mapping[str, Setting], **defaults: str) -> dict[str, str]:
+    """What a test's broker is started with: `given` by the test, otherwise `defaults`, and those of all test's brokers.
+
+    Retention comes first after one interval, and not, as a server's does, within half a minute of the start: records of
+    a snapshot may be as old as they like. Raises TypeError, ValueError.
+    """
+    settings = {**EMBEDDED_DEFAULTS, **defaults, **properties(given)}
+    settings.setdefault("log.initial.task.delay.ms", settings["log.retention.check.interval.ms"])
+    return {name: value for name, value in settings.items() if value is not None}
 
 
 class Broker(Embedded):
@@ -82,12 +94,7 @@ class Broker(Embedded):
         self._topics = partition_counts(topics)
         self._data_dir = data_dir
         self._snapshot = snapshot
-        settings = {
-            "listeners": f"{self._access.protocol}://{host}:{port}",
-            **EMBEDDED_DEFAULTS,
-            **properties(config or {}),
-        }
-        self._settings = {name: value for name, value in settings.items() if value is not None}
+        self._settings = broker_settings(config or {}, listeners=f"{self._access.protocol}://{host}:{port}")
         self._clock = clock
         self._temporary: TemporaryFolder | None = None
         self._server: BrokerServer | None = None
@@ -187,6 +194,15 @@ class Broker(Embedded):
         """
         return await self._contents.records(topic, partition)
 
+    async def adelete_records(
+        self, topic: str, partition: int | None = None, *, before: int | None = None
+    ) -> dict[TopicPartition, int]:
+        """Delete all records of a topic, or of one partition, or those before an offset.
+
+        Returns where each partition begins now. Raises KafkaError.
+        """
+        return await self._contents.delete_records(topic, partition, before)
+
     async def await_for(
         self,
         topic: str,
@@ -270,6 +286,7 @@ class Broker(Embedded):
     expire = blocking(aexpire)
     produce = blocking(aproduce)
     records = blocking(arecords)
+    delete_records = blocking(adelete_records)
     wait_for = blocking(await_for)
     committed = blocking(acommitted)
     lag = blocking(alag)

@@ -12,21 +12,23 @@ after a session's timeout.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from ..protocol.errors import KafkaError
+from ..protocol.errors import ErrorCode, KafkaError
 from ..protocol.topic_partition import TopicPartition
 from ..server.broker import BrokerServer
 from ..server.cleaning.cleaning_work import cleaning_work
 from ..server.config.broker_config import BrokerConfig
 from ..server.controller.topic_rules import TopicCreation
+from ..server.coordinator.coordinator_topic import partition_for
 from ..server.metadata.metadata_cache import PartitionImage
 from ..server.metadata.node_tree import NodeTree
+from ..server.metadata.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from ..server.runtime.host import host_ports, now_ms
 from .arguments import Setting, Topics, partition_counts, properties
-from .broker import EMBEDDED_DEFAULTS, WAIT_SECONDS
+from .broker import WAIT_SECONDS, broker_settings
 from .disk import FaultyDisk, ForgetfulDisk
 from .embedded import Embedded, blocking
 from .faults import Faults
@@ -38,6 +40,9 @@ from .sessions import EndableSession
 
 T = TypeVar("T")
 
+Coordinated = Literal["group", "transaction"]
+"""What a coordinator is asked for: the name of a group, or a transactional id."""
+COORDINATED_IN: dict[Coordinated, str] = {"group": GROUP_METADATA_TOPIC, "transaction": TRANSACTION_STATE_TOPIC}
 MOST_REPLICAS = 3
 LOOK_SECONDS = 0.005
 
@@ -60,6 +65,7 @@ class Cluster(Embedded):
 
     topics: names, or names with partition counts, to create before the cluster is ready.
     config: Kafka broker settings for all; None gives a setting its default.
+    racks: where the brokers stand (`broker.rack`), one after the other and from the first again.
     sasl: passwords by user; clients have to authenticate, by PLAIN or SCRAM. Brokers do, as the user `broker`.
     tls: whether all that is said is encrypted, with certificates made on the spot (`pip install barnabas[tls]`).
     schema_registry: whether one runs beside it, at `schema_registry_url` (`pip install barnabas[schema-registry]`).
@@ -75,29 +81,34 @@ class Cluster(Embedded):
         topics: Topics = (),
         *,
         config: Mapping[str, Setting] | None = None,
+        racks: Sequence[str] = (),
         sasl: Mapping[str, str] | None = None,
         tls: bool = False,
         schema_registry: bool = False,
     ) -> None:
         super().__init__()
+        if isinstance(racks, str):
+            raise TypeError(f"{racks!r} is one name; racks come in a list: [{racks!r}]")
+        self._racks = racks
         self._registry = RegistryBeside(is_wanted=schema_registry)
         if brokers < 1:
             raise ValueError(f"a cluster has brokers, not {brokers}")
         self._access = BrokerAccess(sasl or {}, tls=tls, is_cluster=True)
         replicas = str(min(brokers, MOST_REPLICAS))
-        settings = {
-            **EMBEDDED_DEFAULTS,
-            "default.replication.factor": replicas,
-            "offsets.topic.replication.factor": replicas,
-            "transaction.state.log.replication.factor": replicas,
-            "replica.lag.time.max.ms": "2000",
-            **properties(config or {}),
-        }
+        settings = broker_settings(
+            config or {},
+            **{
+                "default.replication.factor": replicas,
+                "offsets.topic.replication.factor": replicas,
+                "transaction.state.log.replication.factor": replicas,
+                "replica.lag.time.max.ms": "2000",
+            },
+        )
         if not settings.get("inter.broker.listener.name"):
             settings.setdefault("security.inter.broker.protocol", self._access.protocol)
         if settings.get("authorizer.class.name") and sasl:
             settings["super.users"] = f"User:{BROKER};{settings.get('super.users') or ''}"
-        self._settings = {name: value for name, value in settings.items() if value is not None}
+        self._settings = settings
         self._topics = partition_counts(topics)
         self._is_lasting = self._settings.get("acks.all.durability") != "page-cache"
         self._members = {one: self._member(one) for one in range(1, brokers + 1)}
@@ -107,11 +118,12 @@ class Cluster(Embedded):
 
     def _member(self, broker_id: int) -> ClusterBroker:
         faults = Faults(self._on_loop, FaultyDisk() if self._is_lasting else ForgetfulDisk())
-        return ClusterBroker(broker_id, self._settings, faults)
+        rack = {"broker.rack": self._racks[(broker_id - 1) % len(self._racks)]} if self._racks else {}
+        return ClusterBroker(broker_id, {**self._settings, **rack}, faults)
 
     def faults(self, broker_id: int) -> Faults:
         """What goes wrong on purpose at one broker, while it runs and when it comes back. Raises KeyError."""
-        return self._members[broker_id].faults
+        return self._known(broker_id).faults
 
     # -- what clients and tests want to know -----------------------------------------------------------------------
 
@@ -158,6 +170,22 @@ class Cluster(Embedded):
         """The brokers that are in sync. Raises KeyError for a partition that is not there."""
         return self._image(topic, partition).isr
 
+    def coordinator(self, name: str, of: Coordinated = "group") -> int:
+        """The broker that coordinates a group, or the transactions of an id; -1 if nobody does.
+
+        Raises KeyError as long as nobody has asked for a coordinator of that kind.
+        """
+        return self.leader(*self._kept_in(name, of))
+
+    def _kept_in(self, name: str, of: Coordinated) -> TopicPartition:
+        """The partition whose leader coordinates it."""
+        topic = COORDINATED_IN[of]
+        for broker_id in self._alive():
+            image = self.server(broker_id).state.metadata.topic(topic)
+            if image is not None:
+                return TopicPartition(topic, partition_for(name, len(image.partitions)))
+        raise KeyError(f"{name} has no coordinator: nobody has asked for one of a {of} yet")
+
     def _image(self, topic: str, partition: int) -> PartitionImage:
         """As the controller has it, or while there is none, whoever runs."""
         active = self.controller
@@ -165,7 +193,13 @@ class Cluster(Embedded):
             image = self.server(broker_id).state.metadata.partition(TopicPartition(topic, partition))
             if image is not None:
                 return image
-        raise KeyError(f"{topic}-{partition}")
+        raise KeyError(f"there is no partition {topic}-{partition}")
+
+    def _known(self, broker_id: int) -> ClusterBroker:
+        """One that runs or does not. Raises KeyError."""
+        if broker_id not in self._members:
+            raise KeyError(f"there is no broker {broker_id}, but {', '.join(map(str, self._members))}")
+        return self._members[broker_id]
 
     def _alive(self) -> list[int]:
         """Brokers that run, and that the others know of."""
@@ -199,7 +233,7 @@ class Cluster(Embedded):
 
     async def astart(self, broker_id: int) -> None:
         """Start a broker that does not run, with its data and at its address; it is registered when this returns."""
-        member = self._members[broker_id]
+        member = self._known(broker_id)
         if member.server is not None:
             raise RuntimeError(f"broker {broker_id} runs already")
         assert self._temporary is not None, "the cluster has been started"
@@ -237,6 +271,17 @@ class Cluster(Embedded):
         # It comes back to where clients know it.
         member.settings["listeners"] = ",".join(f"{one.name}://{one.host}:{one.port}" for one in server.listeners)
 
+    async def aadd(self) -> int:
+        """Start one more broker, under the next id, which is returned. It has what is made or moved there later."""
+        broker_id = max(self._members) + 1
+        self._members[broker_id] = self._member(broker_id)
+        try:
+            await self.astart(broker_id)
+        except BaseException:
+            del self._members[broker_id]
+            raise
+        return broker_id
+
     async def akill(self, broker_id: int) -> None:
         """End a broker without a word to anybody: connections break, the cluster misses it. What it had stays."""
         server, store = self.server(broker_id), self._session(broker_id)
@@ -254,7 +299,7 @@ class Cluster(Embedded):
 
     def _forget(self, broker_id: int) -> None:
         """It runs no more. Cuts stay: they are the network's."""
-        member = self._members[broker_id]
+        member = self._known(broker_id)
         member.server, member.is_missed = None, False
         member.faults.detach()
         self._links.resume(broker_id)
@@ -306,7 +351,7 @@ class Cluster(Embedded):
             self._session(broker_id).renew()
 
     def _running(self, broker_id: int) -> ClusterBroker:
-        member = self._members[broker_id]
+        member = self._known(broker_id)
         if member.server is None:
             raise RuntimeError(f"broker {broker_id} does not run")
         return member
@@ -344,23 +389,24 @@ class Cluster(Embedded):
         """Have another broker lead a partition, that one or any that is in sync; all know it when this returns.
 
         Nobody dies, as where an operator asks for it: clients are refused by the old leader and look for the new one.
-        Returns who leads now. Raises KafkaError, TimeoutError, ValueError.
+        A broker that has no replica gets one in place of another's. Returns who leads now. Raises KafkaError,
+        TimeoutError, ValueError.
         """
         image = self._image(topic, partition)
-        able = [one for one in image.isr if one != image.leader]
+        able = [one for one in (image.isr if to is None else self._alive()) if one != image.leader]
         if not able if to is None else to not in able:
             raise ValueError(f"{topic}-{partition} is led by {image.leader}; {able} could lead it")
         leader = able[0] if to is None else to
         place = TopicPartition(topic, partition)
         active = await self._await(lambda: self.controller, "no broker is controller")
         controller = self.server(active).state.controller
-        replicas = [leader, *(one for one in image.replicas if one != leader)]
-        for outcome in (
-            (await controller.reassign({place: replicas}))[place],
-            (await controller.elect_leaders([place], allow_unclean=False))[place],
-        ):
-            if outcome is not None:
-                raise outcome
+        replicas = [leader, *(one for one in image.replicas if one != leader)][: len(image.replicas)]
+        outcome = (await controller.reassign({place: replicas}))[place]
+        if outcome is None:
+            await self._await(lambda: leader in self.isr(topic, partition) or None, f"{leader} is not in sync")
+            outcome = (await controller.elect_leaders([place], allow_unclean=False))[place]
+        if outcome is not None and outcome.code is not ErrorCode.ELECTION_NOT_NEEDED:
+            raise outcome
 
         def known() -> bool | None:
             images = [self.server(one).state.metadata.partition(place) for one in self._alive()]
@@ -368,6 +414,10 @@ class Cluster(Embedded):
 
         await self._await(known, f"{leader} does not lead {topic}-{partition}")
         return leader
+
+    async def amove_coordinator(self, name: str, to: int | None = None, *, of: Coordinated = "group") -> int:
+        """Have another broker coordinate a group, or the transactions of an id, as `move_leader` does."""
+        return await self.amove_leader(*self._kept_in(name, of), to)
 
     async def await_isr(
         self,
@@ -415,6 +465,7 @@ class Cluster(Embedded):
         return await self._await(led, f"nobody leads {topic}-{partition}", timeout)
 
     start = blocking(astart)
+    add = blocking(aadd)
     kill = blocking(akill)
     stop = blocking(astop)
     pause = blocking(apause)
@@ -423,6 +474,7 @@ class Cluster(Embedded):
     heal = blocking(aheal)
     create_topic = blocking(acreate_topic)
     move_leader = blocking(amove_leader)
+    move_coordinator = blocking(amove_coordinator)
     wait_for_isr = blocking(await_isr)
     wait_for_leader = blocking(await_leader)
 

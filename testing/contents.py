@@ -135,6 +135,19 @@ class Contents:
         indexes = range(len(image.partitions)) if partition is None else [partition]
         return [self._state.replica_manager.partition(topic, index) for index in indexes]
 
+    async def delete_records(self, topic: str, partition: int | None, before: int | None) -> dict[TopicPartition, int]:
+        """Raise where partitions begin, by default to their ends; where they begin then. Raises KafkaError."""
+        wanted = [
+            (*one.topic_partition, -1 if before is None else before) for one in self._partitions(topic, partition)
+        ]
+        starts: dict[TopicPartition, int] = {}
+        outcomes = await self._state.replica_manager.log_ends.delete_records(wanted, TIMEOUT_MS)
+        for (name, index, _), outcome in zip(wanted, outcomes, strict=True):
+            if isinstance(outcome, KafkaError):
+                raise outcome
+            starts[TopicPartition(name, index)] = outcome
+        return starts
+
     def may_have(self, topic: str, partition: int | None, wanted: int) -> bool:
         """Whether there can be so many records; cheap, and sure only where it is false."""
         if self._state.metadata.topic(topic) is None:

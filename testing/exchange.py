@@ -81,26 +81,28 @@ def keep_silent(handled: bool, exchange: Exchange) -> Any:
     return exchange.answered_through(lambda *_: None) if handled else None
 
 
-def delay(seconds: float, handled: bool, exchange: Exchange) -> Any:
-    """The same, later."""
-    if handled:
-        loop = asyncio.get_running_loop()
+def answer_late(seconds: float, exchange: Exchange) -> Any:
+    """What was asked for at once, and the answer later."""
+    loop = asyncio.get_running_loop()
 
-        def later(respond: Respond, context: RequestContext, response: Any) -> None:
-            loop.call_later(seconds, respond, context, response)
+    def later(respond: Respond, context: RequestContext, response: Any) -> None:
+        loop.call_later(seconds, respond, context, response)
 
-        return exchange.answered_through(later)
-    return _later(seconds, replace(exchange, request=kept(exchange.request)))
+    return exchange.answered_through(later)
 
 
-async def _later(seconds: float, exchange: Exchange) -> Any:
+def late(seconds: float, way: Callable[[Exchange], Any], exchange: Exchange) -> Any:
+    """Go some way, later."""
+    return _later(seconds, way, replace(exchange, request=kept(exchange.request)))
+
+
+async def _later(seconds: float, way: Callable[[Exchange], Any], exchange: Exchange) -> Any:
     await asyncio.sleep(seconds)
-    return await handled(exchange)
+    return await settled(way(exchange))
 
 
-async def handled(exchange: Exchange) -> Any:
-    """The answer of the usual way, None if it comes otherwise; for who has let time pass."""
-    answer = exchange.handle()
+async def settled(answer: Any) -> Any:
+    """What a way comes to, None if the answer comes otherwise; for who has let time pass."""
     if isinstance(answer, CoroutineType):
         return await answer
     if isinstance(answer, GeneratorType):
@@ -154,12 +156,13 @@ def _apart(value: Any) -> Any:
     return copied
 
 
-def narrow(highest: Mapping[ApiKey, int], exchange: Exchange) -> Any:
+def narrow(served: Mapping[ApiKey, tuple[int, int]], exchange: Exchange) -> Any:
     """ApiVersions with fewer versions of some APIs, or without them."""
 
     def fewer(_: Any, response: Any) -> Any:
         for row in response.api_keys:
-            row.max_version = min(row.max_version, highest.get(row.api_key, row.max_version))
+            least, most = served.get(row.api_key, (row.min_version, row.max_version))
+            row.min_version, row.max_version = max(row.min_version, least), min(row.max_version, most)
         response.api_keys = [row for row in response.api_keys if row.max_version >= row.min_version]
         return response
 

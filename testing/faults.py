@@ -11,6 +11,7 @@ has it. What meets none goes the way it always goes, and nothing is slower for i
 
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
@@ -64,6 +65,8 @@ class MetRequest:
     client_id: str | None
     request: Any
     """The message; of a Produce request a copy, with its batches in `records`."""
+    at: float
+    """When it came: seconds of a clock that begins anywhere and is not set."""
 
 
 class Fault(AbstractContextManager["Fault"]):
@@ -126,7 +129,8 @@ class Fault(AbstractContextManager["Fault"]):
             return False
         if self._left is not None:
             self._left -= 1
-        self.requests.append(MetRequest(exchange.api, context.api_version, context.client_id, kept(request)))
+        now = asyncio.get_running_loop().time()
+        self.requests.append(MetRequest(exchange.api, context.api_version, context.client_id, kept(request), now))
         return True
 
     def befall(self, exchange: Exchange) -> Any:
@@ -160,7 +164,8 @@ class RequestFaults:
 
         What a request says of other partitions is then done, and one that names no such partition is spared. With
         `handled` only the answer lies: what was asked for is done. `which` is `times` (all), `after` (pass over so
-        many first), `client_id`, and `where`, a function of the request; so it is for all faults of requests.
+        many first), `client_id`, `where`, a function of the request, and `late`, seconds that pass before it befalls
+        the request; so it is for all faults of requests.
         """
         error = KafkaError(_code(code), "a fault on purpose")
         if topic is None and partition is None:
@@ -201,7 +206,9 @@ class RequestFaults:
 
     def delay(self, api: Api, seconds: float, *, handled: bool = False, **which: Any) -> Fault:
         """Handle the request so much later; with `handled` at once, and answer later."""
-        return self._add(api, partial(ways.delay, seconds, handled), **which)
+        if handled:
+            return self._add(api, partial(ways.answer_late, seconds), **which)
+        return self._add(api, Exchange.handle, late=seconds, **which)
 
     def throttle(self, api: Api, seconds: float, **which: Any) -> Fault:
         """Answer as to a client over its quota: it is told to wait so long, and not listened to before."""
@@ -219,13 +226,14 @@ class RequestFaults:
         """Have the function change the true answer: it gets request and answer, and returns what is sent."""
         return self._add(api, partial(ways.change, function), **which)
 
-    def versions(self, **highest: int) -> Fault:
+    def versions(self, **served: int | tuple[int, int]) -> Fault:
         """Tell clients that connect from now on that an API is served up to a version only: `versions(Produce=7)`.
 
-        With -1 it is not served at all. Nobody is kept from asking in a version that was not told.
+        With -1 it is not served at all, with two numbers from the one to the other. Nobody is kept from asking in a
+        version that was not told.
         """
-        wanted = {_api(name): version for name, version in highest.items()}
-        return self._add(ApiKey.API_VERSIONS, partial(ways.narrow, wanted))
+        ranges = {_api(name): (0, one) if isinstance(one, int) else one for name, one in served.items()}
+        return self._add(ApiKey.API_VERSIONS, partial(ways.narrow, ranges))
 
     def watch(self, api: Api = None, **which: Any) -> Fault:
         """No fault: `requests` are those that came."""
@@ -277,10 +285,13 @@ class RequestFaults:
         after: int = 0,
         client_id: str | None = None,
         where: Callable[[Any], bool] | None = None,
+        late: float = 0.0,
         is_about: Callable[[Exchange], bool] | None = None,
     ) -> Fault:
         if times is not None and times < 1:
             raise ValueError(f"times={times}: a fault is met once at least")
+        if late:
+            do = partial(ways.late, late, do)
         apis = api if api is None or isinstance(api, frozenset) else frozenset({_api(api)})
         fault = Fault(
             self, do, apis=apis, times=times, after=after, client_id=client_id, where=where, is_about=is_about

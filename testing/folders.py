@@ -75,4 +75,6 @@ def copy(source: str | Path, target: str | Path) -> None:
     """A data directory with all that is in it, locks aside. Raises OSError; FileNotFoundError if there is none."""
     if not Path(source).is_dir():
         raise FileNotFoundError(f"{source} is no folder")
+    if not (Path(source, "meta.properties").exists() or any(Path(source).glob("*-[0-9]*"))):
+        raise FileNotFoundError(f"{source} is no data directory: it has neither meta.properties nor a partition")
     shutil.copytree(source, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns(".lock"))

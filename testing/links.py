@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .exchange import Exchange, handled, kept
+from .exchange import Exchange, kept, settled
 
 if TYPE_CHECKING:
     from ..protocol.apis import ApiKey
@@ -88,4 +88,4 @@ class Links:
     async def _wait(self, broker: str, exchange: Exchange) -> Any:
         while (going := self._hanging.get(broker)) is not None:
             await going.wait()
-        return await handled(exchange)
+        return await settled(exchange.handle())

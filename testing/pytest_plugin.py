@@ -28,6 +28,7 @@ MARKER = (
 )
 _OF_BROKER = ("topics", "config", "snapshot", "clock", "schema_registry")
 _KNOWN = (*_OF_BROKER, "partitions")
+_OTHERS = {"kafka_broker", "kafka_cluster", "kafka_topic", "kafka_topic_factory"}
 
 _numbers = itertools.count(1)
 
@@ -37,10 +38,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", MARKER)
 
 
-def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Refuse a test's own marker that says something in vain; one of its module may be for others of it.
+
+    Raises pytest.UsageError.
+    """
+    in_vain = {name for marker in item.own_markers if marker.name == "kafka" for name in marker.kwargs} & set(
+        _OF_BROKER
+    )
+    fixtures = getattr(item, "fixturenames", ())
+    if in_vain and "kafka" not in fixtures and not _OTHERS.isdisjoint(fixtures):
+        raise pytest.UsageError(
+            "what the marker says of a broker is for `kafka`; kafka_broker and its topics are of a shared one, whose "
+            "settings are the fixture kafka_config, and a kafka_cluster has create_topic"
+        )
+
+
+def _marked(item: pytest.Item) -> dict[str, Any]:
     """What the markers of a test say, the closest last. Raises pytest.UsageError."""
     wanted: dict[str, Any] = {}
-    for marker in reversed(list(request.node.iter_markers("kafka"))):
+    for marker in reversed(list(item.iter_markers("kafka"))):
         unknown = [name for name in marker.kwargs if name not in _KNOWN]
         if marker.args or unknown:
             raise pytest.UsageError(f"@pytest.mark.kafka takes {', '.join(_KNOWN)}, each by its name")
@@ -68,7 +86,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker for this test alone, made as `@pytest.mark.kafka(topics=…, config=…, snapshot=…, clock=…, …)` says."""
     from .broker import Broker
 
-    wanted = {name: value for name, value in _marked(request).items() if name in _OF_BROKER}
+    wanted = {name: value for name, value in _marked(request.node).items() if name in _OF_BROKER}
     with Broker(**wanted) as broker:
         yield broker
 
@@ -109,7 +127,4 @@ def kafka_topic(request: pytest.FixtureRequest, kafka_topic_factory: Callable[..
 
     It has one partition, or as many as `@pytest.mark.kafka(partitions=3)` says.
     """
-    wanted = _marked(request)
-    if "kafka" not in request.fixturenames and set(wanted) & set(_OF_BROKER):
-        raise pytest.UsageError("kafka_topic is in the shared broker; what the marker says of a broker is for `kafka`")
-    return kafka_topic_factory(wanted.get("partitions", 1))
+    return kafka_topic_factory(_marked(request.node).get("partitions", 1))

@@ -57,12 +57,14 @@ class BrokerAccess:
         return f"{self._folder.path}/ca.pem"
 
     def client_settings(self, user: str | None, mechanism: str) -> dict[str, str]:
-        """What leads in as that user, or as the first there is, by the names that Java's clients have."""
+        """What leads in as that user or the first there is, by the names that Java's clients have. Raises KeyError."""
         settings = {"security.protocol": self.protocol}
         if self._tls:
             settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ca_file()}
         if self.passwords:
             name = next(iter(self.passwords)) if user is None else user
+            if name not in self.passwords:
+                raise KeyError(f"no password of {name!r} is known, but of {', '.join(self.passwords)}")
             module = _MODULE.format("plain.Plain" if mechanism == "PLAIN" else "scram.Scram")
             jaas = f"{module} username={_quoted(name)} password={_quoted(self.passwords[name])};"
             settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas}

@@ -1,4 +1,5 @@
-"""How several processes share the files of tests (`--dist loadfile`): in which order, and which stay together."""
+"""How several processes share the files of tests (`--dist loadfile`), in which order and which stay together; and how
+long an example of Hypothesis may take."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 HERE = Path(__file__).parent
@@ -15,6 +17,10 @@ PATIENT_ROOMS = {"cleaning", "compat", "crash", "hostile", "sim", "spark"}
 
 ONE_PROCESS = "tests/spark/"
 """The files of this room are run by one process: a second Spark costs more time than it saves."""
+
+# Hypothesis has it so by itself on a machine of CI: a busy one takes longer over an example than the usual 200 ms.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
 
 
 class RoomScheduling(LoadFileScheduling):

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from barnabas.testing import Broker, KafkaError
+from barnabas.testing.security import BrokerAccess
 
 REMOVED_S = 20
 
@@ -151,3 +152,8 @@ def test_the_folder_that_was_given_stays(tmp_path: Path) -> None:
         assert (tmp_path / "data" / "t-0").is_dir()
     assert (tmp_path / "data" / "t-0").is_dir()
     assert not list(Path(tempfile.gettempdir()).glob(f"barnabas-{os.getpid()}-*"))
+
+
+def test_settings_of_a_user_who_is_not_there() -> None:
+    with pytest.raises(KeyError, match="no password of 'bob' is known, but of alice"):
+        BrokerAccess({"alice": "secret"}, tls=False).client_settings("bob", "PLAIN")

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from tests.server.config.config_client import ConfigClient
 from tests.server_process import wait_until
@@ -270,7 +271,7 @@ async def test_ids_are_unique_and_a_folder_belongs_to_one_cluster() -> None:
         assert len(set(producer_ids)) == 4
         with pytest.raises(RuntimeError, match="runs already"):
             await cluster.astart(1)
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match="there is no partition nothing-0"):
             cluster.leader("nothing")
         with pytest.raises(KafkaError):
             await cluster.acreate_topic("orders", replication_factor=3)
@@ -327,6 +328,62 @@ def test_a_leader_moves_although_nobody_dies() -> None:
     assert numbers.errors == []
 
 
+def test_a_broker_comes_in_later_and_leads() -> None:
+    with Cluster(2, {"t": 1}) as cluster, Numbers(cluster.bootstrap, "t") as numbers:
+        numbers.grows()
+        assert cluster.add() == 3
+        assert cluster.brokers == [1, 2, 3]
+        assert cluster.move_leader("t", to=3) == 3
+        assert 3 in cluster.wait_for_isr("t", brokers=2)
+        numbers.grows()
+        cluster.kill(3)
+        assert cluster.wait_for_leader("t", other_than=3) in (1, 2)
+        numbers.grows()
+    assert numbers.errors == []
+
+
+def test_a_coordinator_moves_to_another_broker_and_members_follow() -> None:
+    with Cluster(3, {"t": 1}) as cluster:
+        with pytest.raises(KeyError, match="nobody has asked"):
+            cluster.coordinator("readers")
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "transactional.id": "tx"})
+        producer.init_transactions(DEADLINE_S)
+        for number in range(2):
+            with cluster.faults(cluster.coordinator("tx", of="transaction")).watch("EndTxn") as ended:
+                producer.begin_transaction()
+                producer.produce("t", str(number).encode())
+                producer.commit_transaction(DEADLINE_S)
+            assert ended.requests
+            assert cluster.move_coordinator("tx", of="transaction") == cluster.coordinator("tx", of="transaction")
+        assert read_all(cluster.bootstrap, "t", 2) == [0, 1]
+        before = cluster.coordinator("readers")
+        after = next(one for one in cluster.brokers if one != before)
+        assert cluster.move_coordinator("readers", to=after) == after
+        with cluster.faults(after).watch("OffsetFetch") as asked:
+            consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers", "log_level": 0})
+            assert consumer.committed([Place("t", 0)], timeout=DEADLINE_S)[0].offset >= 2
+            consumer.close()
+        assert asked.requests
+
+
+def test_readers_are_sent_to_the_replica_in_their_rack() -> None:
+    selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+    with Cluster(2, {"t": 1}, config=selector, racks=["north", "south"]) as cluster:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        for number in range(5):
+            producer.produce("t", str(number).encode())
+        assert producer.flush(DEADLINE_S) == 0
+        leader = cluster.leader("t")
+        (follower,) = set(cluster.brokers) - {leader}
+        rack = ("north", "south")[follower - 1]
+        with cluster.faults(follower).watch("Fetch", client_id="near") as near:
+            found = read_all(cluster.bootstrap, "t", 5, {"client.rack": rack, "client.id": "near"})
+        assert found == [0, 1, 2, 3, 4]
+        assert near.requests
+    with pytest.raises(TypeError, match="one name"):
+        Cluster(racks="north")
+
+
 def test_one_broker_goes_wrong_on_purpose_and_again_after_its_start() -> None:
     with Cluster(brokers=2, topics=["t"]) as cluster:
         leader = cluster.leader("t")
@@ -347,5 +404,5 @@ def test_one_broker_goes_wrong_on_purpose_and_again_after_its_start() -> None:
         before = len(fault.requests)
         AdminClient({"bootstrap.servers": cluster.address(other)}).list_topics(timeout=DEADLINE_S)
         assert len(fault.requests) > before
-        with pytest.raises(KeyError):
+        with pytest.raises(KeyError, match="there is no broker 3, but 1, 2"):
             cluster.faults(3)

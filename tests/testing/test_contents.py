@@ -77,6 +77,20 @@ def test_topics_that_are_not_there() -> None:
             broker.produce("t", ["a"], partition=1)
 
 
+def test_records_are_deleted() -> None:
+    with Broker({"t": 2}) as broker:
+        broker.produce("t", ["a", "b", "c"], partition=0)
+        broker.produce("t", ["d"], partition=1)
+        assert broker.delete_records("t", 0, before=2) == {TopicPartition("t", 0): 2}
+        assert [one.value for one in broker.records("t")] == [b"c", b"d"]
+        assert broker.delete_records("t") == {TopicPartition("t", 0): 3, TopicPartition("t", 1): 1}
+        assert broker.records("t") == []
+        with pytest.raises(KafkaError, match="OFFSET_OUT_OF_RANGE"):
+            broker.delete_records("t", 1, before=7)
+        with pytest.raises(KafkaError, match="no topic u"):
+            broker.delete_records("u")
+
+
 def test_waiting_for_what_another_thread_writes() -> None:
     with Broker() as broker:
         later = threading.Timer(0.05, lambda: broker.produce("t", ["a", "b"]))
@@ -124,6 +138,22 @@ def test_a_snapshot_starts_brokers_with_data(tmp_path: Path) -> None:
             copy.produce("t", ["only here"])
     with pytest.raises(FileNotFoundError, match="is no folder"), Broker(snapshot=tmp_path / "none"):
         pass
+    with pytest.raises(FileNotFoundError, match="is no data directory"), Broker(snapshot=tmp_path):
+        pass
+
+
+def test_old_records_go_when_the_test_says_so(tmp_path: Path) -> None:
+    with Broker(["t"]) as broker:
+        broker.produce("t", ["of 2023"], timestamp_ms=1_700_000_000_000)
+        broker.restart()
+        assert broker.server.config.log_initial_task_delay_ms == broker.server.config.log_retention_check_interval_ms
+        assert len(broker.records("t")) == 1
+        broker.save_snapshot(tmp_path / "snapshot")
+        broker.expire()
+        assert broker.records("t") == []
+    with Broker(snapshot=tmp_path / "snapshot", config={"log.retention.check.interval.ms": 3_600_000}) as copy:
+        assert copy.server.config.log_initial_task_delay_ms == 3_600_000
+        assert len(copy.records("t")) == 1
 
 
 def test_a_restart_keeps_address_and_data() -> None:

@@ -15,7 +15,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "testing.md").read_text()
 
 def test_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    whole, methods, faults, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    whole, methods, secured, faults, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     told: list[str] = []
     exec(whole, {"run_my_service": told.append})
     assert told[0].startswith("127.0.0.1:")
@@ -25,6 +25,7 @@ def test_the_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         producer = Producer({"bootstrap.servers": broker.bootstrap, "retry.backoff.ms": 1})
         producer.produce("orders", b"v", partition=0)
         exec(faults, {"broker": broker, "producer": producer})
+    exec(secured, {"Broker": Broker})
 
 
 def test_the_failover() -> None:
