@@ -7,11 +7,21 @@ from collections.abc import Mapping
 from .client import BlockingClient
 from .options import OptionReader, ReadSelection
 from .resolve import discover
+from .segment_files import find_folders
 
 
 def check_topics(bootstrap_servers: str, topics: str, options: Mapping[str, str]) -> None:
     """Whether the cluster answers and has these topics (names by comma). Raises KafkaError, ValueError."""
-    names = tuple(name.strip() for name in topics.split(",") if name.strip())
     settings = OptionReader({**options, "kafka.bootstrap.servers": bootstrap_servers}).client_settings()
     with BlockingClient(settings) as client:
-        discover(client, ReadSelection(topics=names))
+        discover(client, ReadSelection(topics=_names(topics)))
+
+
+def check_folders(path: str, topics: str | None, options: Mapping[str, str]) -> None:
+    """Whether there are partition folders to read, of these topics if any are named. Raises OSError, ValueError."""
+    OptionReader(options)  # refuses a misspelt one
+    find_folders(path, frozenset(_names(topics or "")))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())

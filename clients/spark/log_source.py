@@ -6,6 +6,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 from . import host
+from .mistakes import plainly
 
 
 class BarnabasLogSource(DataSource):
@@ -19,17 +20,20 @@ class BarnabasLogSource(DataSource):
     def name(cls) -> str:
         return "barnabas-log"
 
+    @plainly
     def schema(self) -> StructType:
         from .log_reader import log_row
 
         return log_row(self.options)
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from .log_reader import BarnabasLogReader
 
         host.spare_next_task()
         return BarnabasLogReader(dict(self.options), schema)
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from .log_writer import BarnabasLogWriter
 

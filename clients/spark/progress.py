@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from .mistakes import reason_in
 from .offsets import StreamOffsets
 
 
@@ -16,15 +17,18 @@ class ProgressListener(StreamingQueryListener):
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
+        self._names: dict[Any, str] = {}
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        self._tell(f"{event.name or event.id}: started")
+        name = self._names[event.id] = event.name or str(event.id)
+        self._tell(f"{name}: started")
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802  # Spark's name
         """Nothing to tell."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802  # Spark's name
-        self._tell(f"{event.id}: " + ("done" if event.exception is None else f"failed: {event.exception[:500]}"))
+        name = self._names.pop(event.id, event.id)
+        self._tell(f"{name}: " + ("done" if event.exception is None else f"failed: {reason_in(event.exception)}"))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802  # Spark's name
         progress = event.progress

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
+import pyspark
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
@@ -11,6 +13,10 @@ from . import host
 from .java import find_java_home
 from .log_source import BarnabasLogSource
 from .source import BarnabasSource
+
+_SET_UP = ("MASTER", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_HOME", "SPARK_REMOTE")
+"""What is in the environment where a Spark is not just the one that pip installed."""
+_LOCAL_IP = "SPARK_LOCAL_IP"
 
 
 def session(
@@ -35,6 +41,23 @@ def session(
     if spark.sparkContext.pythonExec != _python_of_workers():
         register(spark)
     return spark
+
+
+def keep_to_loopback(master: str | None, config: Mapping[str, str]) -> None:
+    """Have a Spark that is about to start for this machine alone, open its ports on 127.0.0.1 only.
+
+    For commands, whose process has one Spark: the environment counts for every later session, too. SPARK_LOCAL_IP wins.
+    """
+    named = master or config.get("spark.master")
+    if named is None and not _is_set_up():
+        named = "local[*]"
+    if named is not None and named.startswith("local") and host.environment(_LOCAL_IP) is None:
+        host.set_environment(_LOCAL_IP, "127.0.0.1")
+
+
+def _is_set_up() -> bool:
+    """Whether settings that are not ours may name a cluster."""
+    return any(map(host.environment, _SET_UP)) or Path(pyspark.__file__).with_name("conf").exists()
 
 
 def active_session() -> SparkSession | None:

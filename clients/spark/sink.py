@@ -25,7 +25,8 @@ from ..errors import code_of
 from ..partitioner import partition_of_key
 from . import host
 from .client import BlockingClient, ClientSettings
-from .options import OptionReader
+from .options import OptionReader, ReadSelection
+from .resolve import discover
 from .rows import HEADERS_TYPE
 from .sink_markers import DEFAULT_TOPIC, SinkMarkers
 from .task_producer import TaskProducer, new_identity, written_by
@@ -117,6 +118,13 @@ def create_topic(options: SinkOptions) -> None:
         client.retrying(lambda: _create(client, request))
 
 
+def require_topic(options: SinkOptions) -> None:
+    """See that the topic is there, before tasks fail for it; on the driver. Raises KafkaError, ValueError."""
+    if options.topic is not None:
+        with BlockingClient(options.client) as client:
+            discover(client, ReadSelection(topics=(options.topic,)))
+
+
 def _create(client: BlockingClient, request: CreateTopicsRequest) -> None:
     client.refresh([topic.name for topic in request.topics])
     (made,) = client.connection(client.cluster.controller_id).ask(request).topics
@@ -167,7 +175,7 @@ class TaskSink:
 
     def _write_once(self, client: BlockingClient, batches: Iterable[Any], place: TaskPlace) -> Written:
         topic = self._options.topic or ""
-        markers = SinkMarkers(client, self._options.state_topic, f"{place.query}/{place.task}")
+        markers = SinkMarkers(client, self._options.state_topic, f"{place.query}/{place.task}/{topic}")
         marker, is_replay = markers.claim(place.batch, _partition_count(client, topic))
         if marker.done:
             return Written(0)
@@ -233,7 +241,7 @@ class _Places:
         count = self._counts[topic]
         if wanted is not None:
             if not 0 <= wanted < count:
-                raise ValueError(f"topic {topic!r} has no partition {wanted}")
+                raise ValueError(f"topic {topic!r} has no partition {wanted}, which column 'partition' asks for")
             return wanted
         if key is not None:
             return partition_of_key(key, count)
@@ -247,6 +255,7 @@ class BarnabasWriter(DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         parsed = parse_sink_options(options, schema, streaming=False)
         create_topic(parsed)
+        require_topic(parsed)
         self._sink = TaskSink(parsed)
 
     def write(self, iterator: Iterator[Any]) -> Written:

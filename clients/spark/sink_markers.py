@@ -1,7 +1,7 @@
 """What makes the sink's replays recognisable: a marker for every task of every batch, in a compacted topic.
 
-A marker's key is `<query id>/<task>`, its value `{"batch", "producer", "epoch", "partitions", "done"}`. A task that
-finds none for its batch claims the batch with a producer id of its own; of several attempts that do so at once the
+A marker's key is `<query id>/<task>/<topic>`, its value `{"batch", "producer", "epoch", "partitions", "done"}`. A task
+that finds none for its batch claims the batch with a producer id of its own; of several attempts that do so at once the
 first in the log has it, and all go on under its id. From then on the leaders' own memory of producers counts: it tells
 how many records of this id are in each partition (they are the first ones, since a task's rows come in the same order
 again), and it refuses a record whose sequence number was there before, so that two attempts at once cannot write a row
@@ -52,7 +52,7 @@ class Marker:
 
 
 class SinkMarkers:
-    """The markers of one task of one query."""
+    """The markers of one task of one query into one topic."""
 
     def __init__(self, client: BlockingClient, topic: str, key: str) -> None:
         self._client = client

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from . import host
+from .mistakes import plainly
 
 
 class BarnabasSource(DataSource):
@@ -25,6 +26,7 @@ class BarnabasSource(DataSource):
     def name(cls) -> str:
         return "barnabas"
 
+    @plainly
     def schema(self) -> StructType:
         """The row of Spark's Kafka connector."""
         from .options import OptionReader
@@ -34,6 +36,7 @@ class BarnabasSource(DataSource):
         headers = OptionReader(self.options).flag("includeHeaders", default=False)
         return default_row(formats_of(self.options), headers=headers)
 
+    @plainly
     def reader(self, schema: StructType) -> DataSourceReader:
         from .options import OptionReader
 
@@ -46,17 +49,20 @@ class BarnabasSource(DataSource):
 
         return BarnabasBatchReader(dict(self.options), schema)
 
+    @plainly
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         from .stream_reader import new_stream_reader
 
         return new_stream_reader(dict(self.options), schema)
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Rows are appended whatever `overwrite` says: a topic is a log."""
         from .sink import BarnabasWriter
 
         return BarnabasWriter(dict(self.options), schema)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:  # noqa: N802  # Spark's name
         from .sink import BarnabasStreamWriter
 

@@ -50,7 +50,7 @@ def main(bootstrap: str, folder: str, jars: str) -> None:
     print(json.dumps({"exported": sorted([row.topic, row.partition, row.offset] for row in rows)}))
     for kind, output in (("delta", f"{folder}/latest"), ("iceberg", "lake.db.latest")):
         table = ("table", *topic, "--format", kind, "-o", output)
-        ended = [run(*table), run(*table), run(*table, "--overwrite")]
+        ended = [run(*table, "--overwrite"), run(*table), run(*table, "--overwrite")]
         latest = spark.read.format(kind).load(output).collect()
         history = f"SELECT * FROM {output}.snapshots" if kind == "iceberg" else f"DESCRIBE HISTORY delta.`{output}`"
         print(

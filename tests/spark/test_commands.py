@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.spark.conftest import Cluster, read_log
 from barnabas.clients.cli import main
 from barnabas.clients.cli import spark as spark_commands
 from barnabas.clients.spark import client as spark_client
+from barnabas.clients.spark.progress import ProgressListener
 
 pytestmark = pytest.mark.timeout(280)
 
@@ -27,7 +29,7 @@ def test_compact_and_audit(spark: Any, cluster: Cluster, tmp_path: Path, capsys:
     run("compact", "--topic", "t", "--bootstrap-server", cluster.bootstrap, "--output", out, "--master", "local[2]")
     assert sorted(int(row["value"]) for row in read_log({"path": out})) == list(range(490, 500))
     capsys.readouterr()
-    run("audit", "--path", out, "--json")
+    run("audit", "--path", f"{out}/t-*,{out}", "--json")
     rows = json.loads(capsys.readouterr().out)
     assert sum(row["records"] for row in rows) == 10 and sum(row["repeats"] for row in rows) == 0
 
@@ -73,7 +75,14 @@ def test_one_mistake_is_one_line_and_needs_no_spark(
     assert refused(capsys, "replay", "-i", "x", "--topic", "nope", *where) == "barnabas: no topic nope\n"
     said = refused(capsys, "audit", "--topic", "t", "--option", "startingOfsets=1", *where)
     assert said == "barnabas: there is no option startingOfsets; do you mean startingOffsets?\n"
-    assert refused(capsys, "audit", "--path", f"{out}/none") == f"barnabas: {out}/none is not there\n"
+    logs = tmp_path / "logs"
+    (logs / "t-0").mkdir(parents=True)
+    (logs / "t-0" / f"{0:020}.log").touch()
+    for path, topic in ((f"{out}/none", "t"), (f"{logs}/t-*", "nope")):
+        said = refused(capsys, "audit", "--path", path, "--topic", topic)
+        assert said == f"barnabas: no partition folder such as topic-0 at {path}\n"
+    said = refused(capsys, "audit", "--path", str(logs), "--option", "onCorupt=report")
+    assert said == "barnabas: there is no option onCorupt; do you mean onCorrupt?\n"
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a").touch()
     for job in ("compact", "table", "audit"):
@@ -93,6 +102,19 @@ def test_of_two_tracebacks_the_reason_is_told() -> None:
         "[PATH_NOT_FOUND] there is no such path"
     )
     assert spark_commands.told(RuntimeError()) == "RuntimeError"
+
+
+def test_how_a_query_ended_is_told_by_its_name_in_a_line() -> None:
+    said: list[str] = []
+    listener = ProgressListener(said.append)
+    failure = "org.apache.spark.SparkException: no worker\n\tat org.apache.spark.X.y(X.scala:1)"
+    for query, exception in (
+        (SimpleNamespace(id=1, name="flights"), failure),
+        (SimpleNamespace(id=2, name=None), None),
+    ):
+        listener.onQueryStarted(query)
+        listener.onQueryTerminated(SimpleNamespace(id=query.id, exception=exception))
+    assert said == ["flights: started", "flights: failed: no worker", "2: started", "2: done"]
 
 
 @pytest.mark.verify

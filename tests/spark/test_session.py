@@ -13,6 +13,7 @@ from tests.tools import CHECKOUT, require_tool
 
 from barnabas.clients.spark import host, java
 from barnabas.clients.spark.log_source import BarnabasLogSource
+from barnabas.clients.spark.session import keep_to_loopback
 
 FAKE_JAVA = "#!/bin/sh\necho 'openjdk version \"{}.0.1\" 2024-01-01' >&2\n"
 
@@ -92,6 +93,35 @@ def test_a_session_of_another_python_gets_the_sources(cluster: Cluster, tmp_path
     command = [sys.executable, "-c", PLAIN_SESSION.format(paths=paths), cluster.bootstrap]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=270, check=False)
     assert done.stdout.split("\n")[:2] == ["True", "rows 2"], done.stdout + done.stderr[-3000:]
+
+
+SPARKS_SETTINGS = ("MASTER", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_LOCAL_IP", "PYSPARK_SUBMIT_ARGS")
+
+
+@pytest.mark.parametrize(
+    ("master", "config", "environment", "expected"),
+    [
+        (None, {}, {}, "127.0.0.1"),
+        ("local[2]", {}, {"SPARK_HOME": "/opt/spark"}, "127.0.0.1"),
+        (None, {"spark.master": "local[2]"}, {"SPARK_HOME": "/opt/spark"}, "127.0.0.1"),
+        (None, {}, {"SPARK_LOCAL_IP": "192.0.2.1"}, "192.0.2.1"),
+        (None, {}, {"SPARK_HOME": "/opt/spark"}, None),
+        (None, {"spark.master": "yarn"}, {}, None),
+        ("spark://cluster:7077", {}, {}, None),
+    ],
+)
+def test_a_spark_on_this_machine_alone_opens_no_port_to_others(
+    master: str | None,
+    config: dict[str, str],
+    environment: dict[str, str],
+    expected: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "")
+    for name in SPARKS_SETTINGS:
+        monkeypatch.setenv(name, environment.get(name, ""))
+    keep_to_loopback(master, config)
+    assert host.environment("SPARK_LOCAL_IP") == expected
 
 
 def test_looking_for_sources_loads_little() -> None:

@@ -12,6 +12,7 @@ from tests.server_process import wait_until
 from tests.spark.conftest import Cluster, Row, read
 
 from barnabas.clients.partitioner import partition_of_key
+from barnabas.clients.spark.log_source import BarnabasLogSource
 from barnabas.clients.spark.rows import HEADERS_TYPE, arrow_schema
 from barnabas.clients.spark.sink import TaskPlace, TaskSink, create_topic, parse_sink_options
 from barnabas.clients.spark.source import BarnabasSource
@@ -66,7 +67,7 @@ def test_a_partition_can_be_asked_for_and_rows_without_key_are_spread(cluster: C
     assert [r["partition"] for r in read(cluster.options("t"))] == [2]
     sink(cluster, "t").write(batches([{"value": b"y"}] * 6000), PLACE)
     assert {r["partition"] for r in read(cluster.options("t")) if r["value"] == b"y"} == {0, 1, 2}
-    with pytest.raises(ValueError, match="has no partition 3"):
+    with pytest.raises(ValueError, match="has no partition 3, which column 'partition' asks for"):
         sink(cluster, "t").write(batches([{"value": b"x", "partition": 3}]), PLACE)
 
 
@@ -113,6 +114,23 @@ def test_what_cannot_be_written(cluster: Cluster) -> None:
         parse_sink_options({"kafka.bootstrap.servers": "b:1"}, StructType([value]), streaming=False)
 
 
+def test_a_mistake_is_told_on_the_driver_without_the_way_through_the_code(cluster: Cluster) -> None:
+    """Spark prints the whole traceback; only the wrapper that raises the error is in it."""
+    where = {"kafka.bootstrap.servers": cluster.bootstrap}
+    source = [
+        ({"topic": "nope"}, "no topic nope"),
+        ({"topic": "nope", "delivery": "exactly-onec"}, "none of at-least-once"),
+        ({}, "set option topic"),
+    ]
+    for options, message in source:
+        with pytest.raises(ValueError, match=message) as found:
+            BarnabasSource(where | options).writer(SCHEMA, overwrite=False)
+        assert len(found.traceback) == 2
+    with pytest.raises(ValueError, match="do you mean onCorrupt") as found:
+        BarnabasLogSource({"path": "/", "onCorupt": "report"}).schema()
+    assert len(found.traceback) == 2
+
+
 def test_a_batch_written_again_is_recognised(cluster: Cluster) -> None:
     cluster.broker.create_topic("t", 2)
     for expected in (500, 0, 0):
@@ -121,6 +139,15 @@ def test_a_batch_written_again_is_recognised(cluster: Cluster) -> None:
     assert sink(cluster, "t", **ONCE).write(batches(rows(500)), TaskPlace("query", 1, 0)).rows == 500
     assert sink(cluster, "t", **ONCE).write(batches(rows(500)), PLACE).rows == 0, "a batch long done"
     assert len(read(cluster.options("t"))) == 1000
+
+
+def test_the_same_batch_goes_into_each_of_several_topics_once(cluster: Cluster) -> None:
+    """As from `foreachBatch`, where one query writes to two; and by the name of a query that wrote elsewhere before."""
+    for topic, partitions in (("t", 2), ("wider", 4)):
+        cluster.broker.create_topic(topic, partitions)
+        written = [sink(cluster, topic, **ONCE).write(batches(rows(500)), PLACE).rows for _ in range(2)]
+        assert written == [500, 0]
+        assert {r["partition"] for r in read(cluster.options(topic))} == set(range(partitions))
 
 
 @pytest.mark.parametrize("survived", [0, 1, 4321, 19_999])
