@@ -97,6 +97,7 @@ class ProducerBatch:
         "retry_at",
         "settings",
         "timestamps",
+        "trouble",
     )
 
     def __init__(self, partition: TopicPartition, created: float, settings: BatchSettings) -> None:
@@ -118,6 +119,8 @@ class ProducerBatch:
         self.on_wire = False
         self.base_sequence = NO_SEQUENCE
         self.identity: ProducerIdentity | None = None
+        self.trouble: KafkaError | None = None
+        """Why it was sent in vain the last time."""
 
     def append(self, record: PendingRecord, future: asyncio.Future[RecordMetadata], size: int) -> bool:
         """Take the record unless the batch is full or already encoded; the first always fits."""

@@ -24,6 +24,7 @@ logger = room_logger("clients")
 T = TypeVar("T")
 Address = tuple[str, int]
 DEFAULT_PORT = 9092
+LAST_PORT = 65535
 _NOT_ADMITTED = frozenset({ErrorCode.SASL_AUTHENTICATION_FAILED, ErrorCode.UNSUPPORTED_SASL_MECHANISM})
 """No other broker of the cluster will say otherwise."""
 
@@ -35,7 +36,7 @@ def parse_bootstrap(servers: str | Sequence[str]) -> list[Address]:
         host, colon, port = server.strip().rpartition(":")
         if not colon:
             host, port = port, str(DEFAULT_PORT)
-        if not host or not port.isdecimal():
+        if not host or not port.isdecimal() or not 0 < int(port) <= LAST_PORT:
             raise ValueError(f"{server!r} is no host:port")
         addresses.append((host.strip("[]"), int(port)))
     return addresses

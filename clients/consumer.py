@@ -127,7 +127,8 @@ class Consumer:
         settings = GroupSettings(group_id, rack=rack, **options)
         kind = ConsumerCoordinator if settings.group_protocol == "classic" else AssignedGroup
         group = kind(self._client, self._assignment, self._fetcher, settings, timeout_ms=self._timeout_ms)
-        self._fetcher.committed = partial(group.committed, timeout_ms=self._timeout_ms)
+        # One attempt: what the fetcher asks for the next time may be other partitions.
+        self._fetcher.committed = partial(group.committed, timeout_ms=0)
         return group
 
     async def start(self) -> Self:

@@ -104,7 +104,7 @@ def _pkcs12(location: str, password: str | None) -> tuple[str, str]:
     try:
         from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
     except ImportError:
-        raise ValueError(f"{location} is a PKCS12 store: pip install barnabas[tls], or give PEM files") from None
+        raise ValueError(f"{location} is a PKCS12 store: pip install 'barnabas[tls]', or give PEM files") from None
     store = pkcs12.load_pkcs12(Path(location).read_bytes(), password.encode() if password else None)
     found = [one.certificate for one in (store.cert, *store.additional_certs) if one is not None]
     certificates = "".join(one.public_bytes(Encoding.PEM).decode() for one in found)

@@ -101,7 +101,7 @@ def _kerberos(settings: Mapping[str, str]) -> KerberosLogin:
     try:
         from .kerberos import KerberosLogin
     except ImportError:
-        raise ValueError("sasl.mechanism: for GSSAPI pip install barnabas[gssapi]") from None
+        raise ValueError("sasl.mechanism: for GSSAPI pip install 'barnabas[gssapi]'") from None
     return KerberosLogin.of(settings, secrets.token_hex(8))
 
 

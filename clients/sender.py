@@ -68,6 +68,8 @@ class Sender:
         self._alarm = Alarm()
         self._idempotent = bool(settings.idempotent)
         self._identity: ProducerIdentity | None = None
+        self._no_identity: KafkaError | None = None
+        """Why there is none, as the brokers last said."""
         self._errands = Errands(self.wake)
         self._answers: deque[tuple[list[ProducerBatch], asyncio.Future[ProduceResponse | None]]] = deque()
         """Requests that were answered, or failed, for `run` to take in: at most `max_in_flight` for each broker."""
@@ -149,9 +151,17 @@ class Sender:
                 return deadline
             queue.batches.popleft()
             waited_ms = round((now - batch.created) * 1000)
-            error = DeliveryTimeoutError(f"{queue.partition}: not acknowledged in {waited_ms} ms")
+            error = DeliveryTimeoutError(f"{queue.partition}: not acknowledged in {waited_ms} ms{self._why(batch)}")
             self._give_up(queue, batch, error)
         return inf
+
+    def _why(self, batch: ProducerBatch) -> str:
+        """What has kept the batch from being written, if that is known."""
+        if batch.trouble is None and self._idempotent and self._identity is None:
+            return f": {self._no_identity}" if self._no_identity else ""
+        if batch.trouble is None and self._client.cluster.leader(batch.partition) is None:
+            return ": no broker leads it"
+        return f": {batch.trouble}" if batch.trouble else ""
 
     def _send_to(self, leader: int, queues: list[PartitionQueue]) -> None:
         connection = self._client.open_connection(leader)
@@ -294,17 +304,18 @@ class Sender:
         if error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and (not oldest or queue.has_gap or queue.needs_reset):
             # A sequence before this batch is missing in the log. If that one will not come again, start over.
             queue.needs_reset = queue.needs_reset or (oldest and queue.has_gap)
-            self._retry(queue, batch)
+            self._retry(queue, batch, error)
         elif error.code.retriable and batch.attempts < self._settings.retries:
             logger.debug("sending %s again after %s", batch.partition, error)
-            if error.code not in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.CORRUPT_MESSAGE):
-                self._client.refresh_soon()
-            self._retry(queue, batch)
+            if error.code != ErrorCode.CORRUPT_MESSAGE:
+                self._client.refresh_soon()  # who has not enough replicas in time may lead no longer, unaware of it
+            self._retry(queue, batch, error)
         else:
             self._give_up(queue, batch, error, record_errors)
 
-    def _retry(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+    def _retry(self, queue: PartitionQueue, batch: ProducerBatch, error: KafkaError) -> None:
         batch.attempts += 1
+        batch.trouble = error
         batch.retry_at = asyncio.get_running_loop().time() + self._client.retry_backoff.delay(batch.attempts)
         queue.put_back(batch)
         self._alarm.set()
@@ -371,6 +382,7 @@ class Sender:
         try:
             response = await self._client.retrying(ask, timeout_ms=self._settings.request_timeout_ms)
         except KafkaError as error:
+            self._no_identity = error
             if not error.code.retriable:
                 self._fail_all(error)
             raise

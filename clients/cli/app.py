@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -15,6 +18,8 @@ from ...protocol.native import native
 from . import coordinator, start
 from .client_settings import ClientSettings, CommandConfig, begin, cluster_options
 from .explained import explained
+from .reasons import reason
+from .session import BOOTSTRAP_VARIABLE, Bootstrap
 
 COMMANDS = (
     "start",
@@ -63,6 +68,12 @@ class LazyGroup(TyperGroup):
         _give_cluster_options(command)
         return command
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        near = get_close_matches(args[0], COMMANDS, n=1)
+        if near and args[0] not in COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}; did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
 
 def _give_cluster_options(command: Any) -> None:
     """Whatever talks to a cluster can be told how."""
@@ -88,6 +99,7 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
+    bootstrap: Bootstrap = "",
     command_config: CommandConfig = None,
     settings: ClientSettings = None,
 ) -> None:
@@ -95,10 +107,16 @@ def root(
 
     A broker in one line: barnabas start --data ./data --topic flights:4
     """
+    if bootstrap:
+        os.environ[BOOTSTRAP_VARIABLE] = bootstrap
     begin(command_config, settings)
 
 
 def main(arguments: list[str]) -> int:
     """Run one command; ends the process with its exit status."""
-    get_command(app).main(arguments, prog_name="barnabas")
+    try:
+        get_command(app).main(arguments, prog_name="barnabas")
+    except OSError as error:  # what is printed may have nowhere to go
+        print(f"barnabas: {reason(error)}", file=sys.stderr)
+        return 1
     return 0

@@ -40,7 +40,7 @@ def certs(
     try:
         from ..certificates import Authority
     except ImportError:
-        fail("certificates are made by another package: pip install barnabas[tls]")
+        fail("certificates are made by another package: pip install 'barnabas[tls]'")
     names = {"broker": list(dict.fromkeys(host or ["localhost", "127.0.0.1", "::1"]))} | {
         one: [] for one in client or ()
     }

@@ -44,6 +44,10 @@ def console_beside(address: str, settings: str | None, schemas: Sequence[str]) -
     """With a file of a client's settings, if it needs any, and where schemas are. Raises ValueError, at once."""
     require_extra()
     begin(None if settings is None else Path(settings), None)
-    listen = parse_listen("--console", address, allow_remote=False)
+    listen = parse_listen("--console", address, allow_remote=True)
+    if not listen.is_local:
+        raise ValueError(
+            f"--console {address} is open to other machines; `barnabas console --allow-remote` serves them"
+        )
     reach_of("localhost:9092", schemas)
     return ConsoleBeside(listen, schemas)

@@ -42,7 +42,9 @@ def parse_listen(option: str, text: str, names: Sequence[str] = (), *, allow_rem
     listen = Listen(host.strip("[]"), int(port), tuple(names))
     if not listen.is_local and not allow_remote:
         where = listen.host or "every address"
-        raise ValueError(f"{where} is open to other machines, to do anything, and --allow-remote is not said")
+        raise ValueError(
+            f"{option} {text}: {where} is open to other machines, to do anything, and --allow-remote is not said"
+        )
     return listen
 
 

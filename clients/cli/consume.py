@@ -25,6 +25,7 @@ _DEFAULT_FORMAT = "%s\\n"
 _POLL_MS = 500
 _RESETS: dict[str, AutoOffsetReset] = {"beginning": "earliest", "end": "latest"}
 _BATCH = 5000
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]")
 
 
 SchemaRegistryUrl = Annotated[
@@ -40,7 +41,7 @@ SchemaRegistryUrl = Annotated[
 
 
 class Topics(NamedTuple):
-    """Topics by name, and those whose whole name matches a pattern."""
+    """Topics by name, or as they were asked for, if a pattern says which: those whose whole name it matches."""
 
     names: list[str]
     pattern: re.Pattern[str] | None
@@ -132,12 +133,15 @@ def _consumer(bootstrap: str, group: str | None, reset: AutoOffsetReset, isolati
 
 def _topics(given: list[str]) -> Topics:
     """Several patterns are one that matches what any of them does. Raises typer.BadParameter."""
+    for name in given:
+        if not name.startswith("^") and _NO_NAME.search(name):
+            raise typer.BadParameter(f"{name!r} is no name of a topic; a pattern begins with ^, as '^orders.*'")
     patterns = [name.removeprefix("^").removesuffix("$") for name in given if name.startswith("^")]
     if not patterns:
         return Topics(list(dict.fromkeys(given)), None)
     patterns += [re.escape(name) for name in given if not name.startswith("^")]
     try:
-        return Topics([], re.compile("|".join(f"(?:{pattern})" for pattern in patterns)))
+        return Topics(given, re.compile("|".join(f"(?:{pattern})" for pattern in patterns)))
     except re.error as error:
         raise typer.BadParameter(f"{' '.join(given)}: {error}") from None
 
@@ -198,7 +202,7 @@ async def _partitions(consumer: Consumer, task: Task) -> list[TopicPartition]:
     if pattern is not None:
         names = [name for name in await consumer.list_topics() if pattern.fullmatch(name)]
         if not names:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {pattern.pattern}")
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"no topic matches {' or '.join(task.topics.names)}")
     partitions = []
     for name in names:
         # A topic that was just created may not be known everywhere; one that is missing for 2 s is missing.

@@ -18,7 +18,7 @@ _KINDS = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 
 @app.command("dump-log")
 def dump_log(
-    paths: Annotated[list[Path], typer.Argument(help="Files of a partition, or whole partition folders.")],
+    paths: Annotated[list[Path], typer.Argument(help="Files of a partition, its folder, or a log directory with all.")],
     *,
     deep_iteration: Annotated[bool, typer.Option("--deep-iteration", help="A line for each record, too.")] = False,
     print_data: Annotated[bool, typer.Option("--print-data-log", help="With keys and values.")] = False,
@@ -30,7 +30,7 @@ def dump_log(
     disk = import_module("barnabas.storage.filesystem").OsFileSystem()
     problems = 0
     try:
-        files = _files(paths)
+        files = [file for path in paths for file in _files(path)]
     except OSError as error:
         fail(reason(error))
     for path in files:
@@ -54,11 +54,13 @@ def dump_log(
         fail(f"{problems} problems found")
 
 
-def _files(paths: list[Path]) -> list[Path]:
-    files = []
-    for path in paths:
-        files += sorted(p for p in path.iterdir() if p.suffix in _KINDS) if path.is_dir() else [path]
-    return files
+def _files(path: Path) -> list[Path]:
+    """The file itself, or those of a partition's folder, or of all that a log directory holds."""
+    if not path.is_dir():
+        return [path]
+    folders = [path, *sorted(p for p in path.iterdir() if p.is_dir())]
+    files = [file for folder in folders for file in sorted(p for p in folder.iterdir() if p.suffix in _KINDS)]
+    return files or fail(f"{path}: no files of a partition are here")
 
 
 def _plain(columns: dict[str, Any]) -> dict[str, Any]:

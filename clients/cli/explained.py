@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Annotated, Any
 
 import typer
+from rich.markup import escape
 from typer.main import get_command
 
 
@@ -15,7 +16,7 @@ def explained(parser: argparse.ArgumentParser, short_help: str) -> Any:
     """The command with the parser's arguments. It is for looking at: who runs it goes by the parser."""
 
     def command(**values: object) -> None:
-        parser.error(f"{sorted(values)} are read before this")
+        parser.error(f"options before it are those of clients: {parser.prog} stands first")
 
     parameters = [_parameter(action) for action in parser._actions if action.dest != "help"]
     vars(command)["__signature__"] = inspect.Signature(parameters)
@@ -32,7 +33,7 @@ def _parameter(action: argparse.Action) -> inspect.Parameter:
         kind = int if action.type is int else bool
     if isinstance(action.default, list):
         kind = list[kind]
-    about: dict[str, Any] = {"help": action.help, "metavar": None if action.choices else action.metavar}
+    about: dict[str, Any] = {"help": escape(action.help or ""), "metavar": None if action.choices else action.metavar}
     told: Any = typer.Option(*action.option_strings, **about) if action.option_strings else typer.Argument(**about)
     annotation = Annotated[kind | None, told]
     default = kind(action.default) if action.choices else None

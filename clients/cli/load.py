@@ -146,6 +146,7 @@ class ProducePump:
             self._stopping = True
             if not self._done.done():
                 self._done.set_exception(error)
+                self._done.exception()  # who is interrupted never gets to ask
             return
         measured.requests += 1
         measured.latencies.append(time.perf_counter() - started)

@@ -30,7 +30,7 @@ def pipeline(
     Needs the extras: pip install 'barnabas\\[demo,spark]'
     """
     try:
-        from ..spark.session import session
+        from ..spark.session import keep_to_loopback, session
     except ImportError as error:
         raise typer.BadParameter(f"{error.name} is not installed; pip install 'barnabas[spark]'") from error
     ck, flights = require_confluent_kafka(), load_flights(_say)
@@ -38,6 +38,7 @@ def pipeline(
         for topic, config in _TOPICS.items():
             broker.create_topic(topic, partitions, config)
         _say(f"broker at {broker.bootstrap}; starting Spark …")
+        keep_to_loopback(master, _SETTINGS)
         spark = session(master, app_name="barnabas pipeline", config=_SETTINGS)
         spark.sparkContext.setLogLevel("ERROR")
         producing = Thread(target=_produce, args=(ck, broker.bootstrap, flights))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
-_BIND = re.compile(r"error while attempting to bind on address \('?([^',]+)'?, (\d+)[^)]*\): (.*)")
+from ...protocol.in_words import in_words
+
+_ADDRESS = r"attempting to bind on address \('?([^',]+)'?, (\d+)[^)]*\)"
+_BIND = re.compile(rf"error while {_ADDRESS}: (.*)|(.*) \(while {_ADDRESS}\)")
+"""As loops put it, and as socket.create_server does."""
 
 
 def reason(error: BaseException) -> str:
@@ -12,8 +16,7 @@ def reason(error: BaseException) -> str:
     inner = getattr(error, "reason", None)
     if isinstance(inner, OSError):
         return reason(inner)  # urllib's
-    if not isinstance(error, OSError) or not error.strerror:
-        return str(error) or type(error).__name__
-    if bound := _BIND.fullmatch(error.strerror):
-        return f"cannot listen on {bound[1]}:{bound[2]}: {bound[3]}"
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, OSError) and error.strerror and (bound := _BIND.fullmatch(error.strerror)):
+        host, port, why = bound.group(1, 2, 3) if bound[3] else bound.group(5, 6, 4)
+        return f"cannot listen on {host}:{port}: {why.lower()}"
+    return in_words(error)

@@ -19,17 +19,19 @@ from .reasons import reason
 
 T = TypeVar("T")
 
+BOOTSTRAP_VARIABLE = "BARNABAS_BOOTSTRAP_SERVER"
 Bootstrap = Annotated[
     str,
     typer.Option(
         "--bootstrap-server",
         "-b",
-        envvar="BARNABAS_BOOTSTRAP_SERVER",
+        envvar=BOOTSTRAP_VARIABLE,
         metavar="HOST:PORT,…",
         help="Brokers to ask first.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NOTHING = "nothing to show"
 Row = Mapping[str, object]
 
 
@@ -88,7 +90,7 @@ def print_rows(rows: Sequence[Row], *, as_json: bool = False, title: str | None 
     if as_json:
         print_json([dict(row) for row in rows])
     elif not rows:
-        print("nothing to show", file=sys.stderr)
+        print(NOTHING, file=sys.stderr)
     elif sys.stdout.isatty():
         _print_table(rows, title)
     else:
@@ -127,7 +129,8 @@ async def watch_rows(look: Callable[[], Awaitable[Sequence[Row]]], *, as_json: b
 
     with Live(auto_refresh=False) as live:
         while True:
-            live.update(rows_table(await look()), refresh=True)
+            rows = await look()
+            live.update(rows_table(rows) if rows else NOTHING, refresh=True)
             await asyncio.sleep(1)
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ...protocol.errors import KafkaError
+from ..spark.mistakes import reason_in
 from .client_settings import parse_settings
 from .pipeline import pipeline
 from .reasons import reason
 from .session import Bootstrap, fail, print_rows
 from .spark_output import KEEP_VERSIONS, check_output, written
-
-_ERROR_LINE = re.compile(r"^(?:: )?(?:[\w.]+\.)?\w*(?:Error|Exception): ")
 
 app = typer.Typer(
     help="Jobs on Spark: compact, table, export, replay, audit, pipeline. On this machine, or on a cluster (--master).",
@@ -52,12 +49,13 @@ MaybeBootstrap = Annotated[
 def _session(master: str | None, conf: list[str] | None) -> Iterator[Any]:
     """A session whose progress is seen, Spark's own bar on stderr; ended if it began here. A mistake is one line."""
     try:
-        from ..spark.session import active_session, session
+        from ..spark.session import active_session, keep_to_loopback, session
     except ImportError as error:
         fail(f"{error.name} is not installed; pip install 'barnabas[spark]'")
     is_own = active_session() is None
     shown = {"spark.ui.showConsoleProgress": "true", "spark.sql.streaming.numRecentProgressUpdates": "100000"}
     config = shown | parse_settings(conf or ())
+    keep_to_loopback(master, config)
     spark = session(master, app_name="barnabas spark", config=config)
     spark.sparkContext.setLogLevel("OFF" if is_own else "ERROR")
     try:
@@ -72,25 +70,22 @@ def _session(master: str | None, conf: list[str] | None) -> Iterator[Any]:
 
 
 def told(error: Exception) -> str:
-    """What an error of Spark's says, which may be the end of a Python traceback inside a Java one."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line for line in lines if _ERROR_LINE.match(line)]
-    return _ERROR_LINE.sub("", ours[-1]) if ours else (lines or [type(error).__name__])[0]
+    """What an error of Spark's says, in one line."""
+    return reason_in(str(error)) or type(error).__name__
 
 
 def check_source(bootstrap: str | None, topic: str | None, path: str | None, options: list[str] | None) -> None:
     """Whether there is what is to be read, before Spark starts, which takes ten times as long. If not, the end."""
     named = parse_settings(options or ())
-    if path is not None or topic is None or bootstrap is None:
-        if path is not None and "://" not in path and not Path(path).exists():
-            fail(f"{path} is not there")
-        return
     try:
-        from ..spark.check import check_topics
+        from ..spark.check import check_folders, check_topics
     except ImportError as error:
         fail(f"{error.name} is not installed; pip install 'barnabas[spark]'")
     try:
-        check_topics(bootstrap, topic, named)
+        if path is not None:
+            check_folders(path, topic, named)
+        elif topic is not None and bootstrap is not None:
+            check_topics(bootstrap, topic, named)
     except (KafkaError, OSError, ValueError) as error:
         fail(reason(error))
 
@@ -164,11 +159,25 @@ def table(
         rows = jobs.table(_records(spark, bootstrap_server, topic, path, option))
         writer = rows.write.format(file_format).options(**parse_settings(write_option or ()))
         if file_format in KEEP_VERSIONS:
-            writer.mode("overwrite" if overwrite else "errorifexists").save(output)
+            _write_version(writer, output, overwrite=overwrite)
         else:
             with written(output, overwrite=overwrite) as place:
                 writer.save(place)
     _tell(f"latest values written to {output}")
+
+
+def _write_version(writer: Any, output: str, *, overwrite: bool) -> None:
+    """Write a table, or with `overwrite` a new version of the one that is there."""
+    from pyspark.errors import AnalysisException
+
+    if overwrite:
+        try:
+            writer.mode("overwrite").save(output)
+            return
+        except AnalysisException as error:
+            if error.getCondition() != "TABLE_OR_VIEW_NOT_FOUND":  # what Iceberg says the first time; Delta makes it
+                raise
+    writer.mode("errorifexists").save(output)
 
 
 @app.command()

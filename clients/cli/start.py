@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
 from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 from .reasons import reason
+
+if TYPE_CHECKING:
+    import argparse
 
 DEFAULT_DATA = "./barnabas-data"
 DEFAULT_PORT = 9092
@@ -28,7 +31,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 def main(arguments: list[str]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status."""
-    options = parser().parse_args(arguments)
+    options = options_of(arguments)
     config_room = import_module("barnabas.server.config.broker_config")
     try:
         properties = _properties(options)
@@ -49,8 +52,19 @@ def main(arguments: list[str]) -> int:
     return status
 
 
+def options_of(arguments: list[str]) -> SimpleNamespace:
+    """What was asked for. What has read it is forgotten: half a megabyte that a broker need not hold while it lives."""
+    known = set(sys.modules)
+    read = vars(parser().parse_args(arguments))
+    for name in {"argparse", "gettext", "locale"} - known:
+        sys.modules.pop(name, None)
+    return SimpleNamespace(**read)
+
+
 def parser() -> argparse.ArgumentParser:
     """The options of `start`; argparse, as it is loaded in no time."""
+    import argparse
+
     parser = argparse.ArgumentParser(
         prog="barnabas start",
         description="Start a broker: one process, one folder. Prints its listeners and `ready` once it serves.",
@@ -66,7 +80,8 @@ def parser() -> argparse.ArgumentParser:
     add("--advertise", action="append", default=[], metavar="NAME://HOST:PORT", help="what clients of a listener use")
     add("--port", type=int, metavar="N", help=f"short for --listener PLAINTEXT://127.0.0.1:N ({DEFAULT_PORT}; 0: any)")
     add("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create unless it exists")
-    add("--override", action="append", default=[], metavar="KEY=VALUE", help="any other setting; may be repeated")
+    setting_help = "any other setting; may be repeated"
+    add("--override", "--config", action="append", default=[], metavar="KEY=VALUE", help=setting_help)
     add("--console", nargs="?", const=DEFAULT_CONSOLE, metavar="HOST:PORT", help=CONSOLE_HELP)
     add("--console-config", metavar="FILE", help="client.properties by which the console reaches the broker")
     add("--console-schemas", action="append", default=[], metavar="URL|PATH", help=SCHEMAS_HELP)
@@ -76,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _console(options: argparse.Namespace) -> Any:
+def _console(options: SimpleNamespace) -> Any:
     """What runs beside the broker, if anything. Raises ValueError, also for settings of a console that is not there."""
     if options.console is None:
         unused = [name for name in CONSOLE_ONLY if getattr(options, name)]
@@ -87,12 +102,16 @@ def _console(options: argparse.Namespace) -> Any:
     return beside(options.console, options.console_config, options.console_schemas)
 
 
-def _properties(options: argparse.Namespace) -> dict[str, str]:
+def _properties(options: SimpleNamespace) -> dict[str, str]:
     """The file's settings with the options on top. Raises OSError, ValueError."""
     properties: dict[str, str] = {}
     if options.properties is not None:
         parse: Any = import_module("barnabas.protocol.properties").parse_properties
-        properties.update(parse(Path(options.properties).read_text()))
+        text = Path(options.properties).read_text(encoding="iso-8859-1")  # as Java reads it
+        try:
+            properties.update(parse(text))
+        except ValueError as error:
+            raise ValueError(f"{options.properties}: {error}") from None
     properties.update(environment_properties(os.environ))
     if options.data is not None:
         properties["log.dirs"] = options.data

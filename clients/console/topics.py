@@ -34,7 +34,7 @@ class TopicPages:
         return {
             "cluster_id": cluster.cluster_id,
             "controller": cluster.controller_id,
-            "topics": sum(not topic.is_internal for topic in topics),
+            "topics": len(topics),
             "partitions": len(partitions),
             "under_replicated": sum(map(_under_replicated, topics)),
             "offline": leads[-1],

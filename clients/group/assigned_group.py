@@ -56,7 +56,9 @@ class AssignedGroup(ConsumerCoordinator):
                 await self._prepare()
                 self._join()
             else:
+                # Who was refused goes on as who it was; if the group has gone on without it, it hears so.
                 self._member.rejoin_reason = None
+                self._member.synced()
                 self.heartbeats.tell()
         target = self.heartbeats.target
         if target is not None:
@@ -75,8 +77,6 @@ class AssignedGroup(ConsumerCoordinator):
         """Give up what is not in the target, take what is new in it, and tell the coordinator."""
         listener, owned = self.subscription.listener, set(self._assignment.states)
         given = await self._client.retrying(lambda: self._named_target(target), timeout_ms=self._timeout_ms)
-        if self.heartbeats.target is target:
-            self.heartbeats.target = None
         revoked, new = sorted(owned - given), sorted(given - owned)
         if revoked:
             await self._commit_positions(self._settings.session_timeout_ms)
@@ -88,10 +88,10 @@ class AssignedGroup(ConsumerCoordinator):
                 self._assign(owned - set(revoked))
             else:
                 self._assign(sorted(given))
+                self.heartbeats.taken(target)
             self.auto_commit.restart()
         if self._member.is_outside:
             return
-        self.heartbeats.tell()
         await tell(listener.on_partitions_assigned(new))
 
     async def _named_target(self, target: Target) -> set[TopicPartition]:

@@ -1,7 +1,9 @@
 """Heartbeats of the newer protocol (KIP-848): they carry everything, and bring what the coordinator has assigned.
 
 A heartbeat tells what is new since the one before: the subscription, and what the member owns once it has given up and
-taken what it was told to. The answer brings the member's epoch, the interval, and an assignment if there is a new one.
+taken what it was told to. That is told even if the member had just this before: who is given a partition and loses it
+again before the application reads has nothing to give up, and the coordinator waits until it hears so. The answer
+brings the member's epoch, the interval, and an assignment if there is a new one.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ class MemberBeats(Heartbeats):
         self._topics = topics
         self._owned = owned
         self._told_topics: list[str] | None = None
-        self._told_owned: set[TopicPartition] | None = None
+        self._has_taken = False
+        """A target, since what the member owns was told last."""
         self._interval = self._settings.heartbeat_interval_ms / 1000
         self._has_news = False
         self._failed = False
@@ -49,7 +52,14 @@ class MemberBeats(Heartbeats):
         """Join: the first heartbeat tells everything, and is sent at once."""
         super().begin()
         self.target = None
-        self._told_topics = self._told_owned = None
+        self._told_topics = None
+        self.tell()
+
+    def taken(self, target: Target) -> None:
+        """The member owns what is in the target, and nothing else."""
+        if self.target is target:
+            self.target = None
+        self._has_taken = True
         self.tell()
 
     def tell(self) -> None:
@@ -65,33 +75,31 @@ class MemberBeats(Heartbeats):
 
     async def _beat(self, now: float) -> None:
         member, sent = self._member, self._member.generation
-        self._has_news, self._failed = False, True
-        topics, owned = sorted(self._topics()), set(self._owned())
-        request = self._request(sent, topics, owned)
+        topics = sorted(self._topics())
+        request = self._request(sent, topics)
+        self._has_news, self._has_taken, self._failed = False, False, True
         try:
             response = await self._link.send(request, timeout_ms=self._settings.session_timeout_ms)
         except KafkaError as error:
-            self._told_topics = self._told_owned = None
+            self._told_topics = None
             self._take_in_failure(error)
             return
         if member.generation != sent or not member.beats:
             return
         code = code_of(response.error_code)
         if code is not ErrorCode.NONE:
-            self._told_topics = self._told_owned = None
+            self._told_topics = None
             self._take_in_code(code, response.error_message)
             return
         self._failed = False
-        self._told_topics, self._told_owned = topics, owned
+        self._told_topics = topics
         self._interval = response.heartbeat_interval_ms / 1000
         member.generation = Generation(response.member_epoch, response.member_id or sent.member_id)
         if response.assignment is not None:
             self.target = [(t.topic_id, p) for t in response.assignment.topic_partitions for p in t.partitions]
             self._changed()
 
-    def _request(
-        self, sender: Generation, topics: list[str], owned: set[TopicPartition]
-    ) -> ConsumerGroupHeartbeatRequest:
+    def _request(self, sender: Generation, topics: list[str]) -> ConsumerGroupHeartbeatRequest:
         """What is new; all there is when joining, and after a heartbeat whose fate is unknown."""
         settings = self._settings
         request = ConsumerGroupHeartbeatRequest(
@@ -106,9 +114,10 @@ class MemberBeats(Heartbeats):
             request.server_assignor = settings.group_remote_assignor
         if self._told_topics != topics:
             request.subscribed_topic_names = topics
-        if self._told_owned != owned:
+        # With a target to be taken this would be no answer to it, and be taken for one.
+        if self._told_topics is None or (self._has_taken and self.target is None):
             by_topic: dict[UUID, list[int]] = {}
-            for tp in owned:
+            for tp in self._owned():
                 by_topic.setdefault(self._client.cluster.topic_id(tp.topic), []).append(tp.partition)
             request.topic_partitions = [TopicPartitions(topic_id=t, partitions=p) for t, p in by_topic.items()]
         return request

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
+from ...protocol.in_words import in_words
 from ..console.decoding.schemas import SchemaRegistry
 from ..console.decoding.worker import HEAD_BYTES, Decode, decoder_of, plain
 
@@ -51,7 +52,9 @@ class RegistryDecoder:
         except OSError as error:
             if isinstance(error.__context__, HTTPError) and error.__context__.code == 404:
                 return None
-            raise OSError(f"schema registry {self._url}: {getattr(error, 'reason', error)}") from None
+            cause = getattr(error, "reason", error)  # urllib's
+            told = in_words(cause) if isinstance(cause, OSError) else cause
+            raise OSError(f"schema registry {self._url}: {told}") from None
         return None if schema is None else decoder_of(schema._asdict())
 
 

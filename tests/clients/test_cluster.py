@@ -87,7 +87,7 @@ def test_bootstrap_servers(text: Any, addresses: list[tuple[str, int]]) -> None:
     assert parse_bootstrap(text) == addresses
 
 
-@pytest.mark.parametrize("text", ["a:b", ":1", "", "a:1,"])
+@pytest.mark.parametrize("text", ["a:b", ":1", "", "a:1,", "a:0", "a:65536"])
 def test_bootstrap_servers_that_are_none(text: str) -> None:
     with pytest.raises(ValueError, match="no host:port"):
         parse_bootstrap(text)

@@ -19,6 +19,7 @@ from barnabas.clients.partitioner import partition_of_key
 from barnabas.clients.producer import Producer
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode, KafkaError
+from barnabas.protocol.messages.init_producer_id import InitProducerIdResponse
 from barnabas.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
@@ -129,6 +130,23 @@ def test_it_follows_the_leader() -> None:
             await p.send_and_wait("t", b"2")
         assert values(cluster) == [b"1", b"2"]
         assert {node for node, key, _, _ in cluster.requests if key is ApiKey.PRODUCE} == {1, 2}
+
+    play(story, brokers=2)
+
+
+def test_it_leaves_a_leader_that_is_deposed_and_does_not_know() -> None:
+    """Whom nobody follows any more takes records in, and tells again and again that replicas lack."""
+
+    def unaware(node: int, key: ApiKey, request: Any) -> Any:
+        return refusal(request, ErrorCode.REQUEST_TIMED_OUT) if (node, key) == (1, ApiKey.PRODUCE) else None
+
+    async def story(cluster: ScriptedCluster) -> None:
+        async with producer(cluster, linger_ms=0) as p:
+            await p.send_and_wait("t", b"1")
+            cluster.move("t", 0, leader=2)
+            cluster.before = unaware
+            await p.send_and_wait("t", b"2")
+        assert values(cluster) == [b"1", b"2"]
 
     play(story, brokers=2)
 
@@ -327,6 +345,32 @@ def test_delivery_times_out_and_the_next_records_still_go() -> None:
             assert (await p.send_and_wait("t", b"next")).offset == 0
             assert (await p.send_and_wait("t", b"more")).offset == 1
         assert values(cluster) == [b"next", b"more"]
+
+    play(story)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "why"),
+    [
+        (
+            ApiKey.INIT_PRODUCER_ID,
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            ": COORDINATOR_LOAD_IN_PROGRESS: no producer id",
+        ),
+        (ApiKey.PRODUCE, ErrorCode.NOT_ENOUGH_REPLICAS, ": NOT_ENOUGH_REPLICAS: partition t-0"),
+    ],
+)
+def test_what_times_out_says_why(asked: ApiKey, code: ErrorCode, why: str) -> None:
+    def refuse(node: int, key: ApiKey, request: Any) -> Any:
+        if key is not asked:
+            return None
+        return refusal(request, code) if key is ApiKey.PRODUCE else InitProducerIdResponse(error_code=code)
+
+    async def story(cluster: ScriptedCluster) -> None:
+        cluster.before = refuse
+        async with producer(cluster, request_timeout_ms=1000, delivery_timeout_ms=5000) as p:
+            with pytest.raises(DeliveryTimeoutError, match=f"not acknowledged in .* ms{why}$"):
+                await p.send_and_wait("t", b"lost")
 
     play(story)
 

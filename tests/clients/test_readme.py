@@ -15,7 +15,8 @@ from tests.server_process import ServerProcess, free_port
 
 from barnabas import Broker
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
 TIMEOUT_SECONDS = 100
 
 
@@ -27,7 +28,7 @@ def blocks(language: str) -> list[str]:
 def test_the_tour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     start, tour = (block for block in blocks("sh") if "barnabas" in block)
     install, command = start.splitlines()
-    assert install == "pip install ."
+    assert install.split("  ")[0] == "python3 -m venv .venv && . .venv/bin/activate && pip install ."
     port = free_port()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
@@ -58,3 +59,10 @@ def test_the_examples_in_python() -> None:
         scope: dict[str, object] = {}
         exec(compile("async def example():\n" + textwrap.indent(body, "    "), "README.md", "exec"), scope)
         asyncio.run(scope["example"]())  # type: ignore[operator]
+
+
+def test_the_call_that_a_contributor_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    *_, call = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-an-api.md").read_text(), re.DOTALL)
+    served = call.replace("unregister_broker", "list_groups").replace("UnregisterBrokerRequest(broker_id=77)", "List()")
+    exec(served.replace("UnregisterBrokerRequest", "ListGroupsRequest as List"), {})
+    assert "ListGroupsResponse" in capsys.readouterr().out

@@ -38,6 +38,7 @@ async function route() {
   for (const link of document.querySelectorAll("#nav a")) {
     const here = link.hash === "#/" ? path === "/" : path.startsWith(link.hash.slice(1));
     if (here) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (here) link.scrollIntoView({ block: "nearest", inline: "nearest" });
   }
   const place = h("div", {});
   place.style.display = "contents";

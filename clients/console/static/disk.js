@@ -174,7 +174,7 @@ class LogCard {
       { name: "Base offset", number: true, cell: (s) => number(s.base) },
       { name: "State", cell: (s) => STATES[stateOf(log, log.segments.indexOf(s))] },
       { name: "Tombstones", number: true, class: "optional", cell: (s) => (this.counted(s) ? `${this.counted(s).counted < s.size ? "≥ " : ""}${number(this.counted(s).tombstones)}` : "–") },
-      { name: "Written", class: "optional", cell: (s) => time(s.modified) },
+      { name: "Written", class: "mono optional", cell: (s) => time(s.modified) },
       ...["log", "index", "timeindex", "txnindex"].map((suffix) => ({ name: `.${suffix}`, number: true, class: suffix === "log" ? "" : "optional", cell: (s) => bytes(s.files[suffix]) })),
     ], log.segments));
   }

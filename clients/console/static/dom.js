@@ -50,6 +50,9 @@ export function span(ms) {
   return `${Math.floor(ms / size)} ${name}${rest ? ` ${rest} ${smaller[0]}` : ""}`;
 }
 
+// A sentence of the broker's: what it has between backticks is code.
+export const sentence = (text) => text.split("`").map((piece, at) => (at % 2 ? h("code", {}, piece) : piece));
+
 export const ownBroker = document.querySelector("meta[name=own-broker]").content === "yes";
 
 export const tag = (text, tone) => h("span", { class: tone ? `tag ${tone}` : "tag" }, text);

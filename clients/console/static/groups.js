@@ -12,10 +12,9 @@ export async function groups(view, signal) {
   const count = h("small", { role: "status" });
   let all = [];
   const list = new List("Groups", [
-    { name: "Group", cell: (g) => h("a", { href: `#/groups/${part(g.id)}` }, h("bdi", {}, g.id)) },
+    { name: "Group", class: "name", cell: (g) => h("a", { href: `#/groups/${part(g.id)}` }, h("bdi", {}, g.id)) },
     { name: "State", cell: (g) => tag(g.state || "unknown", tone(g.state)) },
-    { name: "Protocol", class: "optional", cell: (g) => g.type || "classic" },
-    { name: "", class: "wide optional", cell: (g) => (g.protocol === "consumer" ? "" : g.protocol) },
+    { name: "Protocol", class: "optional", cell: (g) => [g.type || "classic", g.protocol && g.protocol !== "consumer" ? `, ${g.protocol}` : ""] },
   ], "no group");
   view.append(h("div", { class: "head" }, h("h1", {}, "Groups"), count, h("span", { class: "grow" }), search), list.element);
   function show() {
@@ -37,13 +36,16 @@ export async function group(view, signal, id) {
   const state = h("span");
   const facts = h("small");
   const members = h("div");
+  // A member by its client id, and by the end of its own where others have the same.
+  const called = (client, member) => (!client ? "–" : [h("bdi", { title: member }, client),
+    now.members.filter((m) => m.client === client).length > 1 && h("small", { class: "mono" }, ` …${member.slice(-4)}`)]);
   const list = new List(`Lag of ${id}`, [
-    { name: "Topic", cell: (r) => h("a", { href: `#/topics/${part(r[0])}` }, r[0]) },
+    { name: "Topic", class: "name", cell: (r) => h("a", { href: `#/topics/${part(r[0])}` }, r[0]) },
     { name: "Partition", number: true, cell: (r) => r[1] },
     { name: "Committed", number: true, class: "optional", cell: (r) => number(r[2]) },
     { name: "End", number: true, class: "optional", cell: (r) => number(r[3]) },
     { name: "Lag", number: true, cell: (r) => number(r[4]) },
-    { name: "Member", class: "wide mono optional", cell: (r) => h("bdi", { title: r[6] }, r[5] ?? "–") },
+    { name: "Member", class: "optional", cell: (r) => called(r[5], r[6]) },
   ], "nothing is committed");
   view.append(
     h("div", { class: "head" }, h("div", { class: "crumb" }, h("a", { href: "#/groups" }, "Groups"), " /"),
@@ -55,7 +57,7 @@ export async function group(view, signal, id) {
     state.replaceChildren(tag(now.state, tone(now.state)));
     facts.textContent = `${now.type}${now.assignor ? `, ${now.assignor}` : ""}, coordinator ${now.coordinator}`;
     members.replaceChildren(table("Members", [
-      { name: "Client", class: "cut", cell: (m) => h("bdi", { title: m.id }, m.client) },
+      { name: "Client", class: "cut", cell: (m) => called(m.client, m.id) },
       { name: "Host", class: "mono optional", cell: (m) => m.host },
       { name: "Instance", class: "optional cut", cell: (m) => h("bdi", {}, m.instance ?? "–") },
       { name: "Partitions", number: true, cell: (m) => number(m.partitions) },

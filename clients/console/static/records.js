@@ -135,7 +135,7 @@ async function one(topic, partition, offset) {
     h("dl", { class: "facts" },
       h("dt", {}, "Time"), h("dd", {}, time(record.t)),
       h("dt", {}, "Key"), h("dd", { class: "mono" }, keyForm(record.key)),
-      record.headers.flatMap((header) => [h("dt", {}, h("bdi", {}, header.key.text)), h("dd", { class: "mono" }, shown(header.value))]),
+      record.headers.flatMap((header) => [h("dt", {}, h("small", {}, "header "), h("bdi", {}, header.key.text)), h("dd", { class: "mono" }, shown(header.value))]),
       h("dt", {}, "Value"), h("dd", {}, record.value.size < 0 ? h("span", { class: "none" }, "null") : `${bytes(record.value.size)}${record.value.cut ? ", the beginning of it" : ""}`)),
     record.value.trouble && h("div", { class: "error" }, record.value.trouble),
     forms(record.value.forms),

@@ -33,12 +33,12 @@ export async function rights(view, signal) {
       { name: "What", cell: (a) => words(a.operation) },
       { name: "Of", cell: (a) => [words(a.resource), " ", h("bdi", {}, a.name), a.pattern === "prefixed" && "…"] },
       { name: "From", class: "optional", cell: (a) => a.host },
-      { name: "", number: true, cell: (a) => h("button", { class: "quiet", "aria-label": `Remove the rule of ${a.principal} for ${a.name}`, onclick: () => removeRule(a, look) }, "Remove") },
+      { name: "", class: "does", cell: (a) => h("button", { class: "quiet", "aria-label": `Remove the rule of ${a.principal} for ${a.name}`, onclick: () => removeRule(a, look) }, "Remove") },
     ], now.acls, { empty: now.missing.acls ?? "no rules" }));
     quotas.replaceChildren(table("Quotas", [
       { name: "Whose", cell: (q) => Object.entries(q.entity).map(([kind, name]) => [h("small", {}, `${kind} `), h("bdi", {}, name ?? "(all others)"), " "]).flat() },
       { name: "At most", cell: (q) => Object.entries(q.values).map(([key, value]) => `${words(key)} ${key.endsWith("byte_rate") ? `${bytes(value)}/s` : number(value)}`).join(", ") },
-      { name: "", number: true, cell: (q) => h("button", { class: "quiet", "aria-label": `Change the quotas of ${whose(q.entity)}`, onclick: () => changeQuota(q, look) }, "Change") },
+      { name: "", class: "does", cell: (q) => h("button", { class: "quiet", "aria-label": `Change the quotas of ${whose(q.entity)}`, onclick: () => changeQuota(q, look) }, "Change") },
     ], now.quotas, { empty: now.missing.quotas ?? "no quotas" }));
     transactions.replaceChildren(table("Transactions", [
       { name: "Transactional id", cell: (t) => h("bdi", {}, t.transactional_id) },

@@ -1,7 +1,7 @@
 // One topic: its partitions, its settings, its records.
 
 import { get, post, every, part } from "./api.js";
-import { h, ask, bytes, field, number, ownBroker, tag, title, toast } from "./dom.js";
+import { h, ask, bytes, field, number, ownBroker, sentence, span, tag, title, toast } from "./dom.js";
 import { List } from "./list.js";
 import { disk } from "./disk.js";
 import { records } from "./records.js";
@@ -63,13 +63,13 @@ async function settings(view, signal, name) {
   function show() {
     const wanted = search.value.trim().toLowerCase();
     const shown = configs.filter((c) => c.name.includes(wanted) || (c.doc ?? "").toLowerCase().includes(wanted));
-    place.replaceChildren(h("table", { "aria-label": `Settings of ${name}` },
+    place.replaceChildren(h("table", { class: "settings", "aria-label": `Settings of ${name}` },
       h("thead", {}, h("tr", {}, [{ name: "Setting" }, { name: "Value" }, { name: "Origin", class: "optional" }, {}].map(title))),
       h("tbody", {}, shown.map((c) => h("tr", {},
-        h("td", {}, h("code", {}, c.name), c.doc && h("div", {}, h("small", {}, c.doc))),
-        h("td", { class: "mono" }, c.sensitive ? h("span", { class: "none" }, "hidden") : c.value === "" ? h("span", { class: "none" }, "empty") : c.value ?? "–"),
+        h("td", {}, h("code", {}, c.name), c.doc && h("div", {}, h("small", {}, sentence(c.doc)))),
+        h("td", { class: "mono" }, c.sensitive ? h("span", { class: "none" }, "hidden") : c.value === "" ? h("span", { class: "none" }, "empty") : [c.value ?? "–", readable(c.name, c.value)]),
         h("td", { class: "optional" }, tag(c.source, c.source === "topic" ? "good" : null)),
-        h("td", { class: "n" }, !c.read_only && h("button", { class: "quiet", "aria-label": `Change ${c.name}`, onclick: () => change(c) }, "Change")))))));
+        h("td", { class: "does" }, !c.read_only && h("button", { class: "quiet", "aria-label": `Change ${c.name}`, onclick: () => change(c) }, "Change")))))));
   }
 
   function change(config) {
@@ -79,7 +79,7 @@ async function settings(view, signal, name) {
       field("Value", "value", { value: config.value ?? "", autofocus: true, spellcheck: "false" }),
       own && h("label", { class: "line" }, reset, h("span", {}, "back to what it is without a setting of its own")),
     ], {
-      note: config.doc && h("small", {}, config.doc),
+      note: config.doc && h("small", {}, sentence(config.doc)),
       act: async (data) => {
         await post(`/topics/${part(name)}/configs`, { key: config.name, value: data.reset ? null : data.value });
         toast(`changed ${config.name}`);
@@ -96,6 +96,14 @@ async function settings(view, signal, name) {
 
   search.addEventListener("input", show);
   await look();
+}
+
+// What large numbers of milliseconds and bytes come to.
+function readable(name, value) {
+  const amount = Number(value);
+  if (!Number.isSafeInteger(amount) || amount < 1000) return null;
+  const said = name.endsWith(".ms") ? span(amount) : name.endsWith(".bytes") ? bytes(amount) : null;
+  return said && h("div", {}, h("small", {}, said));
 }
 
 function grow(name, now) {

@@ -7,18 +7,18 @@ import { List } from "./list.js";
 export async function topics(view, signal) {
   const search = h("input", { type: "search", class: "search", placeholder: "Search topics  ( / )", "aria-label": "Search topics", autocomplete: "off", spellcheck: "false" });
   const internal = h("input", { type: "checkbox" });
+  const internals = h("span", {}, "internal");
   const count = h("small", { role: "status" });
   let [rows, sizes] = [[], {}];
   const list = new List("Topics", [
-    { name: "Topic", cell: (t) => h("a", { href: `#/topics/${part(t[0])}` }, t[0]) },
+    { name: "Topic", class: "name", cell: (t) => [h("a", { href: `#/topics/${part(t[0])}` }, t[0]), t[4] ? [" ", tag("internal")] : null, t[3] > 0 && [" ", tag(`${number(t[3])} under-replicated`, "bad")]] },
     { name: "Partitions", number: true, cell: (t) => number(t[1]) },
     { name: "Replicas", number: true, class: "optional", cell: (t) => t[2] },
     { name: "Size", number: true, cell: (t) => bytes(sizes[t[0]]) },
-    { name: "", class: "wide optional", cell: (t) => [t[4] ? tag("internal") : null, t[3] > 0 && tag(`${number(t[3])} under-replicated`, "bad")] },
   ], "no topic has such a name");
   view.append(
     h("div", { class: "head" }, h("h1", {}, "Topics"), count, h("span", { class: "grow" }),
-      h("label", { class: "line" }, internal, h("span", {}, "internal")), search,
+      h("label", { class: "line" }, internal, internals), search,
       h("button", { class: "main", onclick: () => create(signal, look) }, "New topic")),
     list.element);
 
@@ -27,6 +27,7 @@ export async function topics(view, signal) {
     const shown = rows.filter((t) => (internal.checked || !t[4]) && t[0].toLowerCase().includes(wanted));
     const partitions = shown.reduce((sum, t) => sum + t[1], 0);
     count.textContent = `${number(shown.length)} topics, ${number(partitions)} partitions`;
+    internals.textContent = `${number(rows.filter((t) => t[4]).length)} internal`;
     list.set(shown);
   }
 
@@ -50,8 +51,8 @@ function create(signal, look) {
   ask("New topic", [
     field("Name", "name", { required: true, pattern: "[a-zA-Z0-9._\\-]+", maxlength: 249, autofocus: true, spellcheck: "false" }),
     h("div", { class: "fields" },
-      field("Partitions", "partitions", { type: "number", min: 1, placeholder: "as the broker is set" }),
-      field("Replicas", "replication", { type: "number", min: 1, placeholder: "as the broker is set" })),
+      field("Partitions", "partitions", { type: "number", min: 1, placeholder: "the broker's" }),
+      field("Replicas", "replication", { type: "number", min: 1, placeholder: "the broker's" })),
     h("label", {}, h("span", {}, "Settings, one key=value a line"), h("textarea", { name: "configs", rows: 3, placeholder: "cleanup.policy=compact", spellcheck: "false" })),
   ], {
     verb: "Create",

@@ -52,6 +52,10 @@ SHOWN_AFTER = """async (pause) => {
            || !document.querySelector('main tbody a')) await frame();
     return performance.now() - began;
 }"""
+IS_WHOLE = """(selector) => {
+    const place = document.querySelector(selector).getBoundingClientRect();
+    return place.left >= 0 && place.right <= innerWidth;
+}"""
 T = TypeVar("T")
 
 
@@ -238,6 +242,58 @@ def test_a_topic_is_made_changed_grown_and_deleted(page: Page, broker: Broker) -
     expect(page.locator("tbody a", has_text="made")).to_have_count(0)
 
 
+def test_settings_are_readable(page: Page, broker: Broker) -> None:
+    broker.create_topic("kept", 1, {"retention.ms": 172_800_000, "segment.bytes": 20_000_000})
+    go(page, "/topics/kept/settings")
+    rows = page.locator("tbody tr")
+    for setting, readable in (("retention.ms", "2 d"), ("segment.bytes", "20.0 MB")):
+        expect(rows.filter(has=page.get_by_text(setting, exact=True))).to_contain_text(readable)
+    expect(rows.filter(has=page.get_by_text("cleanup.policy", exact=True)).locator("small code")).to_have_text(
+        ["delete", "compact"]
+    )
+    expect(page.locator("tbody")).not_to_contain_text("`")
+
+
+def test_the_overview_counts_internal_topics_and_the_list_says_how_many_there_are(page: Page, broker: Broker) -> None:
+    go(page, "/topics")
+    expect(page.locator("label.line")).to_have_text("1 internal")
+    shown = int(page.locator("main small").inner_text().split()[0])
+    go(page, "/")
+    expect(page.locator(".stat").nth(2)).to_have_text(f"{shown + 1}Topics")
+
+
+def test_members_of_one_client_id_are_told_apart(page: Page, broker: Broker) -> None:
+    async def two() -> None:
+        stop = asyncio.Event()
+
+        async def read() -> None:
+            async with Consumer(broker.bootstrap, group_id="twins", client_id="twin") as consumer:
+                consumer.subscribe(["orders"])
+                while not stop.is_set():
+                    await consumer.getmany(timeout_ms=200)
+
+        members = [asyncio.create_task(read()) for _ in range(2)]
+        await asyncio.to_thread(seen.wait, PATIENCE_MS / 1000)
+        stop.set()
+        await asyncio.gather(*members)
+
+    seen = threading.Event()
+    thread = threading.Thread(target=lambda: asyncio.run(two()))
+    thread.start()
+    try:
+        go(page, "/groups/twins")
+        members = page.get_by_role("table", name="Members").locator("tbody tr")
+        expect(members).to_have_count(2)
+        names = members.locator("td:first-child")
+        expect(names).to_have_text([re.compile("^twin ….{4}$")] * 2)
+        first, second = names.all_inner_texts()
+        assert first != second
+        expect(page.get_by_role("table", name="Lag of twins").get_by_text(first[-4:])).not_to_have_count(0)
+    finally:
+        seen.set()
+        thread.join()
+
+
 def test_a_group_is_seen_and_begins_elsewhere(page: Page, broker: Broker) -> None:
     go(page, "/groups/readers")
     expect(page.locator(".head .tag")).to_have_text("Stable")
@@ -421,6 +477,11 @@ def test_it_fits_a_phone(chromium: Browser, url: str) -> None:
         for path in SCREENS:
             go(page, path)
             assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+            assert page.evaluate(IS_WHOLE, "#nav a[aria-current]"), path
+        go(page, "/topics/orders/settings")
+        expect(page.locator(".settings tbody tr").first).to_be_visible()
+        assert page.evaluate(IS_WHOLE, ".settings tbody tr:first-child td:nth-child(2)")
+        assert page.evaluate(IS_WHOLE, ".settings tbody tr:first-child button")
 
 
 def test_another_page_changes_nothing(chromium: Browser, url: str) -> None:

@@ -11,7 +11,7 @@ from tests.clients.group.group_world import GROUP, PARTITIONS, QUICK, TOPIC, Dia
 
 from barnabas.clients.admin import GroupDescription
 from barnabas.clients.errors import CommitFailedError, FencedInstanceIdError
-from barnabas.protocol.errors import KafkaError
+from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
 
 QUICKER = QUICK | {
@@ -28,6 +28,14 @@ async def described(world: GroupWorld) -> GroupDescription:
         group = (await admin.describe_groups([GROUP]))[GROUP]
         assert not isinstance(group, KafkaError), group
         return group
+
+
+async def until_given(world: GroupWorld, counts: list[int]) -> None:
+    """Until the coordinator has so many partitions down for each member."""
+    deadline = world.loop.time() + 60
+    while (given := sorted(len(member.assigned) for member in (await described(world)).members)) != counts:
+        assert world.loop.time() < deadline, given
+        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("assignor", [None, "range", "uniform"])
@@ -75,6 +83,47 @@ def test_a_member_that_is_late_is_out_and_comes_back() -> None:
             await other.stop()
 
     play(story, settings=QUICKER)
+
+
+def test_what_a_member_was_given_and_lost_before_it_read_is_free() -> None:
+    """The busy one has just what it had, nothing to give up, and says so all the same."""
+
+    async def story(world: GroupWorld) -> None:
+        busy = world.reader(**NEWER)
+        await world.until_shared(busy)
+        second = world.reader(**NEWER)
+        await world.until_shared(busy, second)
+        busy.is_asleep, had = True, set(busy.assigned)
+        await second.stop()
+        await until_given(world, [PARTITIONS])
+        third = world.reader(**NEWER)
+        await until_given(world, [0, len(had)])
+        assert (busy.assigned, third.assigned) == (had, set())
+        busy.is_asleep = False
+        await world.until_shared(busy, third)
+        assert busy.assigned == had
+        await busy.stop()
+        await third.stop()
+
+    play(story, settings=QUICKER)
+
+
+def test_who_is_refused_is_told_so_and_joins_with_the_next_read() -> None:
+    async def story(world: GroupWorld) -> None:
+        first = world.reader(**NEWER)
+        await world.until_shared(first)
+        async with world.consumer(**NEWER) as second:
+            second.subscribe([TOPIC])
+            for _ in range(2):
+                with pytest.raises(KafkaError) as refused:
+                    await second.getmany(timeout_ms=60_000)
+                assert refused.value.code is ErrorCode.GROUP_MAX_SIZE_REACHED
+            await first.stop()
+            async with asyncio.timeout(60):
+                while len(second.assignment) < PARTITIONS:
+                    await second.getmany(timeout_ms=200)
+
+    play(story, settings=QUICKER | {"group.consumer.max.size": "1"})
 
 
 def test_a_crashed_members_partitions_go_to_others() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -14,11 +15,13 @@ from barnabas.clients.cluster import ClusterView
 from barnabas.clients.connection import BrokerConnection
 from barnabas.clients.errors import CommitFailedError, NoOffsetError, RebalanceInProgressError
 from barnabas.clients.offset_reset import ResetKind, ResetTarget, plan_reset, require_inactive
+from barnabas.clients.producer import Producer
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 from barnabas.protocol.schema import ZERO_UUID
 from barnabas.protocol.topic_partition import TopicPartition
+from barnabas.simulation.machines import BOOTSTRAP
 
 T0 = TopicPartition(TOPIC, 0)
 ALL = [TopicPartition(TOPIC, index) for index in range(PARTITIONS)]
@@ -202,6 +205,23 @@ def test_without_an_offset_the_reset_policy_decides() -> None:
             while not consumer.assignment:
                 await consumer.getmany(timeout_ms=100)
             assert [await consumer.position(tp) for tp in ALL] == [10] * PARTITIONS
+
+    play(story)
+
+
+def test_no_partition_waits_for_the_offset_of_one_that_is_not_assigned_any_more() -> None:
+    """An open transaction has the offset of the other one."""
+
+    async def story(world: GroupWorld) -> None:
+        kept, other = ALL[:2]
+        await world.produce(8)
+        producer = Producer(BOOTSTRAP, transactional_id="copier", rng=random.Random(1))
+        async with producer, producer.transaction() as transaction, world.consumer() as consumer:
+            await transaction.send_offsets({other: 1}, GROUP)
+            consumer.assign([kept, other])
+            assert await consumer.getmany(timeout_ms=2_000) == {}
+            consumer.assign([kept])
+            assert list(await consumer.getmany(timeout_ms=5_000)) == [kept]
 
     play(story)
 
