@@ -19,9 +19,9 @@ demo: $(STAMP)
 pipeline: $(STAMP)
 	$(BIN)/barnabas spark pipeline
 
-# Runs docker/docker-compose.yml for real and checks it; without a container engine it says so and fails.
+# Runs the compose files for real and checks what they promise; without a container engine it says so and fails.
 containers: $(STAMP)
-	$(BIN)/python docker/check.py
+	$(BIN)/python docker/check
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -51,7 +51,7 @@ crash: $(STAMP)
 	BARNABAS_KILL_ROUNDS=$${ROUNDS:-200} $(BIN)/pytest -m verify tests/crash tests/storage/test_crash_points.py
 
 fuzz: $(STAMP)
-	$(BIN)/python -m tests.hostile --frames 1000000 --minutes $${MINUTES:-20}
+	$(BIN)/python -m tests.hostile --frames 1000000 --minutes $${MINUTES:-20} $${WHO:+--who $$WHO}
 
 compaction: $(STAMP)
 	$(BIN)/python -m tests.cleaning --examples 100000 --minutes $${MINUTES:-60} --first $${FIRST:-0}

@@ -20,7 +20,7 @@ from tests.barnabas_server import BarnabasServer, start_command
 from tests.kafka import ZooKeeperServer
 from tests.server_process import ServerProcess, free_port, wait_until
 
-from barnabas.clients.cli.start import parser
+from barnabas.clients.cli.start import environment_properties, parser
 from barnabas.protocol.properties import parse_properties
 from barnabas.server.config.broker_config import BrokerConfig
 from barnabas.server.config.zookeeper import zookeeper_settings
@@ -28,6 +28,7 @@ from barnabas.server.config.zookeeper import zookeeper_settings
 DOCKER = Path(__file__).parents[2] / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+ALONE: dict[str, Any] = yaml.safe_load((DOCKER / "broker.yml").read_text())
 MEMBERS = ["broker-1", "broker-2", "broker-3"]
 SECURED, SECURED_CLIENT = "secured", "secured-client"
 CERTS = "/etc/barnabas/certs"
@@ -82,6 +83,32 @@ def test_a_broker_is_reached_where_it_says(service: str) -> None:
     name, folder = volume.split(":")
     assert name in COMPOSE["volumes"]
     assert config(service).log_dirs == [folder]
+
+
+def test_a_broker_alone_is_reached_where_it_says() -> None:
+    (name,) = ALONE["services"]
+    broker = ALONE["services"][name]
+    environment = {key: with_defaults(value) for key, value in broker["environment"].items()}
+    settings = {**parse_properties((DOCKER / "server.properties").read_text()), **environment_properties(environment)}
+    advertised = {
+        one.name: (one.advertised_host, one.advertised_port) for one in BrokerConfig.from_properties(settings).listeners
+    }
+    host, *_ = (with_defaults(mapping).split(":") for mapping in broker["ports"])
+    assert advertised == {"HOST": ("localhost", int(host[1])), "CONTAINERS": (name, 29092)}
+    assert broker["hostname"] == name
+    assert "ulimits" not in broker, "an engine that may not grant them starts nothing; the broker raises its own"
+
+
+def test_the_broker_to_keep_has_no_name_of_the_demo() -> None:
+    """Files of one folder are one project for compose: `down --volumes` of the demo would take the kept data along."""
+    for names in ("services", "volumes"):
+        assert not ALONE[names].keys() & COMPOSE[names].keys()
+
+
+def test_a_port_of_the_host_that_is_taken_can_be_another() -> None:
+    for service in (*SERVICES.values(), *ALONE["services"].values()):
+        for mapping in service.get("ports", ()):
+            assert re.fullmatch(r"127\.0\.0\.1:\$\{\w+:-\d+\}:\d+", mapping)
 
 
 def test_three_brokers_are_one_cluster() -> None:
