@@ -1,11 +1,14 @@
 """Benches of requests: how many a second, how soon answered, and what one costs as the broker grows."""
 
 from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.bench import load
 from tests.bench.bench import STEPS, Figures, Run
 from tests.bench.process import CpuMeter
+from tests.bench.targets import Target, make_target
 
 
 def spent_on(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
@@ -21,6 +24,25 @@ def measure_single(run: Run) -> Figures:
     figures, cost = spent_on(run, "single", topics=[topic])
     run.target.delete_topic(topic)
     return {**figures, "cpu_us_per_request": cost}
+
+
+def measure_metrics(run: Run) -> Figures:
+    """A broker that has metrics and another without them, equally old."""
+    topic = "metered"
+    with TemporaryDirectory() as folder:
+        other = make_target("ours", Path(folder))
+        targets: list[Target] = [run.target, other]
+        try:
+            for target in targets:
+                target.start()
+                target.create_topic(topic)
+            meters = [CpuMeter(target.pids) for target in targets]
+            bootstraps = [target.bootstrap for target in targets]
+            figures = load.run("in-turns", bootstraps=bootstraps, topic=topic, seconds=run.seconds)
+            with_them, without = (meters[n].spent() * 1e6 / figures[f"requests_{n}"] for n in (0, 1))
+        finally:
+            other.remove()
+    return {"requests_per_s_ratio": figures["ratio"], "cpu_us_with": with_them, "cpu_us_without": without}
 
 
 def prepare_latency(run: Run) -> None:

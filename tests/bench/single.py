@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from contextlib import ExitStack
+from statistics import median
 
 from tests.bench.wire import (
     Answers,
@@ -22,6 +23,7 @@ from tests.bench.wire import (
 )
 
 IN_FLIGHT = 64
+TURN_S = 0.05
 
 
 def requests_per_second(
@@ -40,20 +42,51 @@ def requests_per_second(
     answers = Answers(topics[0])
     settle(bootstrap, requests, answers)
     with connect(bootstrap) as connection:
-        for piece in cycle.take(in_flight):
-            connection.sendall(piece)
-        done = 0
-        begin = time.perf_counter()
-        while time.perf_counter() - begin < seconds:
-            count = answers.take(received(connection))
-            done += count
-            for piece in cycle.take(count):
-                connection.sendall(piece)
-        elapsed = time.perf_counter() - begin
-        outstanding = in_flight
-        while outstanding:
-            outstanding -= answers.take(received(connection))
+        done, elapsed = _keep_under_way(connection, cycle, answers, in_flight, seconds)
     return {"requests": done, "seconds": elapsed, "requests_per_s": done / elapsed}
+
+
+def _keep_under_way(
+    connection: socket.socket, cycle: Cycle, answers: Answers, in_flight: int, seconds: float
+) -> tuple[int, float]:
+    """How many were answered and in which time; those that are then under way are waited for."""
+    for piece in cycle.take(in_flight):
+        connection.sendall(piece)
+    done = 0
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < seconds:
+        count = answers.take(received(connection))
+        done += count
+        for piece in cycle.take(count):
+            connection.sendall(piece)
+    elapsed = time.perf_counter() - begin
+    outstanding = in_flight
+    while outstanding:
+        outstanding -= answers.take(received(connection))
+    return done, elapsed
+
+
+def in_turns(bootstraps: list[str], topic: str, *, seconds: float) -> dict[str, float]:
+    """The load of `requests_per_second` on two servers in short turns, A B B A; the median of first ÷ second.
+
+    What else the machine does hits two turns that follow each other alike, and those where it does not are few.
+    """
+    request = produce_request(topic, [(0, small_batch())], 1)
+    cycle, answers = Cycle([request], IN_FLIGHT), Answers(topic)
+    requests, ratios = [0, 0], []
+    with ExitStack() as stack:
+        connections = []
+        for bootstrap in bootstraps:
+            settle(bootstrap, [request], answers)
+            connections.append(stack.enter_context(connect(bootstrap)))
+        for pair in range(1 + int(seconds / TURN_S)):
+            rates = [0.0, 0.0]
+            for index in (0, 1) if pair % 2 else (1, 0):
+                done, elapsed = _keep_under_way(connections[index], cycle, answers, IN_FLIGHT, TURN_S)
+                rates[index] = done / elapsed
+                requests[index] += done + IN_FLIGHT
+            ratios.append(rates[0] / rates[1])
+    return {"ratio": median(ratios), "requests_0": requests[0], "requests_1": requests[1]}
 
 
 def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, acks: int = 1) -> dict[str, float]:

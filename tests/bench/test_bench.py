@@ -198,7 +198,7 @@ def test_ours_and_the_ceiling_side_by_side(name: str, tmp_path: Path) -> None:
     "name",
     [
         *("transactions-32-16", "transaction-commit", "transaction-produce", "transaction-fetch"),
-        *("tls-produce-1k", "tls-fetch-1k", "rules-10000"),
+        *("tls-produce-1k", "tls-fetch-1k", "rules-10000", "metrics-cost"),
     ],
 )
 def test_ours_alone(name: str, tmp_path: Path) -> None:
