@@ -228,3 +228,15 @@ def test_the_rooms_of_the_server_are_told_in_their_order() -> None:
     section = page.partition("## Rooms of the server")[2].partition("\n## ")[0]
     told = re.findall(r"`server/(\w+)(?:/|\.py)`", "".join(re.findall(r"(?m)^\| `[^|]*\|", section)))
     assert told == [room for layer in layers for room in layer.split(" | ")]
+
+
+def test_turns_of_the_loop_are_shared_in_one_place() -> None:
+    """Who lets others be served, and after how much, stands in `server/runtime/turns.py`."""
+    turns = ROOT / "server" / "runtime" / "turns.py"
+    budgets = set(re.findall(r"\b([A-Z][A-Z_]+)(?:, \w+)? = ", turns.read_text())) | {"1"}
+    for path in sorted((ROOT / "server").rglob("*.py")):
+        text = path.read_text()
+        if path != turns:
+            assert "sleep(0)" not in text, name_of(path)
+            assert re.findall(r"(?m)^[A-Z_]*(?:A|PER)_TURN\b", text) == [], name_of(path)
+            assert set(re.findall(r"\bPace\((\w+)\)", text)) <= budgets, name_of(path)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.barnabas_server import BarnabasServer
-from tests.hostile.attacker import Wire, framed
+from tests.hostile.wire import Wire, framed
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.codec import decode_response, encode_request
@@ -25,6 +25,8 @@ FILES = 256
 TOPIC = "t"
 PARTITIONS = 300
 CONNECTIONS = 40
+PATIENCE_SECONDS = 120
+"""For hundreds of syncs, on whatever disk there is."""
 
 
 class FewDescriptors(BarnabasServer):
@@ -43,6 +45,7 @@ def broker(tmp_path: Path) -> Iterator[FewDescriptors]:
 
 def call(wire: Wire, api_key: ApiKey, request: Any, version: int) -> Any:
     header = RequestHeader(api_key, version, 7, "few")
+    wire.socket.settimeout(PATIENCE_SECONDS)
     wire.send(framed(encode_request_header(header) + encode_request(request, version)))
     answer = wire.receive()
     _, position = decode_response_header(api_key, version, answer, 0, len(answer))
@@ -56,7 +59,7 @@ def produce(wire: Wire, partitions: range, value: bytes) -> set[int]:
     data = builder.build()
     entries = [PartitionProduceData(index=partition, records=data) for partition in partitions]
     topics = [TopicProduceData(name=TOPIC, partition_data=entries)]
-    request = ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=topics)
+    request = ProduceRequest(acks=-1, timeout_ms=PATIENCE_SECONDS * 1000, topic_data=topics)
     answer = call(wire, ApiKey.PRODUCE, request, 9)
     return {one.error_code for topic in answer.responses for one in topic.partition_responses}
 
