@@ -151,16 +151,11 @@ def begin_sending(answers: dict[int, bytes], /) -> None:
 def finish_sending(answers: dict[int, bytes], /) -> list[tuple[int, int]]:
     """`answer_box.finish_sending_here`, of what was begun as of what was not."""
 
-def metered(
-    calls: tuple[
-        Callable[..., Any], Callable[[], float], Callable[..., Any], Callable[..., None], bytearray, bytearray
-    ],
-    /,
-) -> Callable[[Any, Any], Any]:
-    """`server.metrics.metered_calls.metered_here`."""
+def watch(count: bytearray, watched: bytearray, /) -> tuple[Callable[[], bool], Callable[[], bool]]:
+    """`server.metrics.call_watch.watch_here`, by `stopwatch`."""
 
 def stopwatch() -> float:
-    """`time.perf_counter`; as the clock of `metered` it is read without a call."""
+    """`time.perf_counter`."""
 
 def mallopt(parameter: int, value: int, /) -> int:
     """glibc's mallopt(3), which `server.runtime.host` reaches by `ctypes` otherwise; 0 with another C library."""

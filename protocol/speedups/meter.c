@@ -1,15 +1,14 @@
-/* What metering costs each request: a count and two looks at the clock, without a frame of the interpreter around the
- * handler. What is to be looked at more closely is left to Python: `server/metrics/metered_calls.py` says what. */
+/* What metering costs each request, a count and two looks at the clock, without a frame of the interpreter and without
+ * objects: `server/metrics/call_watch.py` says what. */
 #include "speedups.h"
 
 #include <time.h>
 
-enum { HANDLE, CLOCK, TIMED, BEYOND, COUNT, LIMITS, PARTS };
-enum { CONTEXT, REQUEST, ARGUMENTS };
+enum { COUNT, WATCHED, PARTS };
 
 typedef struct {
-    double due, floor;
-} limits;
+    double due, floor, began, ended;
+} watched;
 
 static double seconds_now(void)
 {
@@ -20,81 +19,44 @@ static double seconds_now(void)
 
 PyObject *stopwatch(PyObject *module, PyObject *unused) { return PyFloat_FromDouble(seconds_now()); }
 
-/* What `clock` says, without a call and an object if it is `stopwatch`. */
-static int look_at(PyObject *clock, double *seconds)
-{
-    if (PyCFunction_Check(clock) && PyCFunction_GetFunction(clock) == stopwatch) {
-        *seconds = seconds_now();
-        return 1;
-    }
-    PyObject *now = PyObject_CallNoArgs(clock);
-    if (now == NULL)
-        return 0;
-    *seconds = PyFloat_AsDouble(now);
-    Py_DECREF(now);
-    return *seconds != -1.0 || !PyErr_Occurred();
-}
+static void *memory_of(PyObject *parts, int part) { return PyByteArray_AsString(PyTuple_GetItem(parts, part)); }
 
-static PyObject *its_name; /* "is_answered" */
-
-/* Whether the handler has answered by itself; -1 with an exception. */
-static int is_answered(PyObject *context, PyObject *answer)
+static PyObject *begin_call(PyObject *parts, PyObject *unused)
 {
-    if (answer != Py_None)
-        return 0;
-    PyObject *told = PyObject_GetAttr(context, its_name);
-    if (told == NULL)
-        return -1;
-    int answered = told == Py_True;
-    Py_DECREF(told);
-    return answered;
-}
-
-static PyObject *call_metered(PyObject *parts, PyObject *const *arguments, Py_ssize_t count)
-{
-    if (count != ARGUMENTS)
-        return PyErr_Format(PyExc_TypeError, "a handler takes a context and a request");
-    PyObject *context = arguments[CONTEXT], *request = arguments[REQUEST], *clock = PyTuple_GetItem(parts, CLOCK);
     int64_t number;
-    void *counted = PyByteArray_AsString(PyTuple_GetItem(parts, COUNT));
-    memcpy(&number, counted, sizeof number);
+    void *count = memory_of(parts, COUNT);
+    memcpy(&number, count, sizeof number);
     number++;
-    memcpy(counted, &number, sizeof number);
-    double began, ended;
-    limits now;
-    if (!look_at(clock, &began))
-        return NULL;
-    memcpy(&now, PyByteArray_AsString(PyTuple_GetItem(parts, LIMITS)), sizeof now);
-    if (began >= now.due)
-        return PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, TIMED), context, request, NULL);
-    PyObject *answer = PyObject_CallFunctionObjArgs(PyTuple_GetItem(parts, HANDLE), context, request, NULL);
-    if (answer == NULL)
-        return NULL;
-    int answered = is_answered(context, answer);
-    if (answered >= 0 && look_at(clock, &ended)) {
-        if (answered && ended - began <= now.floor)
-            return answer;
-        PyObject *done = PyObject_CallFunction(
-            PyTuple_GetItem(parts, BEYOND), "OOOdd", context, request, answer, began, ended);
-        if (done != NULL) {
-            Py_DECREF(done);
-            return answer;
-        }
-    }
-    Py_DECREF(answer);
-    return NULL;
+    memcpy(count, &number, sizeof number);
+    watched *one = memory_of(parts, WATCHED);
+    one->began = seconds_now();
+    return PyBool_FromLong(one->began >= one->due);
 }
 
-static PyMethodDef metered_call = {"metered", (PyCFunction)(void (*)(void))call_metered, METH_FASTCALL, NULL};
-
-PyObject *metered(PyObject *module, PyObject *parts)
+static PyObject *is_slow(PyObject *parts, PyObject *unused)
 {
-    if (!PyTuple_Check(parts) || PyTuple_Size(parts) != PARTS || !PyByteArray_Check(PyTuple_GetItem(parts, COUNT)) ||
-        !PyByteArray_Check(PyTuple_GetItem(parts, LIMITS)) ||
-        PyByteArray_Size(PyTuple_GetItem(parts, COUNT)) != sizeof(int64_t) ||
-        PyByteArray_Size(PyTuple_GetItem(parts, LIMITS)) != sizeof(limits))
-        return PyErr_Format(PyExc_TypeError, "metered: parts of another kind");
-    if (its_name == NULL && (its_name = PyUnicode_InternFromString("is_answered")) == NULL)
-        return NULL;
-    return PyCFunction_NewEx(&metered_call, parts, NULL);
+    watched *one = memory_of(parts, WATCHED);
+    one->ended = seconds_now();
+    return PyBool_FromLong(one->ended - one->began > one->floor);
+}
+
+static PyMethodDef begin_method = {"begin", begin_call, METH_NOARGS, NULL};
+static PyMethodDef is_slow_method = {"is_slow", is_slow, METH_NOARGS, NULL};
+
+static int is_memory(PyObject *part, Py_ssize_t size)
+{
+    return PyByteArray_Check(part) && PyByteArray_Size(part) == size;
+}
+
+PyObject *watch(PyObject *module, PyObject *parts)
+{
+    if (PyTuple_Size(parts) != PARTS || !is_memory(PyTuple_GetItem(parts, COUNT), sizeof(int64_t)) ||
+        !is_memory(PyTuple_GetItem(parts, WATCHED), sizeof(watched)))
+        return PyErr_Format(PyExc_TypeError, "watch: parts of another kind");
+    PyObject *begin = PyCFunction_NewEx(&begin_method, parts, NULL);
+    PyObject *slow = PyCFunction_NewEx(&is_slow_method, parts, NULL);
+    PyObject *both = begin == NULL || slow == NULL ? NULL : PyTuple_Pack(2, begin, slow);
+    Py_XDECREF(begin);
+    Py_XDECREF(slow);
+    return both;
 }

@@ -141,7 +141,7 @@ PyObject *read_produce(PyObject *module, PyObject *const *args, Py_ssize_t count
 PyObject *write_produced(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *begin_sending(PyObject *module, PyObject *dict);
 PyObject *finish_sending(PyObject *module, PyObject *dict);
-PyObject *metered(PyObject *module, PyObject *parts);
+PyObject *watch(PyObject *module, PyObject *parts);
 PyObject *stopwatch(PyObject *module, PyObject *unused);
 PyObject *set_mallopt(PyObject *module, PyObject *args);
 PyObject *trim_heap(PyObject *module, PyObject *args);

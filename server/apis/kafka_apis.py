@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from struct import Struct
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_response, request_decoder
@@ -57,6 +57,18 @@ Respond: TypeAlias = Callable[[RequestContext, Any], None]
 """Encodes and sends an answer."""
 
 
+class Meter(NamedTuple):
+    """How the requests of one version of one API are measured."""
+
+    begin: Callable[[], bool]
+    """Counts one; says whether it is to be handled by `timed`."""
+    is_slow: Callable[[], bool]
+    """Whether the handler of the one begun last took long."""
+    timed: Handle
+    beyond: Callable[[RequestContext, Any, Any], None]
+    """Looks at one that was slow, or is not answered yet: context, request and what the handler returned."""
+
+
 @dataclass(slots=True)
 class Route:
     """How one version of one API is read, handled and answered."""
@@ -68,6 +80,7 @@ class Route:
     """Where its requests wait for their turn."""
     most_bytes: int = LARGE_REQUEST_BYTES
     """A larger request is read beside the loop."""
+    meter: Meter | None = None
 
 
 class Around(Protocol):
@@ -107,6 +120,7 @@ class KafkaApis:
         self._routes: dict[int, Route] = {}
         """By what a frame begins with."""
         self._around: list[Around] = []
+        self._meter: Callable[[ApiKey, int, Handle], Meter] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = services.turns
         self._door = Turns(loop, no_collection)
@@ -125,6 +139,11 @@ class KafkaApis:
     def leave_alone(self, around: Around) -> None:
         """Undo `surround`."""
         self._around.remove(around)
+        self._routes.clear()
+
+    def measure(self, meter: Callable[[ApiKey, int, Handle], Meter]) -> None:
+        """Have requests from now on measured, each kind by what this makes of its API, version and handler."""
+        self._meter = meter
         self._routes.clear()
 
     def handle(
@@ -151,7 +170,9 @@ class KafkaApis:
             self._handle_later(connection, route, memoryview(bytes(buffer[start:end])), found)
             return
         header, request = found or route.read(buffer, start, end)
-        run, respond, charge = route.handle, route.respond, None
+        run, respond, charge, meter = route.handle, route.respond, None, route.meter
+        if meter is not None and meter.begin():
+            run, meter = meter.timed, None
         if self._quotas.enforced:
             charge = self._quotas.charge(connection.session.principal.name, header.client_id, size)
             run, respond = charge.timing(run), charge.settling(respond)
@@ -161,6 +182,8 @@ class KafkaApis:
         context.is_long = is_long
         try:
             answer = run(context, request)
+            if meter is not None and (meter.is_slow() or not context.is_answered):
+                meter.beyond(context, request, answer)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, request, error)
         else:
@@ -240,6 +263,8 @@ class KafkaApis:
                 handle, respond = around(key, version, handle, respond)
             turns = self._door if key in AT_THE_DOOR else self._turns if api.in_turn else None
             route = Route(_reader(key, version), handle, respond, turns)
+            if self._meter is not None:
+                route.meter = self._meter(key, version, handle)
             if key in READ_AT_ONCE:
                 route.most_bytes = MOST_FRAME_BYTES
             self._routes[_api_at(buffer, start)[0]] = route

@@ -1,4 +1,4 @@
-"""Requests counted and, some of them, timed: what surrounds every handler while somebody measures.
+"""Requests counted and, some of them, timed: what is done with every request while somebody measures.
 
 All requests are counted, and who took longer than the slowest of the minute is kept. Of an API one is timed in full in
 each `APART_SECONDS`, the first that comes, so that few requests are all timed and of many the price cannot be noticed.
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from ...protocol.apis import ApiKey
-from .metered_calls import Calls, metered
+from ..apis.kafka_apis import Meter
+from .call_watch import watch
 from .slow_requests import SlowRequests
 
 if TYPE_CHECKING:
@@ -90,14 +91,15 @@ class RequestMeters:
 
     def around(self, key: ApiKey, version: int, handle: Handle, respond: Respond) -> tuple[Handle, Respond]:
         """`KafkaApis.surround` takes this."""
+        return handle, self._counting(respond) if key is ApiKey.FETCH else respond
+
+    def meter(self, key: ApiKey, version: int, handle: Handle) -> Meter:
+        """`KafkaApis.measure` takes this."""
         name = key.name.title().replace("_", "")
         count = self._counts.setdefault((name, version), bytearray(8))
         times, clock = self.times.setdefault(name, ApiTimes()), self._stopwatch
-        if key is ApiKey.FETCH:
-            respond = self._counting(respond)
-
         slow, asked = self.slow.of(name, key), _fetch_wait if key is ApiKey.FETCH else _no_wait
-        limits = slow.limits
+        watched = slow.watched
 
         def answered(
             timing: list[float],
@@ -115,12 +117,12 @@ class RequestMeters:
             phases = handled - began, answered - handled, sent - answered
             if is_timed:
                 times.add(*phases)
-            if sent - began > limits.floor:
+            if sent - began > watched.floor:
                 slow.add(context, waited, sent, phases)
 
         def timed(context: RequestContext, request: Any) -> Any:
             timing = [clock()]
-            limits.due = timing[0] + APART_SECONDS
+            watched.due = timing[0] + APART_SECONDS
 
             def noted(context: RequestContext, request: Any) -> Any:
                 answer = handle(context, request)
@@ -130,13 +132,14 @@ class RequestMeters:
             change = partial(answered, timing, waited=asked(request), is_timed=True)
             return context.handle_through(noted, request, change)
 
-        def beyond(context: RequestContext, request: Any, answer: Any, began: float, ended: float) -> None:
+        def beyond(context: RequestContext, request: Any, answer: Any) -> None:
+            began, ended = watched.last
             if (answer is None or type(answer) in LATER) and context.channel.is_handling:
                 context.answer_through(partial(answered, [began, ended], waited=asked(request), is_timed=False))
-            elif ended - began > limits.floor:
+            elif ended - began > watched.floor:
                 slow.add(context, 0.0, ended, (ended - began, 0.0, 0.0))
 
-        return metered(Calls(handle, clock, timed, beyond, count, limits.memory)), respond
+        return Meter(*watch(clock, count, watched), timed, beyond)
 
     def _counting(self, respond: Respond) -> Respond:
         """Fetch's way to answer, with the bytes of records counted."""

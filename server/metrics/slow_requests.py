@@ -11,7 +11,7 @@ from heapq import heappush, heapreplace
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.apis import ApiKey
-from .metered_calls import Limits
+from .call_watch import Watched
 
 if TYPE_CHECKING:
     from ..apis.request_context import RequestContext
@@ -47,20 +47,20 @@ class SlowRequest(NamedTuple):
 class SlowOfApi:
     """Those of one API. Loop-thread only."""
 
-    __slots__ = ("_earlier", "_now", "_waits", "limits")
+    __slots__ = ("_earlier", "_now", "_waits", "watched")
 
     def __init__(self, key: ApiKey) -> None:
         self._waits = key in WAITING
         self._now: list[SlowRequest] = []
         self._earlier: deque[list[SlowRequest]] = deque(maxlen=MINUTES - 1)
-        self.limits = Limits(LEAST_SECONDS)
+        self.watched = Watched(LEAST_SECONDS)
         """What took no longer than their floor is not kept."""
 
     def add(self, context: RequestContext, waited: float, at: float, phases: tuple[float, float, float]) -> None:
         """One that took longer than the floor; `waited` are seconds that the client itself wanted to wait."""
         local, remote, send = phases
         slowness = local + send + max(0.0, 0.0 if self._waits else remote - waited)
-        if slowness <= self.limits.floor:
+        if slowness <= self.watched.floor:
             return
         found = SlowRequest(
             slowness,
@@ -77,12 +77,12 @@ class SlowOfApi:
         else:
             heapreplace(self._now, found)
         if len(self._now) == KEPT:
-            self.limits.floor = self._now[0].slowness
+            self.watched.floor = self._now[0].slowness
 
     def next_minute(self) -> None:
         """What is slow is found anew; the oldest minute is forgotten."""
         self._earlier.append(self._now)
-        self._now, self.limits.floor = [], LEAST_SECONDS
+        self._now, self.watched.floor = [], LEAST_SECONDS
 
     @property
     def kept(self) -> list[SlowRequest]:

@@ -7,12 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.server.metrics.metered import handle_metered
 
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.headers import RequestHeader
 from barnabas.server.apis.request_context import RequestContext
-from barnabas.server.metrics import request_meters
-from barnabas.server.metrics.metered_calls import metered, metered_here
 from barnabas.server.metrics.request_meters import RequestMeters
 from barnabas.server.metrics.slow_requests import KEPT, MINUTE, MINUTES, SlowRequest, SlowRequests
 
@@ -24,11 +23,6 @@ class Referred(SimpleNamespace):
     """Can be referred to weakly."""
 
 
-@pytest.fixture(autouse=True, params=[metered_here, metered], ids=["in Python", "as installed"])
-def each_twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(request_meters, "metered", request.param)
-
-
 class Desk:
     """A handler that takes as long as it is told, by a clock that only it moves."""
 
@@ -36,7 +30,8 @@ class Desk:
         self.now = 100.0
         self.meters = RequestMeters(lambda: self.now, lambda _: None)
         self.key = key
-        self.handle, self.respond = self.meters.around(key, 3, self._handle, self._respond)
+        self.meter = self.meters.meter(key, 3, self._handle)
+        _, self.respond = self.meters.around(key, 3, self._handle, self._respond)
 
     def _handle(self, context: RequestContext, request: Any) -> Any:
         self.now += request.local
@@ -54,6 +49,10 @@ class Desk:
         if remote is not None:
             self.now += remote
             context.respond(SimpleNamespace(responses=[]))
+
+    def handle(self, context: RequestContext, request: Any) -> None:
+        """Ask in full."""
+        handle_metered(self.meter, self._handle, context, request)
 
     def slowest(self) -> list[SlowRequest]:
         """As they are told."""
@@ -111,7 +110,7 @@ def test_a_request_is_not_kept_until_it_is_answered(key: ApiKey, before: int) ->
 def test_what_was_slow_is_forgotten_after_some_minutes_and_little_is_kept() -> None:
     slow, desk = SlowRequests(), Desk(ApiKey.PRODUCE)
     desk.meters.slow = slow
-    desk.handle, desk.respond = desk.meters.around(ApiKey.PRODUCE, 3, desk._handle, desk._respond)
+    desk.meter = desk.meters.meter(ApiKey.PRODUCE, 3, desk._handle)
     slow.look_at_clock(0.0)
     for minute in range(20):
         for _ in range(50):

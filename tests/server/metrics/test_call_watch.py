@@ -1,0 +1,83 @@
+"""What each request pays while somebody measures: compiled code and its twin, and which requests are timed in full."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.server.metrics.metered import handle_metered
+
+from barnabas.protocol.apis import ApiKey
+from barnabas.protocol.headers import RequestHeader
+from barnabas.protocol.native import native
+from barnabas.server.apis.request_context import RequestContext
+from barnabas.server.metrics.call_watch import Watched, watch, watch_here
+from barnabas.server.metrics.request_meters import APART_SECONDS, RequestMeters
+
+needs_compiled_code = pytest.mark.skipif(native is None, reason="there is no compiled code")
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.0, 4.0, 6.0, 50.0]), st.booleans())))
+def test_calls_are_counted_and_slow_ones_told_and_those_that_are_due(calls: list[tuple[float, bool]]) -> None:
+    now, count, watched = 0.0, bytearray(8), Watched(5.0)
+    begin, is_slow = watch_here(lambda: now, count, watched)
+    for seconds, is_due in calls:
+        watched.due = now if is_due else now + 0.1
+        assert begin() is is_due
+        began = now
+        now += seconds
+        assert is_slow() is (seconds > 5.0)
+        assert watched.last == (began, now)
+    assert int.from_bytes(count, sys.byteorder) == len(calls)
+
+
+@needs_compiled_code
+def test_compiled_code_says_the_same_by_its_clock() -> None:
+    count, watched = bytearray(8), Watched(5.0)
+    begin, is_slow = watch(native.stopwatch, count, watched)
+    assert type(begin) is type(native.stopwatch)
+    for floor, due in ((3600.0, 0.0), (-3600.0, 3600.0)):
+        before = native.stopwatch()
+        watched.floor, watched.due = floor, before + due
+        assert begin() is (due == 0.0)
+        assert is_slow() is (floor < 0)
+        began, ended = watched.last
+        assert before <= began <= ended <= native.stopwatch()
+    assert int.from_bytes(count, sys.byteorder) == 2
+
+
+@needs_compiled_code
+def test_compiled_code_takes_nothing_else() -> None:
+    for wrong in ((), (bytearray(8),), (bytearray(7), bytearray(32)), (bytearray(8), bytes(32)), (None, None)):
+        with pytest.raises(TypeError):
+            native.watch(*wrong)
+
+
+def test_few_requests_are_all_timed_and_of_many_one_in_each_time() -> None:
+    now = 100.0
+    meters = RequestMeters(lambda: now, lambda _: None)
+
+    def handle(context: RequestContext, request: Any) -> None:
+        context.respond(request)
+
+    by_version = {version: meters.meter(ApiKey.PRODUCE, version, handle) for version in (3, 4)}
+
+    def ask(version: int) -> None:
+        channel = SimpleNamespace(is_handling=False)
+        header = RequestHeader(ApiKey.PRODUCE, version, 7, None)
+        handle_metered(by_version[version], handle, RequestContext(header, channel, lambda *_: None), None)
+
+    for _ in range(20):
+        ask(3)
+        now += 1.1 * APART_SECONDS
+    assert (meters.requests, meters.times["Produce"].total.count) == ({("Produce", 3): 20, ("Produce", 4): 0}, 20)
+    for _ in range(10):
+        for _ in range(50):
+            ask(3)
+            ask(4)
+        now += 1.1 * APART_SECONDS
+    assert (meters.requests, meters.times["Produce"].total.count) == ({("Produce", 3): 520, ("Produce", 4): 500}, 30)
