@@ -232,12 +232,17 @@ class PartitionStateMachine:
     async def announce(self, partitions: Iterable[TopicPartition], term: ControllerTerm, *, is_new: bool) -> None:
         """Gives the replicas of partitions their orders, then shows the topics to clients."""
         for batch in self._batches(partitions):
-            waiting = batch
-            while waiting:
-                # A leader that failed makes another round with its successor; each round has one live replica less.
-                waiting = await self.order(waiting, term, is_new=is_new)
+            await self.order_until_led(batch, term, is_new=is_new)
             self._announcer.show(batch)
             await next_turn()
+
+    async def order_until_led(
+        self, partitions: Sequence[TopicPartition], term: ControllerTerm, *, is_new: bool
+    ) -> None:
+        """Gives the replicas of partitions their orders; a leader that fails makes another round with its successor."""
+        while partitions:
+            # Each round has one live replica less.
+            partitions = await self.order(partitions, term, is_new=is_new)
 
     async def order(
         self,

@@ -4,7 +4,8 @@ The course of one, every step of which can be taken up by another controller fro
 
 1. The topic's node names the replicas wanted and those there are, `adding_replicas` and `removing_replicas` apart. The
    new ones are told to copy; the leader counts them in sync once they have caught up.
-2. When all replicas wanted are in sync, one of them leads, and the others leave the ISR.
+2. When all replicas wanted are in sync, one of them leads, and the others leave the ISR. Those that stay are told that
+   there are no others.
 3. The replicas that are not wanted are deleted, and the topic's node names those wanted alone.
 
 To cancel is to reassign to the replicas that there were. Kafka's KafkaController.onPartitionReassignment.
@@ -160,12 +161,14 @@ class Reassignments:
 
     async def _complete(self, partition: TopicPartition, assignment: ReplicaAssignment, term: ControllerTerm) -> None:
         await self._leave(partition, assignment.target, term)
-        await self._partitions.order([partition], term, is_new=False, brokers=set(assignment.target))
+        # In memory first, as Kafka has it: the epoch that has just begun is told with the final replicas. Another
+        # controller that finds the topic's node final could not tell that the leader counts more than it has.
+        moved = self._assigned(partition, ReplicaAssignment(assignment.target))
+        self._context.put_topic(moved)
+        await self._partitions.order_until_led([partition], term, is_new=False)
         await self._delete(partition, assignment.removing)
-        await self._put(partition, ReplicaAssignment(assignment.target), term)
-        # The leader is told once more: without replicas on their way, it may let the others go.
-        await self._partitions.change([partition], lambda _, state: next_state(state, term), term)
-        await self._partitions.announce([partition], term, is_new=False)
+        await self._store.set_topic(moved, term)
+        self._announcer.show([partition])
         logger.info("%s has moved to %s", partition, list(assignment.target))
 
     async def _leave(self, partition: TopicPartition, staying: tuple[int, ...], term: ControllerTerm) -> None:
@@ -195,11 +198,14 @@ class Reassignments:
                 await self._channel.stop_replicas(broker, {partition: leader_epoch}, delete=True)
 
     async def _put(self, partition: TopicPartition, assignment: ReplicaAssignment, term: ControllerTerm) -> None:
-        topic = self._context.topic(partition.topic)
-        assert topic is not None, f"{partition} is known"
-        topic = assignment.of(topic, partition.partition)
+        topic = self._assigned(partition, assignment)
         await self._store.set_topic(topic, term)
         self._context.put_topic(topic)
+
+    def _assigned(self, partition: TopicPartition, assignment: ReplicaAssignment) -> TopicRegistration:
+        topic = self._context.topic(partition.topic)
+        assert topic is not None, f"{partition} is known"
+        return assignment.of(topic, partition.partition)
 
     def _assignment(self, partition: TopicPartition) -> ReplicaAssignment:
         topic = self._context.topic(partition.topic)

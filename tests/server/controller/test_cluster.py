@@ -14,6 +14,7 @@ from barnabas.server.controller import office
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
+from barnabas.server.metadata.cluster_store import ControllerTerm
 from barnabas.server.metadata.metadata_store import (
     BadVersionError,
     MetadataStore,
@@ -24,7 +25,7 @@ from barnabas.server.metadata.metadata_store import (
     Watch,
 )
 from barnabas.server.metadata.topic_store import TopicStore
-from barnabas.server.metadata.znodes import NO_LEADER, PartitionState
+from barnabas.server.metadata.znodes import NO_LEADER, PartitionState, TopicRegistration
 from barnabas.server.replication.isr_changes import IsrChange
 
 # Terms
@@ -508,6 +509,36 @@ async def test_reassignment_outlives_its_controller() -> None:
         assert isinstance(await propose(plane, 2, (2, 3, 4)), PartitionState)
         await everybody_believes(plane, 3)
         await plane.until(lambda: plane.members[2].replicas.deleted == [T0])
+
+
+async def test_move_of_which_the_last_write_is_not_answered_leaves_no_former_replicas_to_the_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the topic's node all is done: nothing tells the next controller what the leader has not heard."""
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (2, 3))
+        await plane.controller.reassign({T0: (3, 4)})
+        await plane.until(lambda: T0 in plane.members[4].replicas.roles)
+        store = plane.members[1].topic_store
+        really = store.set_topic
+
+        async def without_answer(topic: TopicRegistration, term: ControllerTerm) -> None:
+            monkeypatch.undo()
+            await plane.until(lambda: plane.members[3].leads(T0))
+            await really(topic, term)
+            raise StoreUnavailableError("the answer is lost")
+
+        monkeypatch.setattr(store, "set_topic", without_answer)
+        chief = plane.controller
+        first_term = chief.controller_epoch
+        assert isinstance(await propose(plane, 2, (2, 3, 4)), PartitionState)
+        await plane.until(lambda: chief.is_active and chief.controller_epoch > first_term)
+        await plane.until(lambda: T0 not in plane.members[2].replicas.roles)
+        for member in plane.members[3], plane.members[4]:
+            order = member.replicas.roles[T0]
+            assert (order.replicas, order.adding_replicas, order.removing_replicas) == ((3, 4), (), ())
+            assert order.isr == (3, 4)
+        assert plane.controller.reassignments() == []
 
 
 async def test_reassignment_is_taken_back_and_replaced() -> None:
