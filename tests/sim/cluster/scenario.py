@@ -115,10 +115,20 @@ class ClusterRun(Workload):
     def _absent(self) -> SimClusterBroker | None:
         """A broker without which the others must go on: nobody's last one in sync that is registered."""
         broker = self.random.choice(list(self.world.brokers.values()))
+        return None if self.is_needed(broker) else broker
+
+    def is_needed(self, broker: SimClusterBroker) -> bool:
+        """Whether somebody may have nobody else in sync that is registered, or may be about to have nobody else.
+
+        What a leader has asked for may be written when it is long dead: its request may be on its way, or kept back
+        by a cut. That others are in sync as the tree has it does not say then that one of them may lead next.
+        """
         tree, others = self.world.ensemble.tree, self.world.brokers.keys() - {broker.broker_id}
         registered = {one for one in others if tree.look(f"/kafka/brokers/ids/{one}") is not None}
-        needed = any(registered.isdisjoint(isr) for isr in self.invariants.in_sync().values())
-        return None if needed else broker
+        partitions = () if broker.server is None else broker.server.state.replica_manager.partitions
+        led = [one.followers for one in partitions if one.followers is not None]
+        asked_for = [followers.pending.isr for followers in led if followers.pending is not None]
+        return any(registered.isdisjoint(isr) for isr in (*self.invariants.in_sync().values(), *asked_for))
 
     def _take_away(self, broker: SimClusterBroker) -> None:
         """It is dead; or it is alive, nobody needs it, and a leader that it follows does not reach it."""

@@ -17,6 +17,7 @@ from barnabas.protocol.topic_partition import TopicPartition
 from barnabas.server.controller.topic_rules import TopicCreation
 from barnabas.server.metadata.topic_names import GROUP_METADATA_TOPIC
 from barnabas.server.replication.isr_changes import IsrChange
+from barnabas.server.replication.partition import Partition
 from barnabas.simulation.cluster import ClusterWorld
 from barnabas.simulation.loop import SimLoop, run
 
@@ -163,6 +164,50 @@ def test_a_coordinator_that_was_followed_by_another_tells_no_stable_offsets() ->
         assert await world.spawn(former.node, groups.not_confirmed(["g", "other"])) == {"g", "other"}
 
     run(main, 1)
+
+
+def test_a_leader_that_has_asked_to_be_alone_in_sync_is_needed_before_that_is_written() -> None:
+    """Its request may be carried out when it is dead, and then nobody can lead but that broker."""
+
+    async def main(loop: SimLoop) -> None:
+        cluster = await running(loop)
+        world = cluster.world
+        await cluster._create_topic()
+        leader = world.brokers[cluster.invariants.state(TP)["leader"]]
+        while controller(world) in (None, leader.broker_id):
+            await cluster.nemesis._move_controller()
+            await asyncio.sleep(0.1)
+        assert leader.server is not None
+        partition = leader.server.state.replica_manager.find(*TP)
+        others = [broker for broker in world.brokers.values() if broker is not leader]
+        third = next(one for one in others if one.broker_id in _in_sync(cluster) - {controller(world)})
+        world.spawn(world.machine("writer"), cluster._produce(0, 0))
+        # The leader asks a first time, and so has a connection to the controller.
+        loop.frozen.add(third.node)
+        await until(lambda: third.broker_id not in _in_sync(cluster))
+        loop.frozen.discard(third.node)
+        await until(lambda: len(_in_sync(cluster)) == 3 and not cluster.is_needed(leader))
+        for other in others:
+            world.network.cut(leader.node, other.node)
+        await until(lambda: _asked_for(partition) == (leader.broker_id,))
+        await asyncio.sleep(0.01)
+        assert len(_in_sync(cluster)) == 3
+        world.network.heal()
+        assert cluster.is_needed(leader)
+        leader.crash("kill")
+        await until(lambda: _in_sync(cluster) == {leader.broker_id})
+
+    run(main, 1)
+
+
+def _in_sync(cluster: ClusterRun) -> set[int]:
+    return set(cluster.invariants.in_sync()[TP])
+
+
+def _asked_for(partition: Partition | None) -> tuple[int, ...] | None:
+    """The in-sync replicas that a leader has asked for and has no answer about."""
+    followers = None if partition is None else partition.followers
+    return None if followers is None or followers.pending is None else followers.pending.isr
 
 
 def _knows(world: ClusterWorld, broker_id: int) -> int:
