@@ -113,22 +113,34 @@ class ClusterRun(Workload):
         await task
 
     def _absent(self) -> SimClusterBroker | None:
-        """A broker without which the others must go on: nobody's last one in sync that is registered."""
+        """A broker without which the others must go on."""
         broker = self.random.choice(list(self.world.brokers.values()))
         return None if self.is_needed(broker) else broker
 
     def is_needed(self, broker: SimClusterBroker) -> bool:
-        """Whether somebody may have nobody else in sync that is registered, or may be about to have nobody else.
+        """Whether it is the last in sync of a partition that counts for alive, or may be about to be the last.
 
         What a leader has asked for may be written when it is long dead: its request may be on its way, or kept back
         by a cut. That others are in sync as the tree has it does not say then that one of them may lead next.
         """
-        tree, others = self.world.ensemble.tree, self.world.brokers.keys() - {broker.broker_id}
-        registered = {one for one in others if tree.look(f"/kafka/brokers/ids/{one}") is not None}
+        others = set(filter(self.counts_for_alive, self.world.brokers.keys() - {broker.broker_id}))
         partitions = () if broker.server is None else broker.server.state.replica_manager.partitions
         led = [one.followers for one in partitions if one.followers is not None]
         asked_for = [followers.pending.isr for followers in led if followers.pending is not None]
-        return any(registered.isdisjoint(isr) for isr in (*self.invariants.in_sync().values(), *asked_for))
+        return any(others.isdisjoint(isr) for isr in (*self.invariants.in_sync().values(), *asked_for))
+
+    def counts_for_alive(self, broker_id: int) -> bool:
+        """Whether a broker is registered, and a controller, if there is one, has heard of that.
+
+        A controller that knows it by an earlier registration, or as gone, first takes it out of sync, in favour of
+        those that it takes for alive; of which one may be dead, and its session not over yet.
+        """
+        registration = self.world.ensemble.tree.look(f"/kafka/brokers/ids/{broker_id}")
+        states = [one.server.state for one in self.world.running if one.server is not None]
+        controllers = [state.controller for state in states if state.controller.is_active]
+        return registration is not None and all(
+            one.broker_epoch(broker_id) == registration.czxid for one in controllers
+        )
 
     def _take_away(self, broker: SimClusterBroker) -> None:
         """It is dead; or it is alive, nobody needs it, and a leader that it follows does not reach it."""

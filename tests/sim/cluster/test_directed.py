@@ -200,6 +200,33 @@ def test_a_leader_that_has_asked_to_be_alone_in_sync_is_needed_before_that_is_wr
     run(main, 1)
 
 
+def test_a_broker_that_is_back_before_the_controller_hears_of_it_does_not_count_for_alive() -> None:
+    """The controller takes it out of sync first, and what others it has for alive may be dead by then."""
+
+    async def main(loop: SimLoop) -> None:
+        cluster = await running(loop)
+        world = cluster.world
+        await until(lambda: controller(world) is not None)
+        chief = world.brokers[controller(world) or 0]
+        broker = next(one for one in world.brokers.values() if one is not chief)
+        await until(lambda: cluster.counts_for_alive(broker.broker_id))
+        world.network.cut(world.ensemble.node, chief.node, both_ways=False)
+        path = f"/kafka/brokers/ids/{broker.broker_id}"
+        former = world.ensemble.tree.look(path)
+        broker.crash("kill")
+        world.ensemble.expire_all_of(broker.node)
+        assert not cluster.counts_for_alive(broker.broker_id)
+        starting = broker.begin()
+        await until(lambda: world.ensemble.tree.look(path) not in (None, former))
+        assert controller(world) == chief.broker_id
+        assert not cluster.counts_for_alive(broker.broker_id)
+        world.network.heal()
+        await starting
+        await until(lambda: cluster.counts_for_alive(broker.broker_id))
+
+    run(main, 1)
+
+
 def _in_sync(cluster: ClusterRun) -> set[int]:
     return set(cluster.invariants.in_sync()[TP])
 
