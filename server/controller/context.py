@@ -174,6 +174,14 @@ class ControllerContext:
         # In doubt, the last write: one of the in-sync replicas alone may be younger than the run that is registered.
         return state.zxid < present
 
+    def in_sync_ever_since(self, state: PartitionState) -> tuple[int, ...]:
+        """Who else than the leader is in sync, and has run on since that was written: it has what is committed."""
+        return tuple(
+            broker
+            for broker in state.isr
+            if broker != state.leader and NO_BROKER_EPOCH < self.broker_epoch(broker) <= state.zxid
+        )
+
     def broker_epoch(self, broker_id: int) -> int:
         """Of the run of a broker that is alive, else -1."""
         broker = self.brokers.get(broker_id)

@@ -84,8 +84,22 @@ class PartitionStateMachine:
         await self.announce(changed, term, is_new=False)
 
     async def renew_leaders(self, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
-        """Elects leaders anew where those there are may have lost the end of their logs; tells nobody yet."""
-        await self.change(partitions, lambda one, state: self._outcome(state, self._elect(one, state), term), term)
+        """Elects leaders anew where those there are have restarted and may have lost the end of their logs.
+
+        Who is in sync and has run on comes first: others would else cut off what is committed, to be as the leader is.
+        Who has restarted stays in sync, and may lead if nobody else can: sessions of brokers that are dead last longer
+        than they do, and after a loss of all power the only one that is back could else never lead. Tells nobody yet.
+        """
+
+        def decide(partition: TopicPartition, state: PartitionState) -> PartitionState:
+            steady, live = self._context.in_sync_ever_since(state), self._context.live_replicas(partition)
+            election = self._elect(partition, state)
+            first = elect(self._context.replicas(partition), steady, live, allow_unclean=False)
+            if election is not None and first is not None:
+                election = replace(election, leader=first.leader)
+            return self._outcome(state, election, term)
+
+        await self.change(partitions, decide, term)
 
     async def remove_replicas(
         self, partitions: Iterable[TopicPartition], brokers: Collection[int], term: ControllerTerm

@@ -146,6 +146,27 @@ async def _isr_is(plane: ClusterPlane, partition: TopicPartition, isr: tuple[int
     return (await plane.members[1].state(partition)).isr == isr
 
 
+@pytest.mark.parametrize(("restarted", "leader"), [((2,), 3), ((2, 3), 4), ((2, 3, 4), 2), ((3,), 2)])
+async def test_a_leader_that_restarted_unseen_is_followed_by_who_ran_on(
+    restarted: tuple[int, ...], leader: int
+) -> None:
+    """It may have lost what is committed, and lead others to cut it off; where all have restarted nobody is better."""
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (2, 3, 4))
+        await everybody_believes(plane, 2)
+        former = await plane.members[2].state(T0)
+        async with plane.controller._turn:  # the controller does not get to see any of it
+            for broker in restarted:
+                await plane.kill(broker)
+                await plane.start(broker)
+            await plane.kill(1)
+        await plane.until(lambda: any(one.controller.is_active for one in plane.members.values()))
+        await everybody_believes(plane, leader)
+        state = await plane.members[2].state(T0)
+        assert (state.leader, state.isr) == (leader, (2, 3, 4))
+        assert state.leader_epoch == former.leader_epoch + (2 in restarted)
+
+
 async def test_last_in_sync_replica_is_waited_for_unless_loss_is_allowed() -> None:
     async with ClusterPlane() as plane:
         await create(plane, (3, 2))
