@@ -65,7 +65,7 @@ class ClusterPlan(Load):
             downtime=rng.uniform(0.02, 1.0 if quick else 5.0),
             nemeses=rng.randint(1, 3),
             core_only=rng.random() < 0.3,
-            kinds=(WriterKind(), _second_kind(rng, faults)),
+            kinds=(WriterKind(), _second_kind(rng, loses_power=_loses_power(faults, durability))),
             work=frozenset(work for work in WORK if rng.random() < (0.1 if quick else 0.12)),
             settings=_settings(rng, durability, faults) | {"inter.broker.protocol.version": _protocol(seed)},
             is_quick=quick,
@@ -86,6 +86,7 @@ class ClusterPlan(Load):
         settings, kinds = self.settings | _disks(faults), self.kinds
         if faults & NEEDS_DISK:
             settings["acks.all.durability"] = "disk"
+        if _loses_power(faults, settings["acks.all.durability"]):
             kinds = tuple(kind for kind in kinds if kind.acks == "all")
         brokers = max(self.brokers, 4) if "reassign" in faults else self.brokers
         return replace(
@@ -100,10 +101,20 @@ class ClusterPlan(Load):
         )
 
 
-def _second_kind(rng: random.Random, faults: frozenset[str]) -> WriterKind:
-    """What acks=1 has written may be seen, and be gone with the power: that is what it promises."""
+def _loses_power(faults: frozenset[str], durability: str) -> bool:
+    """Whether what a leader has in its memory may be gone. Whose disk has died is started anew without its memory, too,
+    unless that is all that was promised.
+    """
+    return bool(faults & NEEDS_DISK) or (durability == "disk" and "disk dies" in faults)
+
+
+def _second_kind(rng: random.Random, *, loses_power: bool) -> WriterKind:
+    """What acks=1 has written may be seen, and be gone with the power: that is what it promises.
+
+    Followers have it on their disks then, and a leader that comes back as the last one alive does not.
+    """
     kind = rng.choice([WriterKind(), WriterKind(is_idempotent=False), WriterKind(1, is_idempotent=False)])
-    return WriterKind(is_idempotent=False) if kind.acks == 1 and faults & NEEDS_DISK else kind
+    return WriterKind(is_idempotent=False) if kind.acks == 1 and loses_power else kind
 
 
 def _protocol(seed: int) -> str:

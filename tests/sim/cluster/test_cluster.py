@@ -11,6 +11,8 @@ import pytest
 from tests.sim.cluster.plan import BEFORE, ClusterPlan
 from tests.sim.cluster.scenario import play
 
+from barnabas.simulation.nemesis import NEEDS_DISK
+
 NO_FAULTS = frozenset[str]()
 FEW = range(30)
 MANY = range(1000, 1150)
@@ -29,6 +31,17 @@ def test_clients_that_know_topics_by_id_are_served_where_brokers_do_not() -> Non
     outcome = play(replace(plan, settings=plan.settings | {"inter.broker.protocol.version": BEFORE}))
     assert not outcome.violations, outcome.explain()
     assert outcome.acknowledged > 20
+
+
+def test_what_acks_1_has_written_is_not_looked_for_where_power_is_lost() -> None:
+    """A disk that dies takes the machine's memory along, too, where acks=all does not count on that."""
+    plans = [ClusterPlan.draw(seed) for seed in range(300)]
+    plans += [plan.with_faults(frozenset({"disk dies"})) for plan in plans]
+    dying = [plan for plan in plans if plan.settings["acks.all.durability"] == "disk" and "disk dies" in plan.faults]
+    assert dying
+    assert {kind.acks for plan in dying for kind in plan.kinds} == {"all"}
+    others = [plan for plan in plans if not plan.faults & {"disk dies", *NEEDS_DISK}]
+    assert {kind.acks for plan in others for kind in plan.kinds} == {"all", 1}
 
 
 @pytest.mark.parametrize("seed", FEW)
