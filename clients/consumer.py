@@ -209,7 +209,10 @@ class Consumer:
             self.assign(())
 
     def group_metadata(self) -> GroupMetadata:
-        """Who this consumer is in its group, for `ProducerTransaction.send_offsets`. Raises ValueError without one."""
+        """As whom this consumer has its partitions, for `ProducerTransaction.send_offsets` before the next read.
+
+        Raises ValueError without a group.
+        """
         if self._group is None:
             raise ValueError("the consumer has no group_id")
         return self._group.metadata

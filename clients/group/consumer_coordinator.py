@@ -28,7 +28,7 @@ from .group_metadata import GroupMetadata
 from .heartbeats import Heartbeats
 from .joining import Joined, Joiner
 from .listener import tell
-from .membership import Generation, GroupMembership
+from .membership import OUTSIDE, Generation, GroupMembership
 from .offset_requests import OffsetAndMetadata
 from .offset_store import OffsetStore
 from .settings import GroupSettings
@@ -79,8 +79,9 @@ class ConsumerCoordinator:
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Who the consumer is in the group now."""
-        number, member_id = self._member.generation
+        """As whom the consumer was given its partitions, as in Java's consumer; just the group if by hand."""
+        is_by_hand = not self.subscription and self._assignment.states
+        number, member_id = OUTSIDE if is_by_hand else self._member.reader
         return GroupMetadata(self._settings.group_id, number, member_id, self._settings.group_instance_id)
 
     def start(self) -> None:

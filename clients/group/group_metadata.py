@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class GroupMetadata(NamedTuple):
-    """Who commits offsets in a transaction: a member of a group as it is now, or just the group (KIP-447)."""
+    """Who commits offsets in a transaction: a member of a group as it read them, or just the group (KIP-447)."""
 
     group_id: str
     generation: int = -1

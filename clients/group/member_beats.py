@@ -94,7 +94,7 @@ class MemberBeats(Heartbeats):
         self._failed = False
         self._told_topics = topics
         self._interval = response.heartbeat_interval_ms / 1000
-        member.generation = Generation(response.member_epoch, response.member_id or sent.member_id)
+        member.advanced(Generation(response.member_epoch, response.member_id or sent.member_id))
         if response.assignment is not None:
             self.target = [(t.topic_id, p) for t in response.assignment.topic_partitions for p in t.partitions]
             self._changed()

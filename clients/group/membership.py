@@ -42,6 +42,9 @@ class GroupMembership:
         self.group_id = group_id
         self.state = MembershipState.UNJOINED
         self.generation = OUTSIDE
+        self.reader = OUTSIDE
+        """As whom the application was given what it reads. Who is thrown out keeps it until partitions come anew: what
+        was read before is another's now, and only by this can the coordinator tell."""
         self.rejoin_reason: str | None = "the member is new"
         self.needs_prepare = True
         self.fatal: KafkaError | None = None
@@ -82,6 +85,11 @@ class GroupMembership:
         """The assignment is here; what it takes away must be given up before the next join."""
         self.state = MembershipState.STABLE
         self.needs_prepare = True
+        self.reader = self.generation
+
+    def advanced(self, generation: Generation) -> None:
+        """The newer protocol's coordinator has given the member another epoch, which alone takes nothing from it."""
+        self.generation = self.reader = generation
 
     def join_failed(self, reason: str) -> None:
         """Try again; the group still knows the member."""

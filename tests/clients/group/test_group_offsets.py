@@ -156,6 +156,69 @@ def test_a_member_that_was_thrown_out_cannot_commit(name: str) -> None:
     play(story)
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_what_a_member_read_before_it_was_thrown_out_is_in_no_transaction(protocol: str) -> None:
+    """Another may have copied it meanwhile, and the group may even be empty again."""
+
+    async def story(world: GroupWorld) -> None:
+        await world.produce(40)
+        settings = {"enable_auto_commit": False, "group_protocol": protocol}
+        late = world.consumer(max_poll_interval_ms=2_000, **settings)
+        async with late, Producer(BOOTSTRAP, transactional_id="copier", rng=random.Random(3)) as producer:
+            late.subscribe([TOPIC])
+            await take(late, 40)
+            sender = late.group_metadata()
+            assert sender.generation > 0
+
+            async def copy(refusals: set[ErrorCode]) -> None:
+                with pytest.raises(KafkaError) as refused:
+                    async with producer.transaction() as transaction:
+                        await transaction.send_offsets({T0: 1}, late.group_metadata())
+                assert refused.value.code in refusals
+
+            other = world.reader(**settings)
+            await world.until_shared(other)
+            assert late.group_metadata() == sender
+            await copy({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+            await other.stop()
+            await copy({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+            assert await world.committed() == {}
+            while (now := late.group_metadata()) == sender or now.generation == 0:
+                await late.getmany(timeout_ms=200)
+            async with producer.transaction() as transaction:
+                await transaction.send_offsets({T0: 1}, late.group_metadata())
+            await late.unsubscribe()
+            await copy({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
+            late.assign([T0])
+            async with producer.transaction() as transaction:
+                await transaction.send_offsets({T0: 2}, late.group_metadata())
+
+    play(story)
+
+
+def test_a_member_speaks_for_what_it_was_given_until_it_is_given_something_else() -> None:
+    """A cooperative one reads on while the next generation begins behind its back."""
+
+    async def story(world: GroupWorld) -> None:
+        settings = {"enable_auto_commit": False, "partition_assignment_strategy": ["cooperative-sticky"]}
+        async with world.consumer(**settings) as consumer:
+            consumer.subscribe([TOPIC])
+            await world.produce(40)
+            await take(consumer, 40)
+            before, other, group = consumer.group_metadata(), world.reader(**settings), consumer._group
+            assert group is not None
+            while group._exchange is None:
+                await asyncio.sleep(0.05)
+                await consumer.getmany()
+            await world.until(group._exchange.done, "the next generation is there")
+            assert consumer.group_metadata() == before
+            await consumer.getmany()
+            assert consumer.group_metadata().generation > before.generation
+            await other.stop()
+
+    play(story)
+
+
 def test_a_commit_between_two_generations_is_refused_until_the_next_read() -> None:
     async def story(world: GroupWorld) -> None:
         await world.produce(40)
