@@ -35,6 +35,7 @@ class SegmentChanges:
         """
         self.remove_files([segment for segment in self._segments if segment.base_offset > offset])
         active = self._segments.last
+        self._unsynced.not_rolled(active)
         active.truncate_to(offset, now_ms)
         with self._unsynced.held():
             active.flush()

@@ -218,9 +218,13 @@ class UnsyncedFiles:
 
     def forget(self, segment: LogSegment) -> None:
         """The segment goes: close it, and do not flush it."""
+        self.not_rolled(segment)
+        self.close(segment.close_handles)
+
+    def not_rolled(self, segment: LogSegment) -> None:
+        """The segment goes, or is the active one again: rolled once more it would be here twice, and go once."""
         if segment in self.rolled:
             self.rolled.remove(segment)
-        self.close(segment.close_handles)
 
     def close_snapshots(self) -> None:
         for snapshot in self.snapshots:

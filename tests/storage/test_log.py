@@ -303,6 +303,24 @@ def test_truncation_and_deletion_during_a_flush(disk: SimDisk) -> None:
     assert disk.open_files == 0
 
 
+def test_a_segment_that_is_rolled_cut_rolled_again_and_cut_off_is_flushed_by_nobody(disk: SimDisk) -> None:
+    log = opened(disk)
+    append(log)
+    log.roll()
+    append(log, 2)
+    log.roll()
+    append(log)
+    log.truncate_to(2)
+    log.roll()
+    append(log)
+    log.truncate_to(1)
+    assert base_offsets(log) == [0, 1]
+    log.truncate_to(0)
+    log.flush()
+    log.close()
+    assert disk.open_files == 0
+
+
 def test_a_deletion_between_the_steps_of_a_flush_on_another_thread(
     disk: SimDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
