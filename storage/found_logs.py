@@ -170,7 +170,7 @@ class FoundLogs:
             log_start_offset=log_dir.offsets[LOG_START_OFFSET_CHECKPOINT].get(topic_partition, 0),
             clean_shutdown=log_dir.was_clean_shutdown,
         )
-        log.update_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
+        log.restore_high_watermark(log_dir.offsets[HIGH_WATERMARK_CHECKPOINT].get(topic_partition, 0))
         return log
 
     def _recovery_point_of(self, log_dir: LogDir, topic_partition: TopicPartition) -> int:

@@ -24,6 +24,7 @@ from .record_validator import Origin, validate_and_assign
 from .segment_changes import SegmentChanges
 from .segment_swap import SegmentSwap
 from .time_index import TimestampOffset
+from .unreplicated_transactions import find_unreplicated
 from .unsynced_files import FlushTask, UnsyncedFiles
 from .validation import Validate
 
@@ -377,6 +378,16 @@ class Log:
             self.producer_state.on_high_watermark_updated(offset)
             self._refresh_first_unstable_offset()
         return offset
+
+    def restore_high_watermark(self, offset: int) -> None:
+        """Begin with the one of before the start, before anybody appends. Raises OSError."""
+        offset = min(max(offset, self.log_start_offset), self.log_end_offset)
+        producers, start = self.producer_state, self.log_start_offset
+        producers.add_unreplicated(
+            find_unreplicated(producers, self.segments, log_start_offset=start, high_watermark=offset)
+        )
+        self._refresh_first_unstable_offset()
+        self.update_high_watermark(offset)
 
     def _refresh_first_unstable_offset(self) -> None:
         first = self.producer_state.first_unstable_offset

@@ -1,6 +1,7 @@
 """What a partition knows of its producers: sequences for idempotence, open transactions, and the snapshots of both."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -111,6 +112,7 @@ class ProducerStateManager:
         "_snapshots",
         "_unreplicated",
         "last_snapshot_offset",
+        "loaded_offset",
         "map_end_offset",
         "ongoing_transactions",
         "producer_id_expiration_ms",
@@ -130,6 +132,8 @@ class ProducerStateManager:
         self._unreplicated: dict[int, int] = {}
         self.map_end_offset = 0
         self.last_snapshot_offset = 0
+        self.loaded_offset = 0
+        """Up to where a snapshot took the place of the log: what ended below is not in `_unreplicated`."""
         listed = fs.list_dir(directory) if names is None else names
         self._snapshots = sorted(snapshot_offset(name) for name in listed if name.endswith(SNAPSHOT_SUFFIX))
 
@@ -267,6 +271,10 @@ class ProducerStateManager:
         if self._unreplicated:
             self._drop_unreplicated(high_watermark)
 
+    def add_unreplicated(self, ended: Mapping[int, int]) -> None:
+        """Transactions, first offset → marker, that ended above the high watermark before a snapshot was loaded."""
+        self._unreplicated.update(ended)
+
     def _drop_unreplicated(self, end_offset: int) -> None:
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= end_offset}
 
@@ -320,7 +328,9 @@ class ProducerStateManager:
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Go back to the newest snapshot in (log_start_offset, log_end_offset], or to nothing.
 
-        The caller replays the log from `map_end_offset` on. Snapshots outside that range are removed.
+        The caller replays the log from `map_end_offset` on. Snapshots outside that range are removed. Transactions that
+        are over are remembered until their markers are committed: a log is cut where it parts from its leader's, which
+        may be far above the high watermark.
         """
         for offset in self._snapshots[:]:
             if offset > log_end_offset or offset <= log_start_offset:
@@ -328,7 +338,9 @@ class ProducerStateManager:
         if log_end_offset == self.map_end_offset:
             self.on_log_start_offset_raised(log_start_offset)
             return
+        unreplicated = {first: last for first, last in self._unreplicated.items() if last < log_end_offset}
         self._clear()
+        self._unreplicated = unreplicated
         self._load_from_snapshot(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
@@ -375,9 +387,22 @@ class ProducerStateManager:
                 _take_snapshot_entry(self.producers, snapshot_entry)
             self.remove_expired(now_ms)
             self._find_ongoing_transactions()
-            self.last_snapshot_offset = self.map_end_offset = offset
+            self.last_snapshot_offset = self.map_end_offset = self.loaded_offset = offset
             return
-        self.last_snapshot_offset = self.map_end_offset = log_start_offset
+        self.last_snapshot_offset = self.map_end_offset = self.loaded_offset = log_start_offset
+
+    def open_below(self, offset: int, log_start_offset: int) -> tuple[int, dict[int, int]]:
+        """The newest snapshot at or below an offset, and where transactions begin that are open there, by producer.
+
+        The start of the log, where nothing is open, if there is none. Raises OSError.
+        """
+        for snapshot in reversed(self._snapshots):
+            if log_start_offset < snapshot <= offset:
+                with suppress(ProtocolError):
+                    entries = decode_snapshot(self._fs.read_bytes(self._path_of(snapshot)))
+                    firsts = ((entry.producer_id, entry.current_txn_first_offset) for entry in entries)
+                    return snapshot, {producer_id: first for producer_id, first in firsts if first >= 0}
+        return log_start_offset, {}
 
     def _find_ongoing_transactions(self) -> None:
         open_entries = [

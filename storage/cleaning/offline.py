@@ -134,7 +134,7 @@ class OfflineCleaner:
             rng=self._rng,
         )
         high_watermark = offsets.get(HIGH_WATERMARK_CHECKPOINT)
-        log.update_high_watermark(log.log_end_offset if high_watermark is None else high_watermark)
+        log.restore_high_watermark(log.log_end_offset if high_watermark is None else high_watermark)
         return log
 
     def _pass(self, log: Log, todo: LogToClean, report: OfflineReport, on_progress: Callable[[Progress], None]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from tests.storage.logs import NOW_MS, Clock, append, batch, marker, open_log
 from barnabas.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from barnabas.protocol.file_layouts import SnapshotEntry, decode_snapshot, encode_snapshot
 from barnabas.simulation.disk import SimDisk
+from barnabas.storage import unreplicated_transactions
 from barnabas.storage.log import Log
 from barnabas.storage.log_values import LogAppendInfo
 
@@ -152,6 +155,120 @@ def test_open_transactions_hold_the_last_stable_offset(disk: SimDisk, reopen: bo
     assert [tuple(aborted) for aborted in found.aborted_transactions or []] == [(1, 1, 5, 3)]
     assert log.read(6, 10_000, read_committed=True).aborted_transactions == []
     assert log.read(0, 10_000).aborted_transactions is None
+
+
+def test_a_stop_forgets_no_transaction_whose_marker_is_not_committed(disk: SimDisk) -> None:
+    log = opened(disk)
+    append(log)
+    begun = transactional(log, 1)
+    append(log)
+    end(log, 1, commit=True)
+    append(log)
+    log.update_high_watermark(begun + 3)
+    assert log.last_stable_offset == begun
+    log.close()
+    log = opened(disk)
+    log.restore_high_watermark(begun + 3)
+    assert log.last_stable_offset == begun
+    log.update_high_watermark(begun + 4)
+    assert log.last_stable_offset == begun + 4
+
+
+def test_a_log_that_is_cut_to_a_snapshot_forgets_no_transaction_whose_marker_is_not_committed(disk: SimDisk) -> None:
+    log = opened(disk)
+    begun = transactional(log, 1)
+    end(log, 1, commit=False)
+    log.roll()
+    other = transactional(log, 2)
+    log.truncate_to(log.log_end_offset - 2)
+    assert log.log_end_offset == other
+    log.update_high_watermark(begun + 1)
+    assert log.last_stable_offset == begun
+    log.update_high_watermark(other)
+    assert log.last_stable_offset == other
+
+
+def test_a_transaction_is_open_again_whose_marker_was_cut_off(disk: SimDisk) -> None:
+    log = opened(disk)
+    begun = transactional(log, 1)
+    end(log, 1, commit=True)
+    log.truncate_to(log.log_end_offset - 1)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == begun
+    end(log, 1, commit=True)
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_is_stable_after_a_start_follows_from_the_log(
+    disk: SimDisk, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Whatever was rolled, cut and closed before, and wherever the high watermark is."""
+    monkeypatch.setattr(unreplicated_transactions, "FIRST_STRETCH", 1)
+    monkeypatch.setattr(unreplicated_transactions, "GROWTH", 2)
+    rng = random.Random(seed)
+    log, sequences = opened(disk), Counter[int]()
+    history: list[tuple[int, int, bool]] = []
+    """Offset and producer of each batch, and whether it is a marker."""
+    for _ in range(rng.randint(20, 120)):
+        producer_id, step = rng.randrange(4), rng.random()
+        if step < 0.5:
+            offset = transactional(log, producer_id, sequences[producer_id], 1)
+            history.append((offset, producer_id, False))
+            sequences[producer_id] += 1
+        elif step < 0.8:
+            history.append((log.log_end_offset, producer_id, True))
+            end(log, producer_id, commit=rng.random() < 0.7)
+        elif step < 0.9:
+            log.roll()
+        elif history:
+            cut = rng.choice(history[-5:])[0]
+            log.truncate_to(cut)
+            history = [one for one in history if one[0] < cut]
+            sequences = Counter(one[1] for one in history if not one[2])
+        if rng.random() < 0.1:
+            watermark = rng.randint(log.high_watermark, log.log_end_offset)
+            log.update_high_watermark(watermark)
+            assert log.last_stable_offset == stable_offset(history, watermark)
+        if rng.random() < 0.1:
+            watermark, is_clean = rng.randint(0, log.log_end_offset), rng.random() < 0.7
+            if is_clean:
+                log.close()
+            else:
+                log.flush()
+                log.close_handles()
+            log = opened(disk, clean=is_clean, recovery_point=rng.choice([0, log.log_end_offset]))
+            log.restore_high_watermark(watermark)
+            assert log.last_stable_offset == stable_offset(history, watermark)
+    while log.high_watermark < log.log_end_offset:
+        log.update_high_watermark(log.high_watermark + 1)
+        assert log.last_stable_offset == stable_offset(history, log.high_watermark)
+
+
+def stable_offset(history: list[tuple[int, int, bool]], high_watermark: int) -> int:
+    """The first offset of a transaction without a committed marker, at most the high watermark."""
+    first: dict[int, int] = {}
+    unstable = [high_watermark]
+    for offset, producer_id, is_marker in history:
+        if not is_marker:
+            first.setdefault(producer_id, offset)
+        elif (begun := first.pop(producer_id, None)) is not None and offset >= high_watermark:
+            unstable.append(begun)
+    return min([*unstable, *first.values()])
+
+
+def test_damage_above_the_high_watermark_does_not_keep_a_log_from_being_opened(disk: SimDisk) -> None:
+    log = opened(disk)
+    transactional(log, 1)
+    end(log, 1, commit=True)
+    log.close()
+    file = disk.open("/logs/topic-0/00000000000000000000.log")
+    file.pwrite(b"\xff" * 12, file.size() - 12)
+    file.close()
+    log = opened(disk)
+    log.restore_high_watermark(1)
+    assert log.last_stable_offset == 1
 
 
 def test_records_outside_the_open_transaction_are_refused(disk: SimDisk) -> None:

@@ -1,0 +1,92 @@
+"""Transactions that ended above the high watermark, of which a producer snapshot says nothing: found in the log.
+
+A snapshot names the transactions that are open where it was taken. One that had ended holds the last stable offset
+nevertheless, until its marker is committed, and that is forgotten with the memory. Kafka takes it that no snapshot lies
+above the high watermark; but a broker that stops writes one at the end of its log, whatever others have of that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ..protocol.errors import KafkaError, ProtocolError
+from ..protocol.record_batch import Batch, RecordBatch
+from ..protocol.room_logger import room_logger
+from .errors import CorruptIndexError, CorruptSegmentError
+
+if TYPE_CHECKING:
+    from .log_segments import LogSegments
+    from .producer_state import ProducerStateManager
+
+FIRST_STRETCH, GROWTH = 4_096, 16
+"""How far below the high watermark transactions are looked for that ended above, and how much farther each time."""
+MOST_ABOVE = 1_000_000
+"""Offsets. Replicas are never so far apart when a log is closed: it is the checkpoint that was lost."""
+
+logger = room_logger("storage")
+
+
+def find_unreplicated(
+    producers: ProducerStateManager, segments: LogSegments, *, log_start_offset: int, high_watermark: int
+) -> dict[int, int]:
+    """First offset → offset of the marker, of those that ended from the high watermark up to the snapshot of a start.
+
+    Mostly there are none, and what lies between is all that is read. What is damaged tells nothing. Raises OSError.
+    """
+    end = producers.loaded_offset
+    if not high_watermark < end <= high_watermark + MOST_ABOVE:
+        return {}
+    lowest, open_there = producers.open_below(high_watermark, log_start_offset)
+    stretch = 0
+    try:
+        while True:
+            start = max(high_watermark - stretch, lowest)
+            walk = _Walk(high_watermark, dict(open_there) if start == lowest else {}, is_whole=start == lowest)
+            if walk.through(segments, start, end):
+                return walk.ended
+            stretch = max(stretch * GROWTH, FIRST_STRETCH)
+    except (CorruptIndexError, CorruptSegmentError, KafkaError, ProtocolError) as error:
+        logger.warning("what ended above the high watermark %d cannot be told: %s", high_watermark, error)
+        return {}
+
+
+@dataclass(slots=True)
+class _Walk:
+    """Along the log from some offset on."""
+
+    high_watermark: int
+    first: dict[int, int]
+    """Where the open transaction of a producer begins, as far as it is known."""
+    is_whole: bool
+    """Whether nothing that was open where the walk begins is unknown."""
+    ended: dict[int, int] = field(default_factory=dict)
+    _known: set[int] = field(default_factory=set)
+    """Producers of which a marker was met, behind which their next transaction begins."""
+
+    def through(self, segments: LogSegments, start: int, end: int) -> bool:
+        """Walk; False where a transaction that ended above the high watermark may have begun before the walk."""
+        for segment in segments.between(start, end):
+            for _, batch in segment.records.batches(segment.position_of(start)):
+                if batch.last_offset >= end:
+                    return True
+                if batch.last_offset >= start and not self._take_in(batch):
+                    return False
+        return True
+
+    def _take_in(self, batch: Batch) -> bool:
+        if not isinstance(batch, RecordBatch) or batch.header.producer_id < 0:
+            return True
+        producer_id, offset = batch.header.producer_id, batch.base_offset
+        if not batch.header.is_control:
+            if batch.header.is_transactional:
+                self.first.setdefault(producer_id, offset)
+        elif batch.end_marker is not None:
+            first, is_known = self.first.pop(producer_id, None), self.is_whole or producer_id in self._known
+            self._known.add(producer_id)
+            if offset >= self.high_watermark:
+                if not is_known:
+                    return False
+                if first is not None:
+                    self.ended[first] = offset
+        return True
