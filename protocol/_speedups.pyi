@@ -152,7 +152,7 @@ def finish_sending(answers: dict[int, bytes], /) -> list[tuple[int, int]]:
     """`answer_box.finish_sending_here`, of what was begun as of what was not."""
 
 def watch(count: bytearray, watched: bytearray, /) -> tuple[Callable[[], bool], Callable[[], bool]]:
-    """`server.metrics.call_watch.watch_here`, by `stopwatch`."""
+    """`server.metrics.call_watch.watch_here`, by `stopwatch` and by the ticks of the kernel."""
 
 def stopwatch() -> float:
     """`time.perf_counter`."""

@@ -109,7 +109,7 @@ class Insight:
                 "remote": _MS * one.remote,
                 "send": _MS * one.send,
             }
-            for api, one in ([] if metrics is None else metrics.slow.slowest())
+            for api, one in ([] if metrics is None else metrics.requests.slow.slowest())
         ]
 
     async def _on_disk(self, topic: str, first: int) -> Facts:

@@ -1,7 +1,7 @@
 /* The extension module `_speedups`; `_speedups.pyi` says which Python function each of these is the twin of. */
 #include "speedups.h"
 
-enum { REVISION = 11 }; /* as in native.py */
+enum { REVISION = 12 }; /* as in native.py */
 
 static PyMethodDef functions[] = {
     {"scan_batches", scan_batches, METH_VARARGS, NULL},

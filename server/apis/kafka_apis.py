@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from struct import Struct
 from types import CoroutineType, GeneratorType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from ...protocol.apis import ApiKey
 from ...protocol.codec import encode_response, request_decoder
@@ -57,7 +57,8 @@ Respond: TypeAlias = Callable[[RequestContext, Any], None]
 """Encodes and sends an answer."""
 
 
-class Meter(NamedTuple):
+@dataclass(slots=True, frozen=True)
+class Meter:
     """How the requests of one version of one API are measured."""
 
     begin: Callable[[], bool]
@@ -141,8 +142,8 @@ class KafkaApis:
         self._around.remove(around)
         self._routes.clear()
 
-    def measure(self, meter: Callable[[ApiKey, int, Handle], Meter]) -> None:
-        """Have requests from now on measured, each kind by what this makes of its API, version and handler."""
+    def measure(self, meter: Callable[[ApiKey, int, Handle], Meter] | None) -> None:
+        """Have requests from now on measured, each kind by what this makes of its API, version and handler; or not."""
         self._meter = meter
         self._routes.clear()
 
@@ -171,8 +172,10 @@ class KafkaApis:
             return
         header, request = found or route.read(buffer, start, end)
         run, respond, charge, meter = route.handle, route.respond, None, route.meter
-        if meter is not None and meter.begin():
-            run, meter = meter.timed, None
+        if meter is not None:
+            begin, is_slow = meter.begin, meter.is_slow
+            if begin():
+                run, meter = meter.timed, None
         if self._quotas.enforced:
             charge = self._quotas.charge(connection.session.principal.name, header.client_id, size)
             run, respond = charge.timing(run), charge.settling(respond)
@@ -182,7 +185,7 @@ class KafkaApis:
         context.is_long = is_long
         try:
             answer = run(context, request)
-            if meter is not None and (meter.is_slow() or not context.is_answered):
+            if meter is not None and (is_slow() or not context.is_answered):
                 meter.beyond(context, request, answer)
         except Exception as error:  # noqa: BLE001 - the boundary: whatever a handler raises becomes an answer
             self._fail(context, request, error)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     which says whether it took longer than the floor.
     """
 
-_DUE, _FLOOR, _BEGAN, _ENDED = range(4)
+_DUE, _FLOOR, _BEGAN, _ENDED, _TICK = range(5)
 
 
 class Watched:
@@ -23,7 +23,7 @@ class Watched:
     __slots__ = ("_values", "memory")
 
     def __init__(self, floor: float) -> None:
-        self.memory = bytearray(32)
+        self.memory = bytearray(40)
         self._values = memoryview(self.memory).cast("d")
         self.due, self.floor = -inf, floor
 
@@ -46,9 +46,15 @@ class Watched:
         self._values[_FLOOR] = seconds
 
     @property
-    def last(self) -> tuple[float, float]:
-        """From when to when the last call went."""
-        return self._values[_BEGAN], self._values[_ENDED]
+    def last(self) -> tuple[float, float] | None:
+        """From when to when the last call went; None if it was too short for its clock."""
+        ended = self._values[_ENDED]
+        return (self._values[_BEGAN], ended) if ended else None
+
+    @property
+    def tick(self) -> float:
+        """Of the clock by which the beginning of a call is known; 0 for an exact one."""
+        return self._values[_TICK]
 
 
 def watch_here(clock: Callable[[], float], count: bytearray, watched: Watched) -> Watch:
@@ -68,7 +74,11 @@ def watch_here(clock: Callable[[], float], count: bytearray, watched: Watched) -
 
 
 def watch(clock: Callable[[], float], count: bytearray, watched: Watched) -> Watch:
-    """The same in compiled code, where there is some and it has that clock."""
+    """The same in compiled code, where there is some and it has that clock.
+
+    It knows of a call that was slow, or of a tick of the kernel's clock, mostly each 4 ms, that came while it was at
+    work; when it began is then known to within half of that.
+    """
     if native is None or clock is not native.stopwatch:
         return watch_here(clock, count, watched)
     return native.watch(count, watched.memory)

@@ -12,7 +12,6 @@ from ..runtime.health import Answer, HealthServer, Request, Status, Text
 from .exposition import Exposition
 from .readings import Reading, Readings
 from .request_meters import RequestMeters, Times
-from .slow_requests import SlowRequests
 
 if TYPE_CHECKING:
     from ..apis.kafka_apis import KafkaApis
@@ -40,8 +39,8 @@ class MetricsServer:
         ]
         self._exposition = Exposition()
         self._lag = Times()
-        self.slow = SlowRequests()
-        """The slowest of the last minutes."""
+        self.requests: RequestMeters
+        """There are some from the start on."""
         self._timer: asyncio.TimerHandle | None = None
         self._export: OtlpExport | None = None
         self._state: BrokerState | None = None
@@ -64,7 +63,7 @@ class MetricsServer:
         readings = Readings(state, requests, flushes, self._lag)
         self._read = lambda: readings.take(sockets, apis.failures)
         self._state = state
-        self.slow = requests.slow
+        self.requests = requests
         for server in self._servers:
             await server.start()
         self._measure_lag(state.ports.stopwatch)
@@ -108,7 +107,7 @@ class MetricsServer:
 
     def _measure_lag(self, stopwatch: Callable[[], float], due: float | None = None) -> None:
         now = stopwatch()
-        self.slow.look_at_clock(now)
+        self.requests.slow.look_at_clock(now)
         if due is not None:
             self._lag.add(max(0.0, now - due))
         self._timer = self._loop.call_later(LAG_SECONDS, self._measure_lag, stopwatch, now + LAG_SECONDS)

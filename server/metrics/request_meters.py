@@ -133,7 +133,7 @@ class RequestMeters:
             return context.handle_through(noted, request, change)
 
         def beyond(context: RequestContext, request: Any, answer: Any) -> None:
-            began, ended = watched.last
+            began, ended = watched.last or (clock(),) * 2
             if (answer is None or type(answer) in LATER) and context.channel.is_handling:
                 context.answer_through(partial(answered, [began, ended], waited=asked(request), is_timed=False))
             elif ended - began > watched.floor:

@@ -206,11 +206,10 @@ def request_benches() -> list[Bench]:
         ),
         Bench(
             "metrics-cost",
-            "the requests of single-requests to a broker with metrics.listeners and to one without, in short turns",
+            "the requests of single-requests to a broker that measures them and then does not, in short turns",
             {"requests_per_s_ratio": "higher", "cpu_us_with": "lower", "cpu_us_without": "lower"},
             measure_metrics,
             targets=("ours",),
-            properties={"metrics.listeners": "127.0.0.1:0"},
             started=False,
             goals=(Goal("requests_per_s_ratio", LIMIT, 0.98),),
         ),

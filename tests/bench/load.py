@@ -33,7 +33,7 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "produce": produce,
     "consume": consume,
     "single": single.requests_per_second,
-    "in-turns": single.in_turns,
+    "switched": single.switched,
     "latency": single.latencies,
     "connections": single.many_connections,
     "metadata": single.metadata,

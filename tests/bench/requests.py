@@ -7,8 +7,9 @@ from typing import Any
 
 from tests.bench import load
 from tests.bench.bench import STEPS, Figures, Run
+from tests.bench.metered import MeteredServer
 from tests.bench.process import CpuMeter
-from tests.bench.targets import Target, make_target
+from tests.bench.targets import COMMON_PROPERTIES, BrokerTarget
 
 
 def spent_on(run: Run, name: str, **options: Any) -> tuple[Figures, float]:
@@ -27,22 +28,11 @@ def measure_single(run: Run) -> Figures:
 
 
 def measure_metrics(run: Run) -> Figures:
-    """A broker that has metrics and another without them, equally old."""
-    topic = "metered"
-    with TemporaryDirectory() as folder:
-        other = make_target("ours", Path(folder))
-        targets: list[Target] = [run.target, other]
-        try:
-            for target in targets:
-                target.start()
-                target.create_topic(topic)
-            meters = [CpuMeter(target.pids) for target in targets]
-            bootstraps = [target.bootstrap for target in targets]
-            figures = load.run("in-turns", bootstraps=bootstraps, topic=topic, seconds=run.seconds)
-            with_them, without = (meters[n].spent() * 1e6 / figures[f"requests_{n}"] for n in (0, 1))
-        finally:
-            other.remove()
-    return {"requests_per_s_ratio": figures["ratio"], "cpu_us_with": with_them, "cpu_us_without": without}
+    """A broker of its own, which measures its requests every other moment."""
+    topic, metered = "metered", {**COMMON_PROPERTIES, "metrics.listeners": "127.0.0.1:0"}
+    with TemporaryDirectory() as folder, MeteredServer(Path(folder), properties=metered) as server:
+        BrokerTarget("ours", server).create_topic(topic)
+        return load.run("switched", bootstrap=server.bootstrap, pid=server.pid, topic=topic, seconds=run.seconds)
 
 
 def prepare_latency(run: Run) -> None:

@@ -1,13 +1,16 @@
 """Produce requests of one record over plain sockets: as many a second as go, or a steady rate with latencies."""
 
+import os
 import select
 import selectors
+import signal
 import socket
 import struct
 import time
 from contextlib import ExitStack
 from statistics import median
 
+from tests.bench.process import cpu_seconds
 from tests.bench.wire import (
     Answers,
     Cycle,
@@ -66,27 +69,33 @@ def _keep_under_way(
     return done, elapsed
 
 
-def in_turns(bootstraps: list[str], topic: str, *, seconds: float) -> dict[str, float]:
-    """The load of `requests_per_second` on two servers in short turns, A B B A; the median of first ÷ second.
+def switched(bootstrap: str, pid: int, topic: str, *, seconds: float) -> dict[str, float]:
+    """The load of `requests_per_second` on a server that SIGUSR1 switches, in short turns, on off off on on off …
 
-    What else the machine does hits two turns that follow each other alike, and those where it does not are few.
+    Medians of on ÷ off, and microseconds of the server's time for a request. What else the machine does hits two turns
+    that follow each other alike, and those where it does not are few.
     """
     request = produce_request(topic, [(0, small_batch())], 1)
     cycle, answers = Cycle([request], IN_FLIGHT), Answers(topic)
-    requests, ratios = [0, 0], []
-    with ExitStack() as stack:
-        connections = []
-        for bootstrap in bootstraps:
-            settle(bootstrap, [request], answers)
-            connections.append(stack.enter_context(connect(bootstrap)))
-        for pair in range(1 + int(seconds / TURN_S)):
-            rates = [0.0, 0.0]
-            for index in (0, 1) if pair % 2 else (1, 0):
-                done, elapsed = _keep_under_way(connections[index], cycle, answers, IN_FLIGHT, TURN_S)
-                rates[index] = done / elapsed
-                requests[index] += done + IN_FLIGHT
-            ratios.append(rates[0] / rates[1])
-    return {"ratio": median(ratios), "requests_0": requests[0], "requests_1": requests[1]}
+    settle(bootstrap, [request], answers)
+    ratios, cost = [], list[tuple[float, float]]()
+    with connect(bootstrap) as connection:
+
+        def turn(turn_seconds: float) -> tuple[float, float]:
+            spent = cpu_seconds(pid)
+            done, elapsed = _keep_under_way(connection, cycle, answers, IN_FLIGHT, turn_seconds)
+            return done / elapsed, (cpu_seconds(pid) - spent) * 1e6 / (done + IN_FLIGHT)
+
+        for _ in range(1 + int(seconds / 2 / TURN_S)):
+            first = turn(TURN_S)
+            os.kill(pid, signal.SIGUSR1)
+            turn(TURN_S / 10)  # in which the switch comes about
+            second = turn(TURN_S)
+            on, off = (first, second) if len(ratios) % 2 == 0 else (second, first)
+            ratios.append(on[0] / off[0])
+            cost.append((on[1], off[1]))
+    with_it, without = map(median, zip(*cost, strict=True))
+    return {"requests_per_s_ratio": median(ratios), "cpu_us_with": with_it, "cpu_us_without": without}
 
 
 def latencies(bootstrap: str, topic: str, *, seconds: float, rate: int = 1000, acks: int = 1) -> dict[str, float]:

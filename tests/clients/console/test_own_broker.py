@@ -112,7 +112,7 @@ async def test_what_was_asked_for_and_how_long_it_took(
     broker.create_topic("asked", 1)
     assert broker.server.metrics is not None
     monkeypatch.setattr(slow_requests, "LEAST_SECONDS", 0.0)  # any will do, in the next minute, too
-    broker.server.metrics.slow.of("Produce", ApiKey.PRODUCE).watched.floor = 0.0
+    broker.server.metrics.requests.slow.of("Produce", ApiKey.PRODUCE).watched.floor = 0.0
     for _ in range(20):  # of an API's requests the first in each hundredth of a second is timed
         await page.post("/api/topics/asked/records", json={"value": {"text": "x" * 1000}})
     told = (await page.get("/api/requests")).json()

@@ -23,7 +23,7 @@ needs_compiled_code = pytest.mark.skipif(native is None, reason="there is no com
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 4.0, 6.0, 50.0]), st.booleans())))
 def test_calls_are_counted_and_slow_ones_told_and_those_that_are_due(calls: list[tuple[float, bool]]) -> None:
-    now, count, watched = 0.0, bytearray(8), Watched(5.0)
+    now, count, watched = 100.0, bytearray(8), Watched(5.0)
     begin, is_slow = watch_here(lambda: now, count, watched)
     for seconds, is_due in calls:
         watched.due = now if is_due else now + 0.1
@@ -37,22 +37,35 @@ def test_calls_are_counted_and_slow_ones_told_and_those_that_are_due(calls: list
 
 @needs_compiled_code
 def test_compiled_code_says_the_same_by_its_clock() -> None:
-    count, watched = bytearray(8), Watched(5.0)
+    count, watched = bytearray(8), Watched(3600.0)
     begin, is_slow = watch(native.stopwatch, count, watched)
     assert type(begin) is type(native.stopwatch)
-    for floor, due in ((3600.0, 0.0), (-3600.0, 3600.0)):
-        before = native.stopwatch()
-        watched.floor, watched.due = floor, before + due
-        assert begin() is (due == 0.0)
-        assert is_slow() is (floor < 0)
-        began, ended = watched.last
-        assert before <= began <= ended <= native.stopwatch()
+    watched.due = native.stopwatch() + 3600.0
+    assert begin() is False
+    watched.due = native.stopwatch() - watched.tick
+    assert begin() is True
+    assert is_slow() is False
     assert int.from_bytes(count, sys.byteorder) == 2
 
 
 @needs_compiled_code
+def test_compiled_code_tells_how_long_a_call_took_that_saw_a_tick() -> None:
+    watched = Watched(0.0)
+    begin, is_slow = watch(native.stopwatch, bytearray(8), watched)
+    began = native.stopwatch()
+    begin()
+    while native.stopwatch() - began < 4 * watched.tick + 0.001:
+        assert watched.last is None
+    assert is_slow() is True
+    took = native.stopwatch() - began
+    assert watched.last is not None
+    told = watched.last[1] - watched.last[0]
+    assert 3 * watched.tick <= told <= took + watched.tick
+
+
+@needs_compiled_code
 def test_compiled_code_takes_nothing_else() -> None:
-    for wrong in ((), (bytearray(8),), (bytearray(7), bytearray(32)), (bytearray(8), bytes(32)), (None, None)):
+    for wrong in ((), (bytearray(8),), (bytearray(7), bytearray(40)), (bytearray(8), bytes(40)), (None, None)):
         with pytest.raises(TypeError):
             native.watch(*wrong)
 
