@@ -42,7 +42,7 @@ def test_compiled_code_says_the_same_by_its_clock() -> None:
     assert type(begin) is type(native.stopwatch)
     watched.due = native.stopwatch() + 3600.0
     assert begin() is False
-    watched.due = native.stopwatch() - watched.tick
+    watched.due = native.stopwatch() - 1.0
     assert begin() is True
     assert is_slow() is False
     assert int.from_bytes(count, sys.byteorder) == 2
@@ -60,7 +60,7 @@ def test_compiled_code_tells_how_long_a_call_took_that_saw_a_tick() -> None:
     took = native.stopwatch() - began
     assert watched.last is not None
     told = watched.last[1] - watched.last[0]
-    assert 3 * watched.tick <= told <= took + watched.tick
+    assert 3 * watched.tick <= told <= took + 1.0, "a machine with much to do may tick late"
 
 
 @needs_compiled_code
