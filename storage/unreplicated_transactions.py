@@ -67,11 +67,14 @@ class _Walk:
     def through(self, segments: LogSegments, start: int, end: int) -> bool:
         """Walk; False where a transaction that ended above the high watermark may have begun before the walk."""
         for segment in segments.between(start, end):
-            for _, batch in segment.records.batches(segment.position_of(start)):
-                if batch.last_offset >= end:
-                    return True
-                if batch.last_offset >= start and not self._take_in(batch):
-                    return False
+            try:
+                for _, batch in segment.records.batches(segment.position_of(start)):
+                    if batch.last_offset >= end:
+                        return True
+                    if batch.last_offset >= start and not self._take_in(batch):
+                        return False
+            finally:
+                segment.close_handles()  # it is one of thousands of logs that a start goes through
         return True
 
     def _take_in(self, batch: Batch) -> bool:
