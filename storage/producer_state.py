@@ -271,6 +271,11 @@ class ProducerStateManager:
         if self._unreplicated:
             self._drop_unreplicated(high_watermark)
 
+    @property
+    def has_markers(self) -> bool:
+        """Whether a transaction of any producer that is known here has ended."""
+        return any(entry.coordinator_epoch >= 0 for entry in self.producers.values())
+
     def add_unreplicated(self, ended: Mapping[int, int]) -> None:
         """Transactions, first offset → marker, that ended above the high watermark before a snapshot was loaded."""
         self._unreplicated.update(ended)

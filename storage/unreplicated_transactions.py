@@ -32,10 +32,11 @@ def find_unreplicated(
 ) -> dict[int, int]:
     """First offset → offset of the marker, of those that ended from the high watermark up to the snapshot of a start.
 
-    Mostly there are none, and what lies between is all that is read. What is damaged tells nothing. Raises OSError.
+    Mostly there are none, and what lies between is all that is read; nothing is where nobody has a transaction, however
+    old the high watermark. What is damaged tells nothing. Raises OSError.
     """
     end = producers.loaded_offset
-    if not high_watermark < end <= high_watermark + MOST_ABOVE:
+    if not high_watermark < end <= high_watermark + MOST_ABOVE or not producers.has_markers:
         return {}
     lowest, open_there = producers.open_below(high_watermark, log_start_offset)
     stretch = 0

@@ -258,10 +258,17 @@ def stable_offset(history: list[tuple[int, int, bool]], high_watermark: int) -> 
     return min([*unstable, *first.values()])
 
 
-def test_damage_above_the_high_watermark_does_not_keep_a_log_from_being_opened(disk: SimDisk) -> None:
+@pytest.mark.parametrize("is_transactional", [True, False])
+def test_damage_above_the_high_watermark_does_not_keep_a_log_from_being_opened(
+    disk: SimDisk, caplog: pytest.LogCaptureFixture, is_transactional: bool
+) -> None:
     log = opened(disk)
-    transactional(log, 1)
-    end(log, 1, commit=True)
+    if is_transactional:
+        transactional(log, 1)
+        end(log, 1, commit=True)
+    else:
+        produce(log, 0)
+        produce(log, 1)
     log.close()
     file = disk.open("/logs/topic-0/00000000000000000000.log")
     file.pwrite(b"\xff" * 12, file.size() - 12)
@@ -269,6 +276,7 @@ def test_damage_above_the_high_watermark_does_not_keep_a_log_from_being_opened(d
     log = opened(disk)
     log.restore_high_watermark(1)
     assert log.last_stable_offset == 1
+    assert ("cannot be told" in caplog.text) is is_transactional, "others are not looked through"
 
 
 def test_records_outside_the_open_transaction_are_refused(disk: SimDisk) -> None:
