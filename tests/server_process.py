@@ -10,13 +10,21 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+_given_out: set[int] = set()
+
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of 127.0.0.1 that nobody listens on at this moment, and another one each time.
+
+    Whoever got it may not have bound it yet, and the system would give it out once more.
+    """
+    while True:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port: int = probe.getsockname()[1]
+        if port not in _given_out:
+            _given_out.add(port)
+            return port
 
 
 def wait_until(condition: Callable[[], bool], *, timeout_s: float, what: str, interval_s: float = 0.01) -> None:
