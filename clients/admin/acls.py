@@ -34,7 +34,23 @@ class AclAdmin:
 
     async def create_acls(self, bindings: Iterable[AclBinding]) -> None:
         """Add rules; those that are there already stay. Raises KafkaError for the first that is refused."""
-        creations = [
+        response = await self._controller.ask(creation_of(bindings), "results")
+        raise_first({index: outcome(r.error_code, r.error_message) for index, r in enumerate(response.results)})
+
+    async def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
+        """Remove the rules that a filter selects; these were they. Raises KafkaError."""
+        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields(wanted))])
+        (result,) = (await self._controller.ask(request, "filter_results")).filter_results
+        raise_error(result.error_code, result.error_message)
+        for rule in result.matching_acls:
+            raise_error(rule.error_code, rule.error_message)
+        return sorted(_binding(r.resource_type, r.resource_name, r.pattern_type, r) for r in result.matching_acls)
+
+
+def creation_of(bindings: Iterable[AclBinding]) -> CreateAclsRequest:
+    """What asks for these rules."""
+    return CreateAclsRequest(
+        creations=[
             AclCreation(
                 resource_type=pattern.resource_type,
                 resource_name=pattern.name,
@@ -46,17 +62,7 @@ class AclAdmin:
             )
             for pattern, entry in bindings
         ]
-        response = await self._controller.ask(CreateAclsRequest(creations=creations), "results")
-        raise_first({index: outcome(r.error_code, r.error_message) for index, r in enumerate(response.results)})
-
-    async def delete_acls(self, wanted: AclBindingFilter) -> list[AclBinding]:
-        """Remove the rules that a filter selects; these were they. Raises KafkaError."""
-        request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_fields(wanted))])
-        (result,) = (await self._controller.ask(request, "filter_results")).filter_results
-        raise_error(result.error_code, result.error_message)
-        for rule in result.matching_acls:
-            raise_error(rule.error_code, rule.error_message)
-        return sorted(_binding(r.resource_type, r.resource_name, r.pattern_type, r) for r in result.matching_acls)
+    )
 
 
 def _fields(wanted: AclBindingFilter) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from tests.kafka import LAST_WITH_ZOOKEEPER, KafkaServer, ZooKeeperServer
 from tests.server.config.config_client import ConfigClient
 from tests.server_process import BrokerProcess, free_port, wait_until
 
+from barnabas.clients.admin.acls import creation_of
 from barnabas.protocol.acl_bindings import AclBinding
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.errors import ErrorCode
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest
 from barnabas.protocol.messages.describe_transactions import DescribeTransactionsRequest
@@ -100,17 +100,7 @@ class GuardedBroker:
         with closing(ConfigClient(self.server.bootstrap)) as client:
             client.create_topic(topic)
             wait_until(lambda: _is_coordinated(client, topic), timeout_s=90, what="coordinators")
-        creations = [
-            AclCreation(
-                resource_type=rule.pattern.resource_type,
-                resource_name=rule.pattern.name,
-                resource_pattern_type=rule.pattern.pattern_type,
-                **{name: getattr(rule.entry, name) for name in ("principal", "host", "operation")},
-                permission_type=rule.entry.permission,
-            )
-            for rule in sorted(rules)
-        ]
-        made = self.hears(ROOT, ApiKey.CREATE_ACLS, 2, CreateAclsRequest(creations=creations))
+        made = self.hears(ROOT, ApiKey.CREATE_ACLS, 2, creation_of(sorted(rules)))
         assert not any(one.error_code for one in made.results)
         wait_until(lambda: self._rules() == len(rules), timeout_s=60, what="rules")
         described = self.hears(ROOT, ApiKey.METADATA, 10, MetadataRequest(topics=[MetadataRequestTopic(name=topic)]))

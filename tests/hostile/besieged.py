@@ -14,13 +14,13 @@ from tests.hostile.in_process import EVE, GUARDED, RULES, SETTINGS
 from tests.hostile.wire import Door, Login
 from tests.server_process import free_port
 
+from barnabas.clients.admin.acls import creation_of
 from barnabas.clients.certificates import Authority
 from barnabas.protocol.apis import ApiKey
 from barnabas.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
-from barnabas.protocol.messages.create_acls import AclCreation, CreateAclsRequest
 
 PASSWORD = "s3cret"
 SUPER = "admin"
@@ -91,19 +91,7 @@ class Besieged:
         response = client.call(
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS, AlterUserScramCredentialsRequest(deletions=[], upsertions=users)
         )
-        creations = [
-            AclCreation(
-                resource_type=pattern.resource_type,
-                resource_name=pattern.name,
-                resource_pattern_type=pattern.pattern_type,
-                principal=entry.principal,
-                host=entry.host,
-                operation=entry.operation,
-                permission_type=entry.permission,
-            )
-            for pattern, entry in RULES
-        ]
-        created = client.call(ApiKey.CREATE_ACLS, CreateAclsRequest(creations=creations))
+        created = client.call(ApiKey.CREATE_ACLS, creation_of(RULES))
         assert not {one.error_code for one in response.results + created.results} - {0}, (response, created)
 
     def _guards(self) -> dict[str, str]:
