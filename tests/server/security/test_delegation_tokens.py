@@ -295,13 +295,19 @@ async def test_one_user_does_not_fill_the_store(monkeypatch: pytest.MonkeyPatch)
         assert bad.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
 
 
-async def test_who_renews_a_token_again_and_again_does_not_fill_the_store() -> None:
-    clock = Clock()
+async def one_token(clock: Clock) -> tuple[EmbeddedStore, TokenStore, DelegationToken]:
+    """A store with a token in it that lives long."""
     store = EmbeddedStore(NodeTree(clock.now_ms))
     tokens = TokenStore(store, now_ms=clock.now_ms)
     await tokens.prepare()
     token = DelegationToken("id", "User:anna", "User:anna", (), 1, 1 << 50, 1 << 50)
     await tokens.add(token)
+    return store, tokens, token
+
+
+async def test_who_renews_a_token_again_and_again_does_not_fill_the_store() -> None:
+    clock = Clock()
+    store, tokens, token = await one_token(clock)
     for expiry_ms in range(250):
         assert await tokens.change(token._replace(expiry_ms=expiry_ms))
     assert len(await store.children(CHANGES)) == 251
@@ -313,11 +319,7 @@ async def test_who_renews_a_token_again_and_again_does_not_fill_the_store() -> N
 async def test_nor_does_who_does_so_in_less_time_than_notices_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(token_store, "MOST_NOTICES", 20)
     clock = Clock()
-    store = EmbeddedStore(NodeTree(clock.now_ms))
-    tokens = TokenStore(store, now_ms=clock.now_ms)
-    await tokens.prepare()
-    token = DelegationToken("id", "User:anna", "User:anna", (), 1, 1 << 50, 1 << 50)
-    await tokens.add(token)
+    store, tokens, token = await one_token(clock)
     for _ in range(250):
         assert await tokens.change(token)
     clock.advance(milliseconds=PURGE_INTERVAL_MS + 1)
