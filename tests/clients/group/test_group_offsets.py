@@ -183,8 +183,9 @@ def test_what_a_member_read_before_it_was_thrown_out_is_in_no_transaction(protoc
             await other.stop()
             await copy({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
             assert await world.committed() == {}
-            while (now := late.group_metadata()) == sender or now.generation == 0:
-                await late.getmany(timeout_ms=200)
+            async with asyncio.timeout(60):
+                while (now := late.group_metadata()) == sender or now.generation == 0:
+                    await late.getmany(timeout_ms=200)
             async with producer.transaction() as transaction:
                 await transaction.send_offsets({T0: 1}, late.group_metadata())
             await late.unsubscribe()
@@ -207,9 +208,10 @@ def test_a_member_speaks_for_what_it_was_given_until_it_is_given_something_else(
             await take(consumer, 40)
             before, other, group = consumer.group_metadata(), world.reader(**settings), consumer._group
             assert group is not None
-            while group._exchange is None:
-                await asyncio.sleep(0.05)
-                await consumer.getmany()
+            async with asyncio.timeout(60):
+                while group._exchange is None:
+                    await asyncio.sleep(0.05)
+                    await consumer.getmany()
             await world.until(group._exchange.done, "the next generation is there")
             assert consumer.group_metadata() == before
             await consumer.getmany()
