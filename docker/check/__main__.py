@@ -17,7 +17,7 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from demo import check_demo
 from engine import NoEngineError, compose_command, engine, say
-from images import base_images, build, others
+from images import base_images, build, foreign_images
 from profiles import check_broker, check_cluster, check_metrics, check_secured
 
 PROFILES = {
@@ -36,7 +36,7 @@ def check(profiles: list[str], *, build_images: bool) -> None:
             compose = compose_command(docker)
             if build_images:
                 build(docker, base_images(docker, scratch))
-            others(docker, scratch)
+            foreign_images(docker, scratch)
             for profile in profiles:
                 say(profile)
                 PROFILES[profile](docker, compose)

@@ -65,7 +65,7 @@ def build_upon_base(docker: str, scratch: Path, image: str, recipe: str) -> None
     run([docker, "build", "--network=host", "--tag", image, str(folder)])
 
 
-def others(docker: str, scratch: Path) -> None:
+def foreign_images(docker: str, scratch: Path) -> None:
     """What services of others are made of. Raises NoEngineError."""
     for image, recipe in STAND_INS.items():
         if not is_here(docker, image):

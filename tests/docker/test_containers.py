@@ -13,7 +13,7 @@ import pytest
 
 from barnabas.clients.cli.start import environment_properties
 
-DOCKER = Path(__file__).parent.parent / "docker"
+DOCKER = Path(__file__).parents[2] / "docker"
 
 
 @contextmanager
