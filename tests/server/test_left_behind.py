@@ -1,7 +1,7 @@
 """What a connection or a request leaves behind when it is over: nothing that only the garbage collector would find.
 
 A broker's collector goes through everything very seldom, so that what holds itself adds up: of a hundred thousand
-logins it was a hundred megabytes.
+logins it was 60 MB and more.
 """
 
 from __future__ import annotations
