@@ -208,7 +208,7 @@ class RequestFaults:
         """Handle the request so much later; with `handled` at once, and answer later."""
         if handled:
             return self._add(api, partial(ways.answer_late, seconds), **which)
-        return self._add(api, Exchange.handle, late=seconds, **which)
+        return self._add(api, partial(ways.late, seconds, Exchange.handle), **which)
 
     def throttle(self, api: Api, seconds: float, **which: Any) -> Fault:
         """Answer as to a client over its quota: it is told to wait so long, and not listened to before."""

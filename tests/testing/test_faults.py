@@ -89,8 +89,9 @@ def test_silence_until_the_client_has_had_enough(broker: Broker, handled: bool) 
 
 
 @pytest.mark.parametrize("handled", [False, True])
-def test_a_delay(broker: Broker, handled: bool) -> None:
-    with broker.faults.delay("Produce", LATE_S, handled=handled):
+@pytest.mark.parametrize("late", [0, LATE_S / 2])
+def test_a_delay(broker: Broker, late: float, handled: bool) -> None:
+    with broker.faults.delay("Produce", LATE_S - late, handled=handled, late=late):
         error, seconds = produce(broker)
     assert error is None
     assert seconds >= LATE_S
