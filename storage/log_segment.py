@@ -364,12 +364,12 @@ class LogSegment:
         transactions = self.indexes.loaded_transactions
         return transactions is not None and transactions.has_news
 
-    def flush(self) -> None:
-        """Make the segment durable. Entries of indexes that find no room wait on: a start can make them anew."""
+    def flush(self, *, indexes_may_wait: bool = False) -> None:
+        """Make the segment durable. Index entries that find no room may wait if another flush is to come."""
         try:
             files = self.unsynced_files(with_indexes=True)
         except OSError as error:
-            if error.errno not in NO_SPACE:
+            if not indexes_may_wait or error.errno not in NO_SPACE:
                 raise
             files = [self.records.file]
         for file in files:

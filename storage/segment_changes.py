@@ -38,7 +38,7 @@ class SegmentChanges:
         self._unsynced.not_rolled(active)
         active.truncate_to(offset, now_ms)
         with self._unsynced.held():
-            active.flush()
+            active.flush(indexes_may_wait=True)
         return active
 
     def rename_to_deleted(self, removed: list[LogSegment]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.storage.logs import NOW_MS, Clock, append, base_offsets, batch, offsets_in, open_log, retain
+from tests.storage.logs import NOW_MS, Clock, append, base_offsets, batch, marker, offsets_in, open_log, retain
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.simulation.disk import SimDisk
@@ -440,6 +440,24 @@ def test_a_full_disk_does_not_keep_a_log_from_being_cut(disk: SimDisk, suffix: s
     with pytest.raises(KafkaError) as caught:
         append(again, producer_id=7, producer_epoch=0, base_sequence=9)
     assert caught.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_full_disk_keeps_a_log_from_being_opened_whose_aborted_transactions_find_no_room(disk: SimDisk) -> None:
+    """Nobody would write them down later, and readers after the next start would get what was aborted."""
+    log = opened(disk)
+    append(log, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    log.append_as_leader(marker(7, commit=False), leader_epoch=0, origin="coordinator")
+    log.roll()
+    append(log)
+    log.close_handles()
+    disk.unlink(f"{PATH}/00000000000000000000.txnindex")  # which no flush had made last
+    disk.fail("pwrite", errno.ENOSPC, ".txnindex", times=None)
+    with pytest.raises(OSError):
+        opened(disk, clean=False)
+    disk.heal()
+    opened(disk, clean=False).close()
+    (aborted,) = opened(disk).read(0, 1000, read_committed=True).aborted_transactions or ()
+    assert (aborted.producer_id, aborted.first_offset) == (7, 0)
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------
