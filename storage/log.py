@@ -492,8 +492,8 @@ class Log:
             end_offset=offset,
             now_ms=self._now_ms(),
         )
-        self.high_watermark = max(min(self.high_watermark, offset), self.log_start_offset)
         self._refresh_first_unstable_offset()
+        self.update_high_watermark(self.high_watermark)  # of what was read anew, much has long been committed
 
     # -- retention -------------------------------------------------------------------------------------------------
 

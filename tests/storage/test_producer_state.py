@@ -188,6 +188,16 @@ def test_a_log_that_is_cut_to_a_snapshot_forgets_no_transaction_whose_marker_is_
     assert log.last_stable_offset == other
 
 
+def test_what_is_committed_is_stable_still_when_a_log_is_cut_above(disk: SimDisk) -> None:
+    log = opened(disk)
+    transactional(log, 1)
+    end(log, 1, commit=True)
+    log.update_high_watermark(log.log_end_offset)
+    append(log)
+    log.truncate_to(log.high_watermark)
+    assert log.last_stable_offset == log.high_watermark == log.log_end_offset
+
+
 def test_a_transaction_is_open_again_whose_marker_was_cut_off(disk: SimDisk) -> None:
     log = opened(disk)
     begun = transactional(log, 1)
@@ -226,6 +236,7 @@ def test_what_is_stable_after_a_start_follows_from_the_log(
             cut = rng.choice(history[-5:])[0]
             log.truncate_to(cut)
             history = [one for one in history if one[0] < cut]
+            assert log.last_stable_offset == stable_offset(history, log.high_watermark)
             sequences = Counter(one[1] for one in history if not one[2])
         if rng.random() < 0.1:
             watermark = rng.randint(log.high_watermark, log.log_end_offset)
