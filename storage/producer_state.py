@@ -112,6 +112,7 @@ class ProducerStateManager:
         "_snapshots",
         "_unreplicated",
         "last_snapshot_offset",
+        "loaded_markers",
         "loaded_offset",
         "map_end_offset",
         "ongoing_transactions",
@@ -134,6 +135,8 @@ class ProducerStateManager:
         self.last_snapshot_offset = 0
         self.loaded_offset = 0
         """Up to where a snapshot took the place of the log: what ended below is not in `_unreplicated`."""
+        self.loaded_markers = False
+        """Whether a transaction of any producer in that snapshot had ended, be the producer expired since."""
         listed = fs.list_dir(directory) if names is None else names
         self._snapshots = sorted(snapshot_offset(name) for name in listed if name.endswith(SNAPSHOT_SUFFIX))
 
@@ -271,11 +274,6 @@ class ProducerStateManager:
         if self._unreplicated:
             self._drop_unreplicated(high_watermark)
 
-    @property
-    def has_markers(self) -> bool:
-        """Whether a transaction of any producer that is known here has ended."""
-        return any(entry.coordinator_epoch >= 0 for entry in self.producers.values())
-
     def add_unreplicated(self, ended: Mapping[int, int]) -> None:
         """Transactions, first offset → marker, that ended above the high watermark before a snapshot was loaded."""
         self._unreplicated.update(ended)
@@ -390,6 +388,7 @@ class ProducerStateManager:
                 continue
             for snapshot_entry in entries:
                 _take_snapshot_entry(self.producers, snapshot_entry)
+            self.loaded_markers = any(entry.coordinator_epoch >= 0 for entry in entries)
             self.remove_expired(now_ms)
             self._find_ongoing_transactions()
             self.last_snapshot_offset = self.map_end_offset = self.loaded_offset = offset

@@ -36,7 +36,7 @@ def find_unreplicated(
     old the high watermark. What is damaged tells nothing. Raises OSError.
     """
     end = producers.loaded_offset
-    if not high_watermark < end <= high_watermark + MOST_ABOVE or not producers.has_markers:
+    if not high_watermark < end <= high_watermark + MOST_ABOVE or not producers.loaded_markers:
         return {}
     lowest, open_there = producers.open_below(high_watermark, log_start_offset)
     stretch = 0

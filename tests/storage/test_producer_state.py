@@ -157,7 +157,9 @@ def test_open_transactions_hold_the_last_stable_offset(disk: SimDisk, reopen: bo
     assert log.read(0, 10_000).aborted_transactions is None
 
 
-def test_a_stop_forgets_no_transaction_whose_marker_is_not_committed(disk: SimDisk) -> None:
+@pytest.mark.parametrize("days", [0, 2])
+def test_a_stop_forgets_no_transaction_whose_marker_is_not_committed(disk: SimDisk, days: int) -> None:
+    """However long it lasts: the producer's id expires meanwhile."""
     log = opened(disk)
     append(log)
     begun = transactional(log, 1)
@@ -167,7 +169,7 @@ def test_a_stop_forgets_no_transaction_whose_marker_is_not_committed(disk: SimDi
     log.update_high_watermark(begun + 3)
     assert log.last_stable_offset == begun
     log.close()
-    log = opened(disk)
+    log = opened(disk, clock=Clock(NOW_MS + days * 86_400_000))
     log.restore_high_watermark(begun + 3)
     assert log.last_stable_offset == begun
     log.update_high_watermark(begun + 4)
