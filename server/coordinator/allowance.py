@@ -12,7 +12,7 @@ from typing import NamedTuple
 MOST_OF_A_CLIENT, MOST_OF_A_HOST = 20_000, 200_000
 """There at the same time. A group with one offset takes about two kilobytes, a transactional id one."""
 NAME_CHARACTERS = 500
-"""For so many of a name it counts as one more: there are some of 32 KB, which take that and more."""
+"""For so many of a name, or of its client's id, it counts as one more: of 32 KB each of them takes that and more."""
 
 
 class Maker(NamedTuple):
@@ -55,7 +55,7 @@ class Allowance:
         self.gone(name)
         self._makers[name] = maker
         self._names.setdefault(maker, {})[name] = None
-        count = _counts_as(name)
+        count = _counts_as(name, maker)
         self._of_client[maker] += count
         self._of_host[maker.host] += count
 
@@ -67,7 +67,7 @@ class Allowance:
         del self._names[maker][name]
         if not self._names[maker]:
             del self._names[maker]
-        count = _counts_as(name)
+        count = _counts_as(name, maker)
         self._of_client[maker] -= count
         if not self._of_client[maker]:
             del self._of_client[maker]
@@ -76,5 +76,5 @@ class Allowance:
             del self._of_host[maker.host]
 
 
-def _counts_as(name: str) -> int:
-    return 1 + len(name) // NAME_CHARACTERS
+def _counts_as(name: str, maker: Maker) -> int:
+    return 1 + len(name) // NAME_CHARACTERS + len(maker.client_id) // NAME_CHARACTERS

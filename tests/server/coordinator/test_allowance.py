@@ -28,6 +28,17 @@ def test_a_long_name_counts_as_several(length: int, most: int) -> None:
     assert names.has_room(ONE)
 
 
+def test_so_does_a_name_of_whose_client_has_a_long_one() -> None:
+    """Each of its names keeps that of the client: two hundred thousand of 32 KB would be gigabytes."""
+    names, made = Allowance(), 0
+    while names.has_room(maker := Maker("h", f"{made}".ljust(32_767))):
+        names.made(f"{made}", maker)
+        made += 1
+    assert made == 3
+    names.gone("0")
+    assert names.has_room(maker)
+
+
 def test_who_shares_an_address_shares_what_it_may_have() -> None:
     names = Allowance()
     for number in range(100):
@@ -46,5 +57,7 @@ def test_nothing_is_known_of_whose_names_are_all_gone() -> None:
     for length in (1, 5000):
         names.made("x" * length, ONE)
         names.gone("x" * length)
+    names.made("x", Maker("h", "y" * 5000))
+    names.gone("x")
     names.gone("never made")
     assert vars(names) == vars(none)
