@@ -29,10 +29,6 @@ class Channel(Protocol):
     on_close: Callable[[], None] | None
     """Called when the client goes away while its request waits."""
 
-    @property
-    def is_handling(self) -> bool:
-        """Whether the request in hand is yet to be answered."""
-
     def close(self) -> None:
         """Close without an answer."""
 

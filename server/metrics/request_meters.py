@@ -134,7 +134,7 @@ class RequestMeters:
 
         def beyond(context: RequestContext, request: Any, answer: Any) -> None:
             began, ended = watched.last or (clock(),) * 2
-            if (answer is None or type(answer) in LATER) and context.channel.is_handling:
+            if not context.is_answered and (answer is None or type(answer) in LATER):
                 context.answer_through(partial(answered, [began, ended], waited=asked(request), is_timed=False))
             elif ended - began > watched.floor:
                 slow.add(context, 0.0, ended, (ended - began, 0.0, 0.0))

@@ -36,7 +36,6 @@ STALL_BYTES = 1 << 18
 """A client that takes less than this between two looks, and no more than half of what is left, has stalled."""
 
 _HANDLING, _CLOSING = ServerState.HANDLING, ServerState.CLOSING
-_UNANSWERED = frozenset({_HANDLING, ServerState.HANDLING_MUTED, ServerState.HANDLING_FROZEN})
 
 Handle = Callable[["Connection", memoryview, int, int], None]
 """Handle the frame at [start, end) of the view; answer by `send`, `skip` or `close`, now or later."""
@@ -263,11 +262,6 @@ class Connection(asyncio.BufferedProtocol):
                 self._process()
 
     # -- what the server calls -------------------------------------------------------------------------------------
-
-    @property
-    def is_handling(self) -> bool:
-        """Whether there is a request in hand that is yet to be answered."""
-        return self._state in _UNANSWERED
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:

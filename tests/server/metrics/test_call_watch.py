@@ -80,7 +80,7 @@ def test_few_requests_are_all_timed_and_of_many_one_in_each_time() -> None:
     by_version = {version: meters.meter(ApiKey.PRODUCE, version, handle) for version in (3, 4)}
 
     def ask(version: int) -> None:
-        channel = SimpleNamespace(is_handling=False)
+        channel = SimpleNamespace()
         header = RequestHeader(ApiKey.PRODUCE, version, 7, None)
         handle_metered(by_version[version], handle, RequestContext(header, channel, lambda *_: None), None)
 

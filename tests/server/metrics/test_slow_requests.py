@@ -43,7 +43,7 @@ class Desk:
 
     def ask(self, local: float, remote: float | None = None, wait_ms: int = 0, client: str | None = "anna") -> None:
         """Answered by the handler, or so long after it."""
-        channel = SimpleNamespace(session=SESSION, is_handling=remote is not None)
+        channel = SimpleNamespace(session=SESSION)
         context = RequestContext(RequestHeader(self.key, 3, 7, client), channel, self.respond)
         self.handle(context, SimpleNamespace(local=local, remote=remote, max_wait_ms=wait_ms))
         if remote is not None:
@@ -95,7 +95,7 @@ def test_a_request_is_not_kept_until_it_is_answered(key: ApiKey, before: int) ->
     desk = Desk(key)
     for _ in range(before):
         desk.ask(-SENDING)
-    channel = SimpleNamespace(session=SESSION, is_handling=True)
+    channel = SimpleNamespace(session=SESSION)
     context = RequestContext(RequestHeader(key, 3, 7, "anna"), channel, desk.respond)
     request = Referred(local=0.0, remote=1.0, max_wait_ms=500)
     kept = weakref.ref(request)
