@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 LINES = 20
 SECONDS = 60.0
+MOST = 1000
+"""Who have lines of their own at a time."""
 
 
 class LimitedLog:
@@ -29,3 +31,31 @@ class LimitedLog:
         self._lines += 1
         if self._lines <= LINES:
             self._logger.log(level, message, *arguments)
+
+
+class LimitedLogs:
+    """A `LimitedLog` for each who has something logged, so that nobody has what others try left out.
+
+    Of more than `MOST` in `SECONDS` the rest have one together, as there may be any number of them.
+    """
+
+    def __init__(self, logger: logging.Logger, time: Callable[[], float]) -> None:
+        self._logger = logger
+        self._time = time
+        self._began = time()
+        self._logs: dict[str, LimitedLog] = {}
+        self._rest = LimitedLog(logger, time)
+
+    def write(self, who: str, level: int, message: str, *arguments: object) -> None:
+        """Log the message that somebody is the cause of, or count it."""
+        log = self._logs.get(who)
+        if log is None and self._has_room():
+            log = self._logs[who] = LimitedLog(self._logger, self._time)
+        (log or self._rest).write(level, message, *arguments)
+
+    def _has_room(self) -> bool:
+        now = self._time()
+        if len(self._logs) >= MOST and now - self._began >= SECONDS:
+            self._began = now
+            self._logs.clear()
+        return len(self._logs) < MOST

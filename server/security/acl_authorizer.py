@@ -15,7 +15,7 @@ from ...protocol.room_logger import room_logger
 from ..metadata.metadata_store import StoreError
 from ..metadata.store_follower import StoreFollower
 from ..metadata.topic_names import MAX_NAME_LENGTH
-from ..runtime.log_limit import LimitedLog
+from ..runtime.log_limit import LimitedLogs
 from ..runtime.turns import RULES, Pace, next_turn
 from .acl_index import AclIndex
 
@@ -29,8 +29,6 @@ DECISIONS = 20_000
 """Decisions that are remembered until a rule changes."""
 LONGEST_NAME = MAX_NAME_LENGTH
 """Of what a decision that is remembered is about. A client may ask for names of 32 KB, which nobody has."""
-DENIED = 1000
-"""Principals whose denials are counted."""
 PAUSE_SECONDS = 0.1
 """Between two looks at what has changed: of many changes at once not each is looked for."""
 
@@ -60,9 +58,7 @@ class AclAuthorizer:
         self._seen: dict[str, str] = {}
         self._follower = StoreFollower(store.store, "access rules", self._read, pause_seconds=PAUSE_SECONDS)
         self._changing = asyncio.Lock()
-        self._time = loop.time
-        self._denials: dict[str, LimitedLog] = {}
-        """By principal, so that nobody has what others try left out."""
+        self._denials = LimitedLogs(logger, loop.time)
 
     async def start(self) -> None:
         """Read all rules and hear of changes from now on. Raises StoreError, ValueError."""
@@ -80,7 +76,8 @@ class AclAuthorizer:
         if known is None:
             known = self._decide(question)
         if not known:
-            self._denials_of(question[0]).write(
+            self._denials.write(
+                question[0],
                 logging.INFO,
                 "principal %s from %s was denied %s on %s %s",
                 question[0],
@@ -96,14 +93,6 @@ class AclAuthorizer:
         question = str(session.principal), session.client_host, operation, resource_type
         known = self._decisions.get(question)
         return self._decide(question) if known is None else known
-
-    def _denials_of(self, principal: str) -> LimitedLog:
-        found = self._denials.get(principal)
-        if found is None:
-            if len(self._denials) >= DENIED:
-                self._denials.clear()
-            found = self._denials[principal] = LimitedLog(logger, self._time)
-        return found
 
     def _decide(self, question: _Question | _Some) -> bool:
         allowed: bool | None = True

@@ -10,7 +10,7 @@ import pytest
 
 from barnabas.protocol.frames import LENT_FREELY, BufferPool, FrameReader
 from barnabas.server.network.connection import STALL_BYTES, Connection
-from barnabas.server.runtime.log_limit import LINES, SECONDS, LimitedLog
+from barnabas.server.runtime.log_limit import LINES, MOST, SECONDS, LimitedLog, LimitedLogs
 
 
 def test_what_strangers_provoke_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -26,6 +26,25 @@ def test_what_strangers_provoke_does_not_fill_the_log(caplog: pytest.LogCaptureF
         f"{10_000 - LINES} more lines like the following were left out",
         "bad frame 10000",
     ]
+
+
+def test_who_is_logged_much_takes_the_lines_of_nobody_else(caplog: pytest.LogCaptureFixture) -> None:
+    now = [100.0]
+    logs = LimitedLogs(logging.getLogger("limited"), lambda: now[0])
+    with caplog.at_level(logging.INFO, "limited"):
+        for _ in range(1000):
+            logs.write("eve", logging.INFO, "eve")
+        logs.write("ben", logging.INFO, "ben")
+        assert caplog.messages == ["eve"] * LINES + ["ben"]
+        for number in range(2 * MOST):
+            logs.write(f"stranger {number}", logging.INFO, "a stranger")
+        assert caplog.messages.count("a stranger") == MOST - 2 + LINES
+        now[0] += SECONDS
+        caplog.clear()
+        for _ in range(1000):
+            logs.write("a newcomer", logging.INFO, "a newcomer")
+        logs.write("anna", logging.INFO, "anna")
+    assert caplog.messages == ["a newcomer"] * LINES + ["anna"]
 
 
 def stalled_connection(now: list[float], unsent: list[int]) -> Connection:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from barnabas.server.metadata.embedded_store import EmbeddedStore
 from barnabas.server.metadata.metadata_store import StoreUnavailableError, Watch
 from barnabas.server.metadata.node_tree import NodeTree
 from barnabas.server.runtime.host import ThreadWork
+from barnabas.server.runtime.log_limit import LINES, MOST
 from barnabas.server.security.acl_authorizer import AclAuthorizer
 from barnabas.server.security.configured_authorizer import KAFKAS_OWN, configured_authorizer
 from barnabas.server.security.session import KafkaPrincipal, Session
@@ -67,6 +69,17 @@ async def test_long_names_that_somebody_asks_for_are_not_remembered() -> None:
     finally:
         tracemalloc.stop()
     assert kept < 1_000_000
+
+
+async def test_however_many_are_denied_something_the_log_is_not_filled(caplog: pytest.LogCaptureFixture) -> None:
+    """Where tokens are believed whatever they say, a stranger is as many principals as it likes."""
+    guard, _ = await authorizer(NodeTree(lambda: 0))
+    many = [session(KafkaPrincipal("User", f"{number}")) for number in range(2 * MOST)]
+    with caplog.at_level(logging.INFO, "barnabas.authorizer"):
+        for one in many * 3:
+            assert not guard.authorize(one, Op.READ, T.TOPIC, "t")
+    assert len(caplog.records) == 3 * MOST + LINES
+    await guard.close()
 
 
 async def test_the_nodes_are_kafkas() -> None:
