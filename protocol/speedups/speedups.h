@@ -2,7 +2,8 @@
  *
  * Every function here works on memory that its caller lent for the time of the call, checks each position against the
  * end of it, and answers with a value rather than an exception where the bytes are wrong: the Python side says what
- * that means. Nothing is allocated, and nothing is kept between calls. */
+ * that means. Nothing is kept between calls but by `send.c`, whose thread outlives them, and by `meter.c`, whose two
+ * functions hold the memory that they were made for. */
 #ifndef BARNABAS_SPEEDUPS_H
 #define BARNABAS_SPEEDUPS_H
 
