@@ -43,7 +43,8 @@ seven brokers, 0.971 to 0.993. Two brokers of which neither measures differ by m
 partitions takes some 15 ms of the loop, in turns of less than a millisecond; they are rendered beside it.
 
 `promtool check metrics` reads all of it and finds fault with five or six names, which are Kafka's or kafka_exporter's
-own.
+own. `python -m tests.server.metrics --minutes 60` has Prometheus read a broker at work, and fails where it misses a
+scrape.
 
 | metric | labels | what | in Kafka |
 |--|--|--|--|"""
