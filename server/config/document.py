@@ -89,7 +89,7 @@ nowhere near them.
 | topics of one ConsumerGroupHeartbeat | 20000 | INVALID_REQUEST |
 | settings in one DescribeConfigs answer | 200000 | POLICY_VIOLATION for each that is left |
 | answers that describe groups, offsets or transactions | 32 MiB | COORDINATOR_LOAD_IN_PROGRESS for each that is left |
-| groups made by one client id, one address; one more for each 500 characters | 20000, 200000 | GROUP_MAX_SIZE_REACHED |
+| groups made by one client id, one address; one more per 500 characters | 20000, 200000 | GROUP_MAX_SIZE_REACHED |
 | bytes converted for one Fetch of an old version | 4 MiB | the rest comes with the next Fetch |
 | half-received requests of more than 64 KB, together | `queued.max.request.bytes`, or 256 MiB | the next one waits |
 | seconds without a byte of such a request, while others wait | 3 | the connection is closed |
