@@ -240,8 +240,9 @@ class ReplicaManager:
         for entry in entries:
             topic, index, records = entry
             if origin == "client" and (results or held):
-                enough = enough or stopwatch() + LONG_WORK_SECONDS
-                if stopwatch() >= enough or (topic, index) in held:
+                now = stopwatch()
+                enough = enough or now + LONG_WORK_SECONDS
+                if now >= enough or (topic, index) in held:
                     begun = self._interrupted(begun, entry, entries, None)
                     break
             try:

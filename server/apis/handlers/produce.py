@@ -124,8 +124,11 @@ class _Produce(AllAppended):
         if self._ctx.api_version < SINCE_TOPIC_IDS and not before:
             return request.entries
         entries: list[AppendEntry] = []
+        last: str | bytes | None = None
+        name: str | None = None
         for position, (topic, index, records) in enumerate(request.entries):
-            name = self._name(topic)
+            if topic is not last:  # the partitions of a topic share its id
+                last, name = topic, self._name(topic)
             if name is None:
                 self._refused[position] = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
                 continue
