@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.bench import arrivals, java_load, librdkafka, replay, single, transaction_load
+from tests.bench import arrivals, java_load, librdkafka, replay, single, transaction_load, transaction_requests
 from tests.bench.payloads import payloads
 
 
@@ -41,6 +41,7 @@ LOADS: dict[str, Callable[..., dict[str, float]]] = {
     "replay-consume": replay.consume,
     "transactions": transaction_load.many,
     "transaction-latency": transaction_load.latencies,
+    "transaction-requests": transaction_requests.latencies,
     "transaction-produce": transaction_load.long_ones,
     "transaction-fill": transaction_load.fill,
     "java-produce": java_load.produce,
