@@ -665,12 +665,23 @@ def test_the_newest_batch_is_known_after_a_restart(clean: bool) -> None:
 def test_an_answer_can_be_asked_for_by_topic_id_and_names_it() -> None:
     async def talk(plane: DataPlane) -> None:
         connection = await plane.connect()
-        request = produce(batch(b"v"), topic_id=plane.topic_id())
-        request.topic_data.append(TopicProduceData(topic_id=UUID(int=5), partition_data=[PartitionProduceData()]))
+        await plane.create_topic("other")
+        known, other, unknown = plane.topic_id(), plane.topic_id("other"), UUID(int=5)
+        request = produce(batch(b"v"), topic_id=known)
+        nothing = [PartitionProduceData(index=index) for index in range(2)]
+        some = [PartitionProduceData(index=index, records=batch(b"v")) for index in (0, 9)]
+        request.topic_data += [
+            TopicProduceData(topic_id=unknown, partition_data=nothing),
+            TopicProduceData(topic_id=other, partition_data=some),
+        ]
         response = await connection.send(request, 13)
         assert [
             (topic.topic_id, [partition.error_code for partition in topic.partition_responses])
             for topic in response.responses
-        ] == [(plane.topic_id(), [ErrorCode.NONE]), (UUID(int=5), [ErrorCode.UNKNOWN_TOPIC_ID])]
+        ] == [
+            (known, [ErrorCode.NONE]),
+            (unknown, [ErrorCode.UNKNOWN_TOPIC_ID] * 2),
+            (other, [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]),
+        ]
 
     play(talk)
