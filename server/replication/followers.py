@@ -37,7 +37,7 @@ class Followers:
     def __init__(
         self, peers: Peers, replicas: Iterable[int], isr: tuple[int, ...], epoch_start: int, former: Followers | None
     ) -> None:
-        """`former` is what the same leader knew in its last term."""
+        """`former` is what the same leader knew in the term before this one."""
         now = peers.now()
         self._peers = peers
         self.epoch_start = epoch_start

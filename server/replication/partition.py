@@ -143,11 +143,12 @@ class Partition:
         """Lead from the order's epoch on; an equal or older epoch than the present one changes nothing."""
         if order.leader_epoch <= self.leader_epoch:
             return
+        # In a term between, of which this broker has not heard, followers may have been cut down to another leader.
+        former = self.followers if order.leader_epoch == self.leader_epoch + 1 else None
         self._begin_term(order)
         peers, end = self._peers, self.log.log_end_offset
         if peers is not None:
             self.leader = peers.broker_id
-            former = self.followers
             self.followers = None
             if any(broker_id != peers.broker_id for broker_id in order.replicas):
                 self.followers = Followers(peers, order.replicas, order.isr, end, former)
@@ -580,14 +581,17 @@ class Partition:
 
 
 def _pieces(records: memoryview, most: int) -> Iterator[memoryview]:
-    """Whole batches, so many bytes at a time, or one batch that is larger."""
+    """Whole batches, so many bytes at a time, or one batch that is larger. Raises KafkaError CORRUPT_MESSAGE."""
     if len(records) <= most:
         yield records
         return
     start = end = 0
-    for batch in iter_batches(records):
-        if batch.position + batch.size - start > most and end > start:
-            yield records[start:end]
-            start = end
-        end = batch.position + batch.size
+    try:
+        for batch in iter_batches(records):
+            if batch.position + batch.size - start > most and end > start:
+                yield records[start:end]
+                start = end
+            end = batch.position + batch.size
+    except ProtocolError as error:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"behind {end} good bytes: {error}") from error
     yield records[start:end]

@@ -122,6 +122,20 @@ def test_who_has_all_that_is_committed_but_not_what_the_term_began_with_does_not
     assert [change.isr for change in cluster.changes] == [(1, 2, 3)]
 
 
+def test_what_followers_had_before_a_term_of_another_leader_counts_no_longer() -> None:
+    """Who leads again has not heard of the term between, in which they may have been cut down."""
+    cluster = Cluster()
+    partition = cluster.lead()
+    append(partition, 1, 5)
+    fetched(partition, 2, 5)
+    fetched(partition, 3, 3)
+    partition.become_leader(next_order(partition, 6, partition_epoch=9))
+    fetched(partition, 3, 5)
+    assert partition.log.high_watermark == 3, "nobody knows what 2 has"
+    fetched(partition, 2, 4)
+    assert partition.log.high_watermark == 4
+
+
 @pytest.mark.parametrize(
     ("now", "is_applied"),
     [

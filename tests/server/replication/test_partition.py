@@ -233,3 +233,15 @@ def test_who_waits_is_told_why_it_will_not_happen() -> None:
     assert partition.has_reached(1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     partition.is_offline = True
     assert partition.has_reached(1) is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 100])
+def test_what_a_leader_sends_is_refused_where_it_is_no_batch(segment_bytes: int) -> None:
+    """Whatever is in a header there: as an error of the partition, by which others that are followed go on."""
+    partition = leader(LogConfig(segment_bytes=segment_bytes))
+    partition.become_follower(next_order(partition, 4, leader=2))
+    good, bad = batch(b"v"), bytearray(batch(b"w"))
+    bad[8:12] = (5).to_bytes(4)
+    with pytest.raises(KafkaError) as refused:
+        partition.append_records_as_follower(memoryview(bytearray(good + bad)))
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
