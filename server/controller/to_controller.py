@@ -15,7 +15,7 @@ from ...protocol.room_logger import room_logger
 from ...protocol.schema import UNBOUNDED
 from ..config.broker_config import BrokerConfig
 from ..metadata.metadata_cache import MetadataCache
-from ..metadata.metadata_store import StoreError
+from ..metadata.metadata_store import StoreError, StoreUnavailableError
 from ..metadata.notice_store import NoticeStore
 from ..replication.inter_broker_versions import highest_version
 from ..runtime.ports import Ask
@@ -27,6 +27,8 @@ logger = room_logger("controller")
 BROKER_DEFAULTS_VERSION = 4
 """Of CreateTopics: the first that takes -1 for the controller's own defaults."""
 CREATION_TIMEOUT_MS = 30_000
+RETRY_SECONDS = 1.0
+"""After which it is tried again to leave word in the store."""
 
 
 class ToController:
@@ -72,15 +74,25 @@ class ToController:
         return range(response.producer_id_start, response.producer_id_start + response.producer_id_len)
 
     async def tell_of_failed_log_dir(self, broker_id: int) -> None:
-        """Leaves word that a log directory of this broker has failed, or may have room by now.
+        """Leaves word that a log directory of this broker has failed, or may have room by now: once it can be written.
 
-        The controller asks for each replica.
+        The controller asks for each replica. It does so without a word of this broker's next session.
         """
-        try:
-            await self._notices.tell_of_failed_log_dir(broker_id)
-        except StoreError as error:
-            # Who led the partitions refuses clients now; with the session, if it is lost, others lead them.
-            logger.error("nobody could be told of a log directory: %s", error)
+        told = ""
+        while True:
+            try:
+                await self._notices.tell_of_failed_log_dir(broker_id)
+            except StoreUnavailableError as error:
+                # Sessions outlast the absence of the store, and until others lead the partitions nobody is served.
+                if told != str(error):
+                    logger.error("nobody can be told of a log directory, %s: trying again", error)
+                told = str(error)
+            except StoreError as error:
+                logger.error("nobody is told of a log directory: %r", error)
+                return
+            else:
+                return
+            await asyncio.sleep(RETRY_SECONDS)
 
 
 async def leave_cluster(

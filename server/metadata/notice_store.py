@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.room_logger import room_logger
 from ...protocol.topic_partition import TopicPartition
 from . import znodes
 from .cluster_store import ControllerTerm
 from .metadata_store import BadVersionError, Check, Create, Delete, MetadataStore, NoNodeError, SetData, Stat, Watch
 from .znodes import PartitionState
+
+logger = room_logger("metadata")
+
+T = TypeVar("T")
+NOBODY = -1
+"""In the place of a broker: a notice of nothing."""
 
 
 class NoticeStore:
@@ -39,13 +47,14 @@ class NoticeStore:
 
     async def isr_changes(self, watch: Watch) -> dict[str, list[TopicPartition]]:
         """The partitions that each notice speaks of, by the notice's path."""
-        found = await self._notices(znodes.ISR_CHANGES, watch)
-        return {path: list(znodes.decode_partitions(data)) for path, data in found.items()}
+        nothing: list[TopicPartition] = []
+        return await self._notices(
+            znodes.ISR_CHANGES, watch, lambda data: list(znodes.decode_partitions(data)), nothing
+        )
 
     async def log_dir_events(self, watch: Watch) -> dict[str, int]:
         """The broker that each notice speaks of, by the notice's path."""
-        found = await self._notices(znodes.LOG_DIR_EVENTS, watch)
-        return {path: znodes.decode_log_dir_event(data) for path, data in found.items()}
+        return await self._notices(znodes.LOG_DIR_EVENTS, watch, znodes.decode_log_dir_event, NOBODY)
 
     async def reassignment_wishes(self, watch: Watch) -> Mapping[TopicPartition, tuple[int, ...]] | None:
         """The replicas that an operator has asked for; None if there is no such wish."""
@@ -67,10 +76,18 @@ class NoticeStore:
         except BadVersionError as error:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "Another broker has become controller.") from error
 
-    async def _notices(self, parent: str, watch: Watch) -> dict[str, bytes]:
+    async def _notices(self, parent: str, watch: Watch, decode: Callable[[bytes], T], nothing: T) -> dict[str, T]:
+        """What is below a path; one that cannot be read tells `nothing`, so that it goes and keeps no others back."""
         paths = [f"{parent}/{name}" for name in await self._store.children(parent, watch)]
-        found = await self._store.get_many(paths)
-        return {path: node[0] for path, node in zip(paths, found, strict=True) if node is not None}
+        told: dict[str, T] = {}
+        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
+            if node is not None:
+                try:
+                    told[path] = decode(node[0])
+                except (ValueError, KeyError, TypeError) as error:
+                    logger.error("%s says nothing: %r", path, error)
+                    told[path] = nothing
+        return told
 
     async def _wish(self, path: str, watch: Watch) -> bytes | None:
         if await self._store.exists(path, watch) is None:

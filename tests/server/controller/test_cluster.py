@@ -10,7 +10,7 @@ from tests.server.controller.topics_in_cluster import T0, create, everybody_beli
 
 from barnabas.protocol.errors import ErrorCode, KafkaError
 from barnabas.protocol.topic_partition import TopicPartition
-from barnabas.server.controller import office
+from barnabas.server.controller import office, to_controller
 from barnabas.server.controller.topic_maker import CreatedTopic
 from barnabas.server.controller.topic_rules import PartitionsCreation, TopicCreation
 from barnabas.server.metadata import znodes
@@ -362,6 +362,41 @@ async def test_failed_log_dir_of_another_broker_is_heard_of_through_the_tree() -
         await everybody_believes(plane, 3)
         store = plane.members[1].store
         await plane.until_true(lambda: _is_empty(store, znodes.LOG_DIR_EVENTS))
+
+
+async def test_notices_that_say_nothing_keep_no_others_back() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3))
+        await plane.until(lambda: plane.members[2].leads(T0))
+        store = plane.members[1].store
+        for prefix in (znodes.LOG_DIR_EVENT_PREFIX, znodes.ISR_CHANGE_PREFIX):
+            await store.create(prefix, b"what?", sequential=True)
+        plane.members[2].offline.add(T0)
+        await plane.members[2].controller.replicas_failed(2, [T0])
+        await everybody_believes(plane, 3)
+        await plane.until_true(lambda: _is_empty(store, znodes.LOG_DIR_EVENTS))
+        await plane.until_true(lambda: _is_empty(store, znodes.ISR_CHANGES))
+
+
+async def test_failed_log_dir_is_told_as_soon_as_the_tree_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's session ends while the ensemble is away, and nobody else would ever ask."""
+    monkeypatch.setattr(to_controller, "RETRY_SECONDS", 0.0)
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3))
+        await plane.until(lambda: plane.members[2].leads(T0))
+        member, attempts = plane.members[2], 0
+
+        async def unavailable(path: str, *_: object, **__: object) -> str:
+            nonlocal attempts
+            attempts += 1
+            raise StoreUnavailableError(path)
+
+        member.offline.add(T0)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(member.store, "create", unavailable)
+            member.controller.replicas_failed_at(2, [T0])
+            await plane.until(lambda: attempts > 2)
+        await everybody_believes(plane, 3)
 
 
 async def _is_empty(store: MetadataStore, path: str) -> bool:
