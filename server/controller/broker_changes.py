@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.room_logger import room_logger
@@ -60,6 +60,24 @@ class BrokerChanges:
         self._put_brokers(brokers)
         if new:
             await self._came(new, term)
+        await self._go_on_moving(term)
+
+    async def replicas_failed(self, broker_id: int, partitions: Iterable[TopicPartition], term: ControllerTerm) -> None:
+        """Take over that a live broker cannot serve these: others lead them, or nobody."""
+        led: list[TopicPartition] = []
+        followed: list[TopicPartition] = []
+        for partition in partitions:
+            if partition in self._context:
+                self._context.replica_failed(partition, broker_id)
+                state = self._context.state(partition)
+                (led if state is not None and state.leader == broker_id else followed).append(partition)
+        await self._partitions.bring_online(led, term)
+        await self._partitions.remove_replicas(followed, {broker_id}, term)
+        await self._go_on_moving(term)
+
+    async def _go_on_moving(self, term: ControllerTerm) -> None:
+        """Who is in sync after an election that was not clean may be all that a reassignment waits for."""
+        await self._reassignments.go_on(self._reassignments.running(), term)
 
     def _put_brokers(self, brokers: Mapping[int, BrokerRegistration]) -> None:
         if brokers != self._context.brokers:
@@ -82,7 +100,6 @@ class BrokerChanges:
         partitions = self._context.partitions_on(new)
         await self._partitions.order(partitions, term, is_new=False, brokers=new)
         await self._partitions.replace_leaders(partitions, term)
-        await self._reassignments.go_on(self._reassignments.running(), term)
         await self._deletion.go_on(list(self._context.doomed), term)
 
     async def let_go(self, broker_id: int, broker_epoch: int, term: ControllerTerm) -> list[TopicPartition]:

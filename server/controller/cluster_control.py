@@ -137,7 +137,7 @@ class ClusterControl:
         )
         stored = StoredIsrChanges(broker_id, stores.topics, notices)
         self.isr_changes: IsrChanges = self._asked if is_at_least(spoken, SINCE_ALTER_PARTITION) else stored
-        dynamic_config.on_topic_change(self._topic_changed)
+        dynamic_config.on_topic_change(self.controller.topic_settings_changed)
 
     def registered(self, registration: BrokerRegistration) -> None:
         """This broker is among the live ones, maybe once more."""
@@ -174,7 +174,3 @@ class ClusterControl:
         """Leaves office; the seat goes with the session."""
         await self._asked.close()
         await self._office.close()
-
-    def _topic_changed(self, topic: str | None) -> None:
-        if topic is not None:
-            self.controller.topic_settings_changed(topic)

@@ -403,7 +403,10 @@ class Controller:
     # Elections
 
     def _may_elect_uncleanly(self, topic: str) -> bool:
-        """Whether replicas that are not in sync may lead rather than nobody, which loses records."""
+        """Whether replicas that are not in sync may lead rather than nobody, which loses records.
+
+        Of a name that no topic has: where a topic does not say otherwise.
+        """
         own = self._topic_configs.topic_config(topic).get("unclean.leader.election.enable")
         return self._config.unclean_leader_election_enable if own is None else own == "true"
 
@@ -418,6 +421,7 @@ class Controller:
         async with self._change() as term:
             wanted = self._context.partitions() if partitions is None else partitions
             results = await self._partitions.elect(wanted, term, allow_unclean=allow_unclean)
+        self._go_on_moving(results)
         if partitions is None:
             unneeded = ErrorCode.ELECTION_NOT_NEEDED
             results = {p: error for p, error in results.items() if error is None or error.code is not unneeded}
@@ -434,15 +438,16 @@ class Controller:
                 logger.info("%d partitions are given back to their preferred leaders", len(wanted))
                 await self._partitions.elect(wanted, term, allow_unclean=False)
 
-    def topic_settings_changed(self, topic: str) -> None:
-        """Replicas that are not in sync may be allowed to lead from now on, where nobody does."""
-        if self.is_active and self._may_elect_uncleanly(topic):
+    def topic_settings_changed(self, topic: str | None) -> None:
+        """Of one topic, or of all: replicas not in sync may be allowed to lead from now on, where nobody does."""
+        if self.is_active and self._may_elect_uncleanly(topic or ""):
             self._later(self._lead_somehow(topic))
 
-    async def _lead_somehow(self, topic: str) -> None:
+    async def _lead_somehow(self, topic: str | None) -> None:
         async with self._change() as term:
-            if self._context.topic(topic) is not None:
-                await self._partitions.replace_leaders(self._context.partitions_of(topic), term)
+            concerned = [one for one in self._context.partitions() if topic in (None, one.topic)]
+            await self._partitions.replace_leaders(concerned, term)
+        self._go_on_moving(concerned)
 
     # Brokers
 
@@ -476,12 +481,7 @@ class Controller:
                 await self._elsewhere.tell_of_failed_log_dir(broker_id)
             return
         async with self._change() as term:
-            present = [partition for partition in partitions if partition in self._context]
-            for partition in present:
-                self._context.replica_failed(partition, broker_id)
-            led = self._led_by(broker_id, present)
-            await self._partitions.bring_online(led, term)
-            await self._partitions.remove_replicas([one for one in present if one not in led], {broker_id}, term)
+            await self._brokers.replicas_failed(broker_id, partitions, term)
 
     def replicas_failed_at(self, broker_id: int, partitions: Sequence[TopicPartition]) -> None:
         """A broker cannot serve these: this one, or another that has answered so."""
@@ -508,7 +508,7 @@ class Controller:
             failed = self._context.retry_failed(asked := set(brokers))
             await self._partitions.order(self._context.partitions_on(asked), term, is_new=False, brokers=asked)
             await self._partitions.replace_leaders(failed, term)
-            await self._go_on_deleting(failed, term)
+            await self._go_on_with(failed, term)
 
     async def retry_replicas(self, broker_id: int, lost: Container[TopicPartition]) -> None:
         """Tries again what a live broker could not make, for want of room, say, or delete; not what it has `lost`.
@@ -520,16 +520,13 @@ class Controller:
         async with self._change() as term:
             failed = self._context.retry_failed({broker_id}, lost)
             await self._partitions.bring_online(failed, term)
-            await self._go_on_deleting(failed, term)
+            await self._go_on_with(failed, term)
 
-    async def _go_on_deleting(self, tried_again: Sequence[TopicPartition], term: ControllerTerm) -> None:
+    async def _go_on_with(self, tried_again: Sequence[TopicPartition], term: ControllerTerm) -> None:
         if tried_again:
+            self._go_on_moving(tried_again)
             await self._deletion.go_on(list(self._context.doomed), term)
             self._tell_of_deletion()
-
-    def _led_by(self, broker_id: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        states = ((partition, self._context.state(partition)) for partition in partitions)
-        return [partition for partition, state in states if state is not None and state.leader == broker_id]
 
     # In-sync replicas
 

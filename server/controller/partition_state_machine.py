@@ -131,7 +131,12 @@ class PartitionStateMachine:
                 results[partition] = None
 
         def decide(partition: TopicPartition, state: PartitionState) -> PartitionState | None:
-            return self._outcome(state, self._wanted_election(partition, allow_unclean=allow_unclean), term)
+            try:
+                election = self._wanted_election(partition, allow_unclean=allow_unclean)
+            except KafkaError as error:  # its leader has written another state meanwhile
+                results[partition] = error.as_result()
+                return None
+            return self._outcome(state, election, term)
 
         changed = await self.change([p for p, error in results.items() if error is None], decide, term)
         await self.announce(changed, term, is_new=False)
@@ -201,7 +206,7 @@ class PartitionStateMachine:
         news = []
         for partition, state in (await self._store.states_of(list(partitions))).items():
             former = self._context.state(partition)
-            if former is not None and state != former:
+            if former is not None and state != former and not self._context.is_doomed(partition):
                 self._context.put_state(partition, state)
                 news.append(partition)
         return news

@@ -477,6 +477,29 @@ async def test_election_heeds_what_a_leader_has_just_written() -> None:
         assert (await plane.members[1].state(T0)).isr == (1,)
 
 
+async def test_election_that_a_leader_has_just_made_impossible_is_refused_for_itself_alone() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3), (2, 3))
+        t1 = TopicPartition("t", 1)
+        await plane.kill(2)
+        await everybody_believes(plane, 3)
+        await plane.start(2)
+        await plane.until(lambda: T0 in plane.members[2].replicas.roles and t1 in plane.members[2].replicas.roles)
+        leader = plane.members[3]
+        for partition in (T0, t1):
+            state = await leader.state(partition)
+            wider = IsrChange(partition, state.leader_epoch, state.partition_epoch, (3, 2))
+            await plane.controller.alter_partitions(3, leader.orders.broker_epoch, [wider])
+        state = await leader.state(T0)
+        narrower = PartitionState(3, state.leader_epoch, (3,), state.controller_epoch)
+        await leader.store.set(znodes.state_path(*T0), znodes.encode_state(narrower), state.partition_epoch)
+        results = await plane.controller.elect_leaders([T0, t1], allow_unclean=False)
+        refused = results[T0]
+        assert refused is not None
+        assert (refused.code, results[t1]) == (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, None)
+        await everybody_believes(plane, 2, t1)
+
+
 # Deletion, growth, reassignment, balance
 
 
@@ -626,6 +649,31 @@ async def test_reassignment_is_not_taken_back_to_brokers_that_lack_records() -> 
         assert refused.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
         assert plane.members[4].leads(T0)
         assert plane.members[4].replicas.deleted == []
+
+
+UNCLEAN = "unclean.leader.election.enable"
+
+
+@pytest.mark.parametrize("election", ["allowed before", "allowed to the topic", "allowed to all", "asked for"])
+async def test_reassignment_ends_when_who_is_waited_for_leads_without_having_been_in_sync(election: str) -> None:
+    async with ClusterPlane(brokers=4) as plane:
+        await create(plane, (3,), **({UNCLEAN: "true"} if election == "allowed before" else {}))
+        assert await plane.controller.reassign({T0: (4,)}) == {T0: None}
+        await plane.until(lambda: T0 in plane.members[4].replicas.roles)
+        await plane.kill(3)
+        if election != "allowed before":
+            await everybody_believes(plane, NO_LEADER)
+        configs = plane.members[1].dynamic_config
+        if election == "allowed to the topic":
+            configs.topic_config_changed("t", {UNCLEAN: "true"})
+        elif election == "allowed to all":
+            configs.broker_config_changed({UNCLEAN: "true"}, per_broker=False)
+        elif election == "asked for":
+            assert await plane.controller.elect_leaders([T0], allow_unclean=True) == {T0: None}
+        await plane.until(lambda: plane.members[4].leads(T0) and plane.controller.reassignments() == [])
+        topic = await plane.members[4].topic_store.topic("t")
+        assert topic is not None
+        assert (topic.assignment[0], topic.adding_replicas, topic.removing_replicas) == ((4,), {}, {})
 
 
 async def test_wishes_that_operators_leave_in_the_tree_are_fulfilled() -> None:
