@@ -179,7 +179,7 @@ class Controller:
             adopted = await takeover.adopt(found or {}, self._rules.internal_config)
             for name, config in adopted.items():
                 self._topic_configs.topic_config_changed(name, config)
-            await self._deletion.begin(await self._store.topics_to_delete(), term)
+            await self._deletion.heed_marks(term)
             await self._partitions.bring_online(self._context.partitions(), term)
 
     async def take_office(self, term: ControllerTerm) -> None:
@@ -298,10 +298,11 @@ class Controller:
             self._doubt_store(results)
             return results
 
-    async def topics_changed(self, names: Iterable[str]) -> None:
-        """These are in the store. Apache Kafka's brokers write there themselves what is created automatically.
+    async def topics_changed(self, names: Iterable[str] = ()) -> None:
+        """These are in the store, or marks of topics to be deleted are.
 
-        Raises StoreError, KafkaError NOT_CONTROLLER.
+        Apache Kafka's brokers write there themselves what is created automatically, and older tools what they want
+        deleted. Raises StoreError, KafkaError NOT_CONTROLLER.
         """
         async with self._change() as term:
             new = [name for name in names if self._context.topic(name) is None]
@@ -311,6 +312,8 @@ class Controller:
                 found = [name for name in new if self._context.topic(name) is not None]
                 partitions = [partition for name in found for partition in self._context.partitions_of(name)]
                 await self._partitions.bring_online(partitions, term)
+            await self._deletion.heed_marks(term, may_delete=self._config.delete_topic_enable)
+            self._tell_of_deletion()
 
     def _doubt_store(self, results: Mapping[str, object]) -> None:
         """After a write of which nobody knows whether it was done."""

@@ -149,6 +149,11 @@ class Office:
         """From now on the controller hears of whatever happens in the tree, and of what has happened already."""
         self._follow(self._cluster.brokers, self._controller.brokers_changed)
         self._follow(self._topics.names, self._controller.topics_changed, rest_seconds=TOPICS_REST_SECONDS)
+        self._follow(
+            self._topics.topics_to_delete,
+            lambda _: self._controller.topics_changed(),
+            rest_seconds=TOPICS_REST_SECONDS,
+        )
         self._follow(self._notices.isr_changes, lambda found: self._isr_changes(found, term))
         self._follow(self._notices.log_dir_events, lambda found: self._log_dir_events(found, term))
         self._follow(self._notices.reassignment_wishes, lambda found: self._reassignments(found, term))

@@ -41,6 +41,21 @@ class TopicDeletion:
         self._announcer = announcer
         self._topic_configs = topic_configs
 
+    async def heed_marks(self, term: ControllerTerm, *, may_delete: bool = True) -> None:
+        """Deletes the topics that the store has marks of, whoever left them; if that may not be, the marks go.
+
+        So does a mark without a topic: else the next topic of that name would be deleted by the next controller.
+        Raises StoreError, KafkaError NOT_CONTROLLER.
+        """
+        marked = [name for name in await self._store.topics_to_delete() if name not in self._context.doomed]
+        known = [name for name in marked if may_delete and self._context.topic(name) is not None]
+        if len(known) < len(marked):
+            # The context alone does not tell: Apache Kafka's brokers may have written a topic just now.
+            present = set(await self._store.names()) if may_delete else set()
+            await self._store.remove_marks([name for name in marked if name not in present], term)
+        if known:
+            await self.begin(known, term)
+
     async def begin(self, names: Iterable[str], term: ControllerTerm) -> None:
         """Nobody serves these topics from now on, and all replicas that can be reached are deleted."""
         new = [name for name in names if self._context.topic(name) is not None]

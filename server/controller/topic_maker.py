@@ -135,6 +135,8 @@ class TopicMaker:
         topic = self._context.topic(wish.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{wish.name}' does not exist.")
+        if wish.name in self._context.doomed:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
         added = self._rules.plan_partitions(wish, topic, self._context.racks())
         if pay is None:
             return

@@ -5,7 +5,7 @@ Every write carries a check of `/controller_epoch`: a deposed controller cannot 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -103,9 +103,13 @@ class TopicStore:
     ) -> None:
         """Writes a topic's larger assignment together with the states of its new partitions."""
         operations: list[Operation] = [SetData(znodes.topic_path(topic.name), znodes.encode_topic(topic))]
-        if await self._store.exists(znodes.partitions_path(topic.name)) is None:
+        try:
+            present = await self._store.children(znodes.partitions_path(topic.name))
+        except NoNodeError:
+            present = []
             operations.append(Create(znodes.partitions_path(topic.name)))
-        await self._write(operations + _new_partitions(topic.name, states), term)
+        # Whoever wrote or removed many, one after the other, may have ended between a partition and its state.
+        await self._write(operations + _new_partitions(topic.name, states, set(present)), term)
 
     async def set_topic(self, topic: TopicRegistration, term: ControllerTerm) -> None:
         """Rewrites a topic's identity and assignment."""
@@ -136,9 +140,13 @@ class TopicStore:
         marks: list[Operation] = [Create(znodes.deletion_path(name)) for name in topics if name not in marked]
         await self._write(marks, term)
 
-    async def topics_to_delete(self) -> list[str]:
-        """Returns the topics whose deletion was asked for and is not finished."""
-        return await self._store.children(znodes.DELETE_TOPICS)
+    async def topics_to_delete(self, watch: Watch | None = None) -> list[str]:
+        """Returns the topics whose deletion was asked for and is not finished; `watch` hears of the next such wish."""
+        return await self._store.children(znodes.DELETE_TOPICS, watch)
+
+    async def remove_marks(self, topics: Iterable[str], term: ControllerTerm) -> None:
+        """Takes back that topics are to be deleted."""
+        await self._write([Delete(znodes.deletion_path(name)) for name in topics], term)
 
     async def delete_topics(self, names: Iterable[str], term: ControllerTerm) -> None:
         """Removes all nodes of topics, their configurations and the requests to delete them, together."""
@@ -190,9 +198,11 @@ def _batches(operations: Iterable[Operation]) -> Iterator[list[Operation]]:
         yield batch
 
 
-def _new_partitions(topic: str, states: Mapping[int, PartitionState]) -> list[Operation]:
+def _new_partitions(topic: str, states: Mapping[int, PartitionState], present: Collection[str] = ()) -> list[Operation]:
+    """Writes new partitions with their states; of those `present` the states alone."""
     operations: list[Operation] = []
     for partition, state in states.items():
-        operations.append(Create(znodes.partition_path(topic, partition)))
+        if str(partition) not in present:
+            operations.append(Create(znodes.partition_path(topic, partition)))
         operations.append(Create(znodes.state_path(topic, partition), znodes.encode_state(state)))
     return operations

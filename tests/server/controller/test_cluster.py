@@ -525,6 +525,50 @@ async def test_deletion_waits_for_a_broker_that_is_away() -> None:
         await create(plane, (3, 1))
 
 
+async def test_what_is_marked_in_the_tree_is_deleted_and_nothing_that_comes_later() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (2, 3))
+        store, chief = plane.members[3].store, plane.controller
+        for name in ("t", "u"):
+            await store.create(znodes.deletion_path(name))
+        await plane.until_true(lambda: _is_empty(store, znodes.DELETE_TOPICS))
+        assert await plane.members[3].topic_store.names() == []
+        await create(plane, (2, 3), name="u")
+        epoch = chief.controller_epoch
+        await store.delete("/controller")
+        active = [one.controller for one in plane.members.values()]
+        await plane.until(lambda: any(one.is_active and one.controller_epoch > epoch for one in active))
+        await create(plane, (2, 3), name="v")
+        assert await plane.members[3].topic_store.names() == ["u", "v"]
+
+
+async def test_marks_in_the_tree_go_where_topics_may_not_be_deleted() -> None:
+    async with ClusterPlane(properties={"delete.topic.enable": "false"}) as plane:
+        await create(plane, (2, 3))
+        store = plane.members[3].store
+        await store.create(znodes.deletion_path("t"))
+        await plane.until_true(lambda: _is_empty(store, znodes.DELETE_TOPICS))
+        assert await plane.members[3].topic_store.names() == ["t"]
+        assert plane.members[2].replicas.deleted == []
+
+
+async def test_topic_whose_leader_writes_its_state_while_it_is_deleted_is_forgotten_all_the_same() -> None:
+    async with ClusterPlane() as plane:
+        await create(plane, (1, 3))
+        await plane.until(lambda: T0 in plane.members[3].replicas.roles)
+        await plane.kill(3)
+        leader = plane.members[1]
+        await plane.until_true(lambda: _isr_is(plane, T0, (1,)))
+        await plane.controller.delete_topics(["t"])
+        await leader.notices.write_isr(T0, await leader.state(T0))
+        await plane.until_true(lambda: _is_empty(leader.store, znodes.ISR_CHANGES))
+        epoch = leader.controller.controller_epoch
+        await plane.start(3)
+        await plane.until_true(lambda: _is_empty(leader.store, znodes.DELETE_TOPICS))
+        await create(plane, (1, 3))
+        assert leader.controller.controller_epoch == epoch
+
+
 async def test_more_partitions_are_led_everywhere() -> None:
     async with ClusterPlane() as plane:
         await create(plane, (1, 2))

@@ -192,6 +192,42 @@ async def test_deletion_that_fails_is_finished_by_the_next_start() -> None:
     assert plane.replicas.deleted == [TopicPartition("t", 0), TopicPartition("t", 1)]
 
 
+async def test_a_mark_without_a_topic_does_not_lie_in_wait_for_the_next_of_that_name() -> None:
+    """Whoever deleted many topics may have ended before the last mark was gone."""
+    plane = await ControlPlane().start()
+    await plane.store.create(znodes.deletion_path("t"))
+    plane = await plane.restarted()
+    assert await plane.topic_store.topics_to_delete() == []
+    await create(plane, TopicCreation("t", 1, 1))
+    plane = await plane.restarted()
+    assert "t" in plane.metadata
+
+
+async def test_partition_that_was_written_without_its_state_is_led() -> None:
+    """Whoever wrote or deleted thousands may have ended between the two, and no start went on from there."""
+    plane = await ControlPlane().start()
+    await create(plane, TopicCreation("t", 3, 1))
+    await plane.store.delete(znodes.state_path("t", 1))
+    await plane.store.delete(znodes.state_path("t", 2))
+    await plane.store.delete(znodes.partition_path("t", 2))
+    plane = await plane.restarted()
+    image = plane.metadata.topic("t")
+    assert image is not None
+    assert [p.leader for p in image.partitions.values()] == [BROKER_ID] * 3
+
+
+async def test_topic_that_is_being_deleted_gets_no_more_partitions() -> None:
+    plane = await ControlPlane().start()
+    await create(plane, TopicCreation("t", 1, 1))
+    await plane.controller.replicas_failed(BROKER_ID, [T0])
+    assert (await plane.controller.delete_topics(["t"]))["t"] is not None
+    refused = (await plane.controller.create_partitions([PartitionsCreation("t", 2)]))["t"]
+    assert refused is not None
+    assert refused.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    await plane.controller.retry_replicas(BROKER_ID, lost=())
+    await create(plane, TopicCreation("t", 1, 1))
+
+
 async def test_partitions_are_added_to_a_topic() -> None:
     plane = await ControlPlane().start()
     await create(plane, TopicCreation("t", 1, 1))
