@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from ...protocol.acls import CLUSTER_NAME, AclResourceType
 from ...protocol.apis import API_MESSAGES, ApiKey
 from ...protocol.config_resources import ConfigResourceType
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.schema import fields_of
 from ..runtime.turns import ITEMS as ITEMS_A_TURN
 from .error_answers import ITEMS, fill, wants_answer
 from .table import ALL, Right
@@ -126,11 +127,11 @@ class Rights:
         """
         refusals: list[Refusal] = []
         allowed = request
-        for right in ALL[key].rights:
+        for right in _rights(key, context.api_version):
             wanted = getattr(allowed, right.field) if right.field else CLUSTER_NAME
             if isinstance(wanted, str):
                 resource = _resource_type(right, request, wanted)
-                if wanted and resource is not None and not self._may(context.session, right, resource, wanted):
+                if resource is not None and not self._may(context.session, right, resource, wanted):
                     raise REFUSALS[resource].as_result()
             elif wanted:
                 kept, refused = yield from self._divided(context.session, right, request, wanted)
@@ -185,6 +186,13 @@ class Rights:
             # Handlers go by the id, whatever name stands beside it.
             return self._topics.topic_name(topic_id)
         return next((name for field in NAMING if (name := getattr(item, field, None))), "")
+
+
+@cache
+def _rights(key: ApiKey, version: int) -> tuple[Right, ...]:
+    """Those of a version: of a field that it does not have there is nothing to check. A name that is empty is one."""
+    fields = {field.name: field.versions for field in fields_of(API_MESSAGES[key].request)}
+    return tuple(right for right in ALL[key].rights if not right.field or version in fields[right.field])
 
 
 def _at_once(steps: Steps[T]) -> T:
