@@ -7,6 +7,9 @@ changed is durable.
 
 from __future__ import annotations
 
+from functools import partial
+
+from ....protocol.acls import AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode
 from ....protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -48,6 +51,7 @@ def _beat(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Beat:
         client_id=ctx.client_id or "",
         client_host=f"/{ctx.client_host}",
         names_itself=ctx.api_version >= 1,
+        may_see=partial(ctx.may, AclOperation.DESCRIBE, AclResourceType.TOPIC),
     )
 
 

@@ -6,7 +6,17 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.server.data_plane import PAGE_CACHE, DataPlane, at, batch, fetch, only_fetched, play, produce
+from tests.server.data_plane import (
+    PAGE_CACHE,
+    DataPlane,
+    at,
+    batch,
+    fetch,
+    only_fetched,
+    only_produced,
+    play,
+    produce,
+)
 
 from barnabas.clients.connection import BrokerConnection
 from barnabas.protocol.acls import AclOperation, AclResourceType
@@ -20,6 +30,7 @@ from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, 
 from barnabas.protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from barnabas.protocol.messages.fetch import FetchRequest, FetchTopic, ReplicaState
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
+from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from barnabas.protocol.messages.list_partition_reassignments import (
@@ -47,6 +58,7 @@ from barnabas.protocol.schema import fields_of
 from barnabas.server.apis.error_answers import ITEMS, error_answer
 from barnabas.server.apis.rights import complete
 from barnabas.server.apis.table import SERVED
+from barnabas.server.coordinator.group.consumer.progress import REGEX_LONGEST_MS
 from barnabas.server.runtime.turns import ITEMS as ITEMS_A_TURN
 from barnabas.server.runtime.turns import LongWork
 from barnabas.server.security.session import ANONYMOUS, Session
@@ -189,6 +201,39 @@ def test_what_is_refused_is_not_done() -> None:
             2: ErrorCode.NONE,
             4: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         }
+
+    guarded(guard, talk)
+
+
+def test_an_empty_name_is_a_name() -> None:
+    """Old consumers keep offsets under it; and who has open transactions is found by other than their names."""
+    guard = Guard(
+        (AclOperation.READ, AclResourceType.GROUP, ""),
+        (AclOperation.DESCRIBE, AclResourceType.GROUP, ""),
+        (AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, ""),
+    )
+
+    async def talk(plane: DataPlane) -> None:
+        client = await plane.connect()
+        await make_group_log(plane, client)
+        places = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7, committed_metadata="")]
+        commit = OffsetCommitRequest(group_id="", topics=[OffsetCommitRequestTopic(name="t", partitions=places)])
+        for version in (2, 8):
+            answer = await client.send(commit, version)
+            assert answer.topics[0].partitions[0].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        wanted = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        answer = await client.send(OffsetFetchRequest(group_id="", topics=wanted), 7)
+        assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        answer = await client.send(FindCoordinatorRequest(key="", key_type=0), 3)
+        assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        begin = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1000)
+        assert (await client.send(begin, 4)).error_code == refused
+        answer = only_produced(await client.send(produce(batch(b"x"), transactional_id=""), 9))
+        assert (answer.error_code, plane.partition().log.log_end_offset) == (refused, 0)
+        groups = [OffsetFetchRequestGroup(group_id="g", topics=None)]
+        answer = await client.send(OffsetFetchRequest(groups=groups), 8)
+        assert answer.groups[0].error_code == 0, "in this version there is no other name"
 
     guarded(guard, talk)
 
@@ -497,5 +542,42 @@ def test_a_group_tells_its_members_nothing_of_topics_that_they_may_not_see() -> 
         guard.refused.add((AclOperation.DESCRIBE, AclResourceType.TOPIC, "t"))
         (described,) = (await client.send(describe, 1)).groups
         assert described.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED and not described.members
+
+    guarded(guard, talk)
+
+
+def test_an_expression_means_no_topics_that_its_member_may_not_see() -> None:
+    """By what it is assigned somebody could guess their names, letter by letter."""
+    guard = Guard((AclOperation.DESCRIBE, AclResourceType.TOPIC, "secret"))
+
+    async def talk(plane: DataPlane) -> None:
+        await plane.create_topic("secret")
+        client = await plane.connect()
+        await make_group_log(plane, client)
+        who = {"group_id": "g", "member_id": "m"}
+
+        def assigned(answer: Any) -> set[Any]:
+            assert answer.error_code == 0
+            return {one.topic_id for one in answer.assignment.topic_partitions} if answer.assignment else set()
+
+        answer = await client.send(
+            ConsumerGroupHeartbeatRequest(
+                **who,
+                member_epoch=0,
+                rebalance_timeout_ms=60_000,
+                subscribed_topic_names=[],
+                subscribed_topic_regex="t|sec.*",
+                topic_partitions=[],
+            ),
+            1,
+        )
+        assert assigned(answer) == {plane.topic_id("t")}
+        guard.refused.clear()
+        deadline = plane.loop.time() + REGEX_LONGEST_MS / 1000 + 60
+        while plane.topic_id("secret") not in assigned(answer):
+            assert plane.loop.time() < deadline, "rights are looked at again"
+            await asyncio.sleep(5)
+            request = ConsumerGroupHeartbeatRequest(**who, member_epoch=answer.member_epoch)
+            answer = await client.send(request, 1)
 
     guarded(guard, talk)

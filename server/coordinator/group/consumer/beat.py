@@ -12,6 +12,8 @@ from .member import JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 NOT_GIVEN = -1
 MOST_TOPICS = 20_000
 """More would be a record that no log takes."""
+MaySee = Callable[[str], bool]
+"""Whether somebody may know that there is a topic of that name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,8 @@ class Beat:
     client_host: str
     names_itself: bool
     """It makes its own id (KIP-1082, version 1); before that the first answer brings one."""
+    may_see: MaySee
+    """What its expression may mean."""
 
     @property
     def is_joining(self) -> bool:

@@ -119,11 +119,13 @@ class ConsumerMembership:
                 return self._answer(change, beat, reply, member=member, updated=member)
         else:
             member = self._admit(change, beat)
-        updated = self.progress.advance(change, _with_wishes(member, beat), beat.owned, self.assignors, self._now_ms())
+        updated = self.progress.advance(
+            change, _with_wishes(member, beat), beat.owned, self.assignors, self._now_ms(), may_see=beat.may_see
+        )
         return self._answer(change, beat, reply, member=member, updated=updated, before=before)
 
     def _has_nothing_to_do(self, group: ConsumerGroup, member: ConsumerMember) -> bool:
-        return member.has_reached(group.epoch) and self.progress.is_up_to_date(group)
+        return member.has_reached(group.epoch) and self.progress.is_up_to_date(group, member, self._now_ms())
 
     def _admit(self, change: Change, beat: Beat) -> ConsumerMember:
         """Who joins: somebody new, a static member in the place it had, or one that was told to begin anew."""

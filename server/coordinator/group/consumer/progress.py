@@ -23,9 +23,12 @@ from .topic_pattern import topics_of
 
 if TYPE_CHECKING:
     from ....metadata.metadata_cache import MetadataCache, PartitionImage
+    from .beat import MaySee
 
 REGEX_REFRESH_MS = 10_000
 """How long topics may come and go before regular expressions are looked at again."""
+REGEX_LONGEST_MS = 600_000
+"""After so long they are in any case, as somebody may see other topics by now."""
 
 
 class GroupProgress:
@@ -34,10 +37,11 @@ class GroupProgress:
     def __init__(self, metadata: MetadataCache) -> None:
         self._metadata = metadata
 
-    def is_up_to_date(self, group: ConsumerGroup) -> bool:
-        """Whether topics are still as they were when the group last looked."""
+    def is_up_to_date(self, group: ConsumerGroup, member: ConsumerMember, now_ms: int) -> bool:
+        """Whether topics are still as they were when the group last looked for this member."""
         version = self._metadata.version
-        return group.checked_version == version and (not group.regexes or group.regexes_version == version)
+        is_fresh = group.regexes_version == version and now_ms - group.regexes_resolved_ms < REGEX_LONGEST_MS
+        return group.checked_version == version and (is_fresh or not member.regex)
 
     def advance(
         self,
@@ -46,16 +50,19 @@ class GroupProgress:
         owned: Assignment | None,
         assignors: Sequence[str],
         now_ms: int,
+        *,
+        may_see: MaySee | None = None,
     ) -> ConsumerMember:
         """Take the member in as it is now and bring it as far as it can come.
 
+        Regular expressions are looked at when a member comes that has one, and mean what it `may_see`, as in Kafka.
         Raises KafkaError FENCED_MEMBER_EPOCH.
         """
         group = change.group
         former = group.members.get(member.member_id)
         wishes_differ = former is None or (former.topics, former.regex) != (member.topics, member.regex)
         change.put_member(member)
-        regexes_differ = self._resolve_regexes(change, now_ms)
+        regexes_differ = self._resolve_regexes(change, now_ms, may_see if member.regex else None)
         self._compare_topics(change, must_raise=wishes_differ or regexes_differ or not group.epoch)
         if group.epoch > group.assignment_epoch:
             self._assign(change, assignors)
@@ -118,19 +125,24 @@ class GroupProgress:
         )
         return repr(list(racks)).encode()
 
-    def _resolve_regexes(self, change: Change, now_ms: int) -> bool:
-        """Find the topics of regular expressions that are new, or of all if topics came or went."""
+    def _resolve_regexes(self, change: Change, now_ms: int, may_see: MaySee | None) -> bool:
+        """Find the topics of regular expressions that are new, or of all if topics came or went; none if nobody asks
+        for them.
+        """
         group, version = change.group, self._metadata.version
         used = group.used_regexes
         if not used and not group.regexes:
             return False
-        stale = group.regexes_version != version and now_ms - group.regexes_resolved_ms >= REGEX_REFRESH_MS
         differs = self._drop_regexes(change)
+        if may_see is None:
+            return differs
+        age_ms = now_ms - group.regexes_resolved_ms
+        stale = age_ms >= (REGEX_REFRESH_MS if group.regexes_version != version else REGEX_LONGEST_MS)
         for regex in used:
             known = group.regexes.get(regex)
             if known is not None and not stale:
                 continue
-            topics = self._matching(regex, None if known is None else known.topics)
+            topics = self._matching(regex, None if known is None else known.topics, may_see)
             if known is None or known.topics != topics:
                 change.set_regex(regex, ResolvedRegex(topics, version, now_ms))
                 differs = True
@@ -138,13 +150,13 @@ class GroupProgress:
             group.regexes_version, group.regexes_resolved_ms = version, now_ms
         return differs
 
-    def _matching(self, regex: str, known: frozenset[str] | None) -> frozenset[str]:
+    def _matching(self, regex: str, known: frozenset[str] | None, may_see: MaySee) -> frozenset[str]:
         """The topics that match. An expression that has become too much work keeps what is `known` of it.
 
         Raises KafkaError INVALID_REGULAR_EXPRESSION.
         """
         try:
-            return topics_of(regex, self._metadata.topic_names)
+            return frozenset(filter(may_see, topics_of(regex, self._metadata.topic_names)))
         except KafkaError:
             if known is None:
                 raise
