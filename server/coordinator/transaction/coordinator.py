@@ -391,7 +391,9 @@ class TransactionCoordinator:
         by_partition: dict[int, list[HeldTransaction]] = {}
         for one in transactions:
             index = self.topic.partition_of(one.transactional_id)
-            if index is not None and one.metadata.state in AT_REST and not one.is_busy:
+            # What was given up since it was looked at may be in use again, and is another object then.
+            is_idle = one.metadata.state in AT_REST and not one.is_busy and not one.is_unloaded
+            if index is not None and is_idle:
                 by_partition.setdefault(index, []).append(one)
         for index, gone in by_partition.items():
             for one in gone:

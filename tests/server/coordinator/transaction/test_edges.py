@@ -243,6 +243,31 @@ def test_ids_that_are_not_used_are_forgotten() -> None:
     play(talk, settings=settings)
 
 
+def test_what_was_given_up_is_not_forgotten_where_it_is_known_again() -> None:
+    """Ids are looked at in turns, and leadership may go and come back in between."""
+
+    async def talk(plane: DataPlane) -> None:
+        producer = await RawProducer.open(plane)
+        coordinator = plane.state.transactions.coordinator
+        before = coordinator.find("x")
+        assert before is not None
+
+        async def load() -> None:
+            coordinator._shards.clear()
+            coordinator.start()
+            await plane.until(lambda: not coordinator.is_loading)
+
+        await load()
+        await producer.send(b"v")
+        coordinator._expire([before])
+        await plane.until(lambda: not before.is_changing)
+        await load()
+        found = coordinator.find("x")
+        assert found is not None and found.metadata.state is TransactionState.ONGOING
+
+    play(talk)
+
+
 def test_a_client_that_makes_more_and_more_ids_loses_the_idle_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allowance, "MOST_OF_A_CLIENT", 5)
 
