@@ -167,7 +167,11 @@ class TransactionAdmin:
     async def find_hanging(
         self, partitions: Iterable[TopicPartition], *, older_than_ms: int, now_ms: int
     ) -> list[OpenTransaction]:
-        """What has been open on a partition for so long without a coordinator that knows of it. Raises KafkaError."""
+        """What has been open on a partition for so long without a coordinator that knows of it.
+
+        Raises KafkaError, also if a coordinator does not say what it knows: whoever takes its transactions for nobody's
+        ends them.
+        """
         candidates = [
             one for one in await self.open_transactions(partitions) if now_ms - one.last_timestamp_ms >= older_than_ms
         ]
@@ -175,12 +179,12 @@ class TransactionAdmin:
             return []
         listed = await self.list_transactions(producer_ids={one.producer_id for one in candidates})
         described = await self.describe_transactions([one.transactional_id for one in listed])
-        known = {
-            (one.producer_id, partition)
-            for one in described.values()
-            if not isinstance(one, KafkaError)
-            for partition in one.partitions
-        }
+        known: set[tuple[int, TopicPartition]] = set()
+        for one in described.values():
+            if not isinstance(one, KafkaError):
+                known.update((one.producer_id, partition) for partition in one.partitions)
+            elif one.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise one
         return [one for one in candidates if (one.producer_id, one.partition) not in known]
 
     async def _leader_of(self, partition: TopicPartition) -> int:
